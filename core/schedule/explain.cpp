@@ -24,17 +24,17 @@ std::string place_of(const Violation& violation) {
     return place;
 }
 
+}  // namespace
+
 std::string line_of(const Violation& violation) {
     const std::string line = place_of(violation);
-    return fmt::format("{}{}{}{}{}\n",
+    return fmt::format("{}{}{}{}{}",
                        line,
                        line.empty() ? "" : ": ",
                        violation.action,
                        violation.action.empty() ? "" : " ",
                        violation.why);
 }
-
-}  // namespace
 
 std::string explain(const Schedule& schedule,
                     const std::vector<Violation>& violations,
@@ -50,7 +50,7 @@ std::string explain(const Schedule& schedule,
     }
     std::string text = render_schedule(schedule, cells_shown, marks);
     for (std::size_t i = 0; i < std::min(most, violations.size()); ++i) {
-        text += line_of(violations[i]);
+        text += line_of(violations[i]) + '\n';
     }
     if (violations.size() > most) {
         text += fmt::format("and {} more\n", violations.size() - most);

@@ -56,6 +56,9 @@ int smallest_capacity(const Schedule& schedule);
 /// Number of violations that a text lists by default.
 constexpr std::size_t violations_shown = 20;
 
+/// "rank 1, cell 4: 1B3 comes twice"; without the place where no rank is to blame.
+std::string line_of(const Violation& violation);
+
 /// The grid of the schedule, with an arrow at every violation, then one line for each. Of many rows
 /// the first are shown, of the violations the first `most`, and the rest is counted.
 std::string explain(const Schedule& schedule,

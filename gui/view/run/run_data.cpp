@@ -57,13 +57,13 @@ void put(Sides& sides, Trace trace) {
 std::optional<Plan> plan_of_file(const fs::path& file, std::vector<std::string>& problems) {
     const Schedule schedule = read_schedule_csv(file);
     const std::vector<Violation> violations = validate(schedule);
-    for (const Violation& violation : violations) {
-        if (problems.size() > most_violations) {
-            problems.push_back(fmt::format("{}: and {} more", file.string(), violations.size()));
-            return std::nullopt;
-        }
-        problems.push_back(fmt::format(
-            "{}: rank {}: {} {}", file.string(), violation.rank, violation.action, violation.why));
+    const std::size_t shown = std::min(violations.size(), most_violations);
+    for (std::size_t i = 0; i < shown; ++i) {
+        problems.push_back(fmt::format("{}: {}", file.string(), line_of(violations[i])));
+    }
+    if (violations.size() > shown) {
+        problems.push_back(
+            fmt::format("{}: and {} more", file.string(), violations.size() - shown));
     }
     if (!violations.empty()) {
         return std::nullopt;
@@ -496,6 +496,9 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     if (sides.measured) {
         choose_replica(run, *sides.measured, replica);
         break_down(run, *sides.measured);
+    } else if (sides.predicted && replica != 0) {
+        run.problems.push_back(
+            fmt::format("no replica {}: a prediction has the rows of replica 0 only", replica));
     }
     const std::optional<Trace>& predicted = sides.predicted;
     const std::optional<Trace>& measured = sides.measured;

@@ -105,7 +105,7 @@ struct RunData {
 /// as the files are large: call it on a worker.
 ///
 /// A measured run of several replicas has the rows of `replica`, or those of replica 0 where there
-/// is no such replica; then a problem says so.
+/// is no such replica; then a problem says so, as of a prediction for another than replica 0.
 RunData load_run(const std::filesystem::path& path, int replica = 0);
 
 /// Reads several runs, laid over each other: what is predicted becomes the predicted side, what is

@@ -146,8 +146,10 @@ ScenarioRun simulate_profile(const fs::path& file) {
     scenario.file = file;
     scenario.model.kind = ModelKind::Profile;
     scenario.model.profile = fs::absolute(file);
-    const int stages =
-        std::min(most_stages_of_profile, static_cast<int>(costs.profile.layers.size()));
+    const int layers = static_cast<int>(costs.profile.layers.size());
+    const int measured_ranks = static_cast<int>(costs.profile.ranks.size());
+    const bool shares_device = measured_ranks > 1 && measured_ranks <= layers;
+    const int stages = shares_device ? measured_ranks : std::min(most_stages_of_profile, layers);
     const int samples = costs.profile.layers.front().samples.front().micro_batch_size;
     scenario.pipeline.stages = stages;
     scenario.pipeline.micro_batches = 2 * stages;
@@ -155,8 +157,9 @@ ScenarioRun simulate_profile(const fs::path& file) {
     scenario.training.batch = 2 * stages * samples;
     costs.note = fmt::format(
         "A profile contains the costs of layers, but no pipeline. The timeline shows 1f1b with {} "
-        "stages; the panel 'What if' can change it.",
-        stages);
+        "stages{}; the panel 'What if' can change it.",
+        stages,
+        shares_device ? ", as many as the ranks that its costs were measured with" : "");
     return simulated(scenario, std::move(costs));
 }
 

@@ -8,6 +8,8 @@
 
 #include "core/artifacts/chrome_trace.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/schedule_csv.h"
+#include "core/schedule/validate.h"
 #include "gui/view/analysis/step_analysis.h"
 #include "gui/view/analysis/wait_words.h"
 #include "gui/view/what_if/what_if.h"
@@ -22,6 +24,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// GPipe on four ranks, eight micro-batches, F 10 ms, B 20 ms, as both engines would write it.
 class RunFolder : public ::testing::Test {
@@ -290,6 +293,39 @@ TEST_F(RunFolder, HasTheRowsOfTheReplicaThatIsAskedFor) {
     EXPECT_EQ(none.replica, 0);
     EXPECT_EQ(none.measured->step, std::chrono::milliseconds(363));
     EXPECT_THAT(none.problems, ElementsAre(HasSubstr("no replica 3: the run has 3")));
+}
+
+TEST_F(RunFolder, ABrokenScheduleFileNamesTheRanksThatAreToBlameAndNoOthers) {
+    const auto file = write("gap.csv", "0F0,0B0\n2F0,2B0\n");
+    const RunData run = load_run(file);
+    EXPECT_TRUE(run.empty());
+    EXPECT_THAT(
+        run.problems,
+        Contains(file.string() + ": stage 1 is on no rank; stages count from 0 without gaps"));
+    EXPECT_THAT(run.problems, Not(Contains(HasSubstr("rank -1"))));
+    const RunData slip = load_run(write("slip.csv", "0F0,0B0\n1B0,1F0\n"));
+    EXPECT_THAT(slip.problems, Contains(HasSubstr("slip.csv: rank 1, cell ")));
+}
+
+TEST_F(RunFolder, OfManyProblemsOfAScheduleFileTheFirstAreListedAndTheRestIsCounted) {
+    const auto file = write("gap.csv", "0F0,0B0\n13F0,13B0\n");
+    const std::size_t broken = validate(read_schedule_csv(file)).size();
+    ASSERT_GT(broken, 12U) << "stages 1 to 12 are on no rank";
+    const RunData run = load_run(file);
+    ASSERT_EQ(run.problems.size(), 11U);
+    EXPECT_THAT(run.problems.back(),
+                HasSubstr("gap.csv: and " + std::to_string(broken - 10) + " more"));
+}
+
+/// A run with too few replicas says so, too.
+TEST_F(RunFolder, OfWhatWasNotMeasuredThereIsReplica0Only) {
+    const auto file = write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    EXPECT_THAT(load_run(file, 0).problems, IsEmpty());
+    const RunData run = load_run(file, 3);
+    EXPECT_TRUE(run.predicted) << "it is shown nevertheless";
+    EXPECT_EQ(run.replica, 0);
+    EXPECT_THAT(run.problems,
+                ElementsAre("no replica 3: a prediction has the rows of replica 0 only"));
 }
 
 TEST_F(RunFolder, AScheduleFileIsSimulatedAtUnitCosts) {

@@ -157,6 +157,18 @@ TEST_F(ScenarioRunTest, AProfileIsShownAsFourStagesAtMost) {
     EXPECT_THAT(run.notes.front(), HasSubstr("4 stages"));
 }
 
+/// Its costs are those of ranks that shared a GPU: with another number each has another share.
+TEST_F(ScenarioRunTest, AProfileOfRanksThatSharedADeviceIsShownWithAsManyStages) {
+    Profile profile = weighted_profile({1, 1, 1, 1, 4, 4});
+    for (const int ranks : {2, 3, 5}) {
+        profile.ranks.assign(static_cast<std::size_t>(ranks), {.device = 0, .interference = 0.1});
+        const RunData run = load_run(file("costs.json", print_profile(profile)));
+        ASSERT_THAT(run.problems, IsEmpty());
+        EXPECT_EQ(run.twin.rank_count(), ranks);
+        EXPECT_THAT(run.notes.front(), HasSubstr(std::to_string(ranks) + " stages, as many as"));
+    }
+}
+
 TEST_F(ScenarioRunTest, APlanStandsForItsFolder) {
     const RunData run = load_run(file("plan.json", R"({"hash": "x", "cost_class": []})"));
     ASSERT_THAT(run.problems, SizeIs(1));
