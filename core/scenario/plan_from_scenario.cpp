@@ -528,8 +528,8 @@ void add_gpu_notes(PlanParts& parts,
     }
     if (std::ssize(profile.ranks) != grid.rank_count()) {
         parts.notes.push_back(fmt::format(
-            "the costs are those of {} ranks that shared {}: of {} each has another part of it, "
-            "and takes other times: measure the costs with this number of stages",
+            "the costs are those of {} ranks that shared {}; {} would have other parts of it, and "
+            "take other times: measure the costs with this number of stages",
             profile.ranks.size(),
             devices.size() == 1 ? "a GPU" : counted(std::ssize(devices), "GPU"),
             counted(grid.rank_count(), "rank")));
