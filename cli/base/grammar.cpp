@@ -429,9 +429,10 @@ void Grammar::add_exchange() {
         ->type_name("FORMAT")
         ->required();
     exporter
-        .add_option("source",
-                    export_.source,
-                    "Scenario, schedule file, or folder of a plan or run to convert")
+        .add_option(
+            "source",
+            export_.source,
+            "Scenario, schedule file, folder of a plan or run, or for svg a trace, to convert")
         ->type_name("SOURCE")
         ->required();
     exporter

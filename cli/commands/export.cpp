@@ -128,7 +128,9 @@ Exported svg(const ExportSource& source, const ExportOptions&, Console& console)
     const Timeline& timeline = drawn_step(found.trace.timelines, console);
     SvgOptions look;
     look.title = picture_title(found);
-    look.width = picture_width(timeline);
+    if (timeline.origin == Origin::Predicted) {  // a measured one has actions of all lengths
+        look.width = picture_width(timeline);
+    }
     if (const std::optional<Trace> measured = source.measured()) {
         return of_timeline(
             found, render_svg_pair(timeline, drawn_step(measured->timelines, console), look));

@@ -10,7 +10,6 @@
 #include "cli/predict/schedule_source.h"
 #include "cli/predict/unit_costs.h"
 #include "cli/run_folder/run_folder.h"
-#include "core/artifacts/file_kinds.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/interop/hf_trainable.h"
@@ -35,8 +34,7 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
     if (path.extension() == ".toml") {
         return ExportSource::Kind::Scenario;
     }
-    return kind_of_file(path) == FileKind::OurTrace ? ExportSource::Kind::Trace
-                                                    : ExportSource::Kind::File;
+    return path.extension() == ".json" ? ExportSource::Kind::Trace : ExportSource::Kind::File;
 }
 
 /// Adds which devices the rows of a picture stand for.
@@ -61,17 +59,21 @@ ExportSource::ExportSource(std::filesystem::path path,
       profile_(std::move(profile)),
       kind_(kind_of(path_)) {
     if (kind_ != Kind::Scenario && (!overrides_.empty() || !profile_.empty())) {
-        throw Error(ErrorKind::Usage,
-                    overrides_.empty() ? "--profile" : "--set " + overrides_.front().key,
-                    fmt::format("'{}' is not a scenario, so it has no keys to set", path_.string()),
-                    "leave --set and --seed out, or export a scenario");
+        const bool has_profile = overrides_.empty();
+        throw Error(
+            ErrorKind::Usage,
+            has_profile ? "--profile" : "--set " + overrides_.front().key,
+            fmt::format("'{}' is not a scenario, so it has no {}",
+                        path_.string(),
+                        has_profile ? "layers that take the costs of a profile" : "keys to set"),
+            fmt::format("leave {} out, or export a scenario", has_profile ? "--profile" : "--set"));
     }
     std::error_code ignored;
     if (!std::filesystem::exists(path_, ignored)) {
         throw Error(ErrorKind::Io,
                     path_.string(),
-                    "there is no such file or folder, expected a run folder, a scenario or a "
-                    "schedule file",
+                    "there is no such file or folder, expected a run folder, a scenario, a "
+                    "schedule file or, for svg, a trace",
                     "pipetwin plan SCENARIO --out FOLDER writes one");
     }
 }
@@ -112,8 +114,19 @@ ExportSource::Predicted ExportSource::predicted() const {
             break;
     }
     const std::filesystem::path file = path_ / run_file::predicted;
-    Predicted found{.trace = read_chrome_trace(file), .costs = file.string()};
     std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) {
+        const bool has_measured = std::filesystem::exists(path_ / run_file::measured, ignored);
+        throw Error(ErrorKind::Io,
+                    path_.string(),
+                    fmt::format("there is no {} in this folder, expected one that simulate, plan, "
+                                "train or run wrote",
+                                run_file::predicted),
+                    has_measured ? fmt::format("export svg {} draws the measurement alone",
+                                               (path_ / run_file::measured).string())
+                                 : "name the folder of one plan or run");
+    }
+    Predicted found{.trace = read_chrome_trace(file), .costs = file.string()};
     return std::filesystem::exists(path_ / run_file::scenario, ignored)
                ? with_devices(std::move(found), settle(scenario()).pipeline)
                : found;

@@ -336,8 +336,10 @@ Contention contention(const Cluster& cluster,
     Contention result;
     result.cores = part.cores;
     const auto ranks = static_cast<std::size_t>(order.rank_count());
-    if (part.interference > 0) {
-        result.interference.assign(ranks, std::vector<double>(ranks, part.interference));
+    if (part.interference) {
+        if (*part.interference > 0) {
+            result.interference.assign(ranks, std::vector<double>(ranks, *part.interference));
+        }
     } else if (!part.pair_interference.empty()) {
         result.interference = part.pair_interference;
     } else {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -504,14 +505,42 @@ void add_share_notes(PlanParts& parts, const SettledScenario& scenario, const Pr
     }
 }
 
-void add_split_note(PlanParts& parts, const Schedule& grid, const Profile& profile) {
+/// What costs of ranks that shared a GPU say of this plan, and what they do not say.
+void add_gpu_notes(PlanParts& parts,
+                   const Schedule& grid,
+                   const Profile& profile,
+                   const Scenario::ClusterPart& cluster) {
     const auto splits = [](const std::vector<Action>& row) {
         return std::ranges::find(row, Op::BackwardInput, &Action::op) != row.end();
     };
     if (profile.whole_backwards && std::ranges::any_of(grid.ranks, splits)) {
-        parts.notes.emplace_back(
-            "the costs were measured in a schedule with whole backwards; divided in two, as here, "
-            "they take 4 to 7 % longer on an H100: measure the costs with this schedule");
+        parts.notes.push_back(fmt::format(
+            "the costs were measured in a schedule with whole backwards; {} divides them in two, "
+            "which took 4 to 7 % longer on an H100: measure the costs with this schedule",
+            parts.schedule_name));
+    }
+    std::set<int> devices;
+    for (const RankInterference& rank : profile.ranks) {
+        devices.insert(rank.device);
+    }
+    if (devices.size() == profile.ranks.size()) {
+        return;  // each had a device of its own
+    }
+    if (std::ssize(profile.ranks) != grid.rank_count()) {
+        parts.notes.push_back(fmt::format(
+            "the costs are those of {} ranks that shared {}; {} would have other parts of it, and "
+            "take other times: measure the costs with this number of stages",
+            profile.ranks.size(),
+            devices.size() == 1 ? "a GPU" : counted(std::ssize(devices), "GPU"),
+            counted(grid.rank_count(), "rank")));
+    } else if (!cluster.interference && cluster.pair_interference.empty()) {
+        const auto [least, most] =
+            std::ranges::minmax(profile.ranks, {}, &RankInterference::interference);
+        parts.notes.push_back(
+            fmt::format("ranks share a GPU: each takes {:.0f} to {:.0f} % longer for each other "
+                        "rank that computes at the same time, as measured",
+                        100 * least.interference,
+                        100 * most.interference));
     }
 }
 
@@ -722,7 +751,7 @@ Plan planned(const SettledScenario& scenario,
     add_all_reduce(parts, grid, cluster, scenario.pipeline, gradient);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
     add_share_notes(parts, scenario, profile);
-    add_split_note(parts, grid, profile);
+    add_gpu_notes(parts, grid, profile, scenario.cluster);
     add_tied_note(parts, grid, profile, rules);
     if (other != nullptr) {
         parts.schedule = std::move(grid);

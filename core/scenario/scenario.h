@@ -250,8 +250,9 @@ struct ScenarioParts {
         /// Buffers of each process group that a device is in; none: as the device's profile says.
         std::optional<Bytes> communicator_bytes{};
         TransferMode transfer = TransferMode::Asynchronous;
-        int cores = 0;            ///< processors that the ranks share; 0: one for each
-        double interference = 0;  ///< longer by that share for every other rank that computes
+        int cores = 0;  ///< processors that the ranks share; 0: one for each
+        /// Longer by that share for every other rank that computes; none: as the profile says.
+        std::optional<double> interference{};
         std::vector<std::vector<double>> pair_interference{};  ///< [rank][other]; in its place
         std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
         GpuShares gpu_shares = GpuShares::Own;

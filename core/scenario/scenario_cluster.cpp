@@ -161,15 +161,15 @@ void read_interference(const ScenarioKey& key, const TomlTable& table, Scenario&
     if (table.is_list(key.name)) {
         cluster.pair_interference = *table.rows_of_numbers(key.name, key.range);
     } else {
-        cluster.interference = table.number(key.name, key.range).value_or(cluster.interference);
+        cluster.interference = table.number(key.name, key.range);
     }
 }
 
 void print_interference(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
-    if (cluster.pair_interference.empty()) {
-        writer.number(key.name, cluster.interference);
-    } else {
+    if (cluster.interference) {
+        writer.number(key.name, *cluster.interference);
+    } else if (!cluster.pair_interference.empty()) {
         writer.lists(key.name, cluster.pair_interference);
     }
 }
@@ -191,7 +191,15 @@ void read_gpu_shares(const ScenarioKey& key, const TomlTable& table, Scenario& s
     Scenario::ClusterPart& cluster = scenario.cluster;
     if (table.is_list(key.name)) {
         cluster.gpu_units = *table.integers(key.name, key.range);
-    } else if (const auto shares = table.choice(key.name, key.words)) {
+        return;
+    }
+    const std::optional<std::string> word = table.text(key.name);
+    if (word && std::ranges::find(key.words, *word) == key.words.end()) {
+        table.refuse(key.name,
+                     "\"own\", \"streams\", or a list of each rank's units of 8 multiprocessors, "
+                     "as in [6, 8]");
+    }
+    if (const auto shares = table.choice(key.name, key.words)) {
         cluster.gpu_shares = static_cast<GpuShares>(*shares);
     }
 }

@@ -52,6 +52,13 @@ int as_in_file(const TomlTable& table, string_view key, Range range, int in_file
 void read_schedule_file(const TomlTable& table,
                         const std::filesystem::path& file,
                         Scenario::PipelinePart& pipeline) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) {
+        throw Error(ErrorKind::Io,
+                    fmt::format("{}: pipeline.schedule", table.place("schedule")),
+                    fmt::format("there is no file {}", file.string()),
+                    "check the name; a relative path starts at the folder of the scenario");
+    }
     const Schedule schedule = read_schedule_csv(file);
     pipeline.schedule = file.string();
     pipeline.stages = as_in_file(table, "stages", stage_range, schedule.rank_count());

@@ -255,7 +255,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertEqual(self.calls(), [
             "profile k1-m4", "train k1-m4", "torch_gpt2.py", "profile k1-m16", "train k1-m16", "torch_gpt2.py",
-            "profile tanh-k1-m1", "train k1-tanh", "train k1-tanh-own-gelu", "torch_gpt2.py",
+            "profile tanh-k1-m1", "train k1-tanh", "train k1-tanh-own-gelu", "torch_gpt2.py", "train ncu-m16",
             "profile translation-k1-m1", "train translation-k1", "train translation-k1-own-attention",
             "profile translation-k2-m4", "train translation-k2",
             "profile translation-small-gpu-k1-m2", "train translation-small-gpu",

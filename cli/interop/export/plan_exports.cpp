@@ -92,7 +92,8 @@ std::string written_text(const std::filesystem::path& folder,
             text.lines.push_back(fmt::format("no {}: {} ({})", one.file, one.why_not, one.hint));
             continue;
         }
-        text.lines.push_back(fmt::format("{}, for {}:", one.file, one.format));
+        text.lines.push_back(
+            fmt::format("{}, for {}{}", one.file, one.format, one.notes.empty() ? "" : ":"));
         for (const std::string& note : one.notes) {
             text.lines.push_back("- " + note);
         }

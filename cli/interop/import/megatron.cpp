@@ -389,6 +389,16 @@ class FlagsImport {
         }
         const std::int64_t count = *samples / size;
         warn_of_default_group(count);
+        if (!replicas_) {
+            notes_.push_back(fmt::format(
+                "one replica: the flags do not say how many GPUs there are; where each of N "
+                "replicas "
+                "has {}, set pipeline.data_parallel = N and pipeline.micro_batches = {} / N",
+                counted(std::int64_t{ranks_} * flags_.tensor_size.value_or(1) *
+                            flags_.context_size.value_or(1),
+                        "GPU"),
+                count));
+        }
         return replicas_
                    ? fmt::format("micro_batches = {}\ndata_parallel = {}\n", count, *replicas_)
                    : fmt::format(

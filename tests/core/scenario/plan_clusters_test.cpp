@@ -508,6 +508,9 @@ TEST(PlanClusters, RanksDisturbEachOtherAsMeasuredWhereTheScenarioDoesNotSay) {
     EXPECT_EQ(plan_of(scenario, profile)->contention.interference,
               scenario.cluster.pair_interference)
         << "what the scenario says counts";
+    scenario.cluster.pair_interference.clear();
+    scenario.cluster.interference = 0;
+    EXPECT_FALSE(plan_of(scenario, profile)->contention.any());
 }
 
 }  // namespace plan_clusters_test

@@ -12,6 +12,7 @@
 namespace pipetwin {
 namespace plan_from_scenario_test {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using testing::chain_profile;
 using ::testing::Contains;
@@ -78,6 +79,23 @@ TEST(ScenarioPlan, SaysWhereCostsOfWholeBackwardsStandForHalves) {
     EXPECT_THAT(plan_of(scenario, profile)->notes, says_so);
     scenario.pipeline.schedule = "1f1b";
     EXPECT_THAT(plan_of(scenario, profile)->notes, Not(says_so));
+}
+
+TEST(ScenarioPlan, SaysWhatCostsOfRanksThatSharedAGpuAreOf) {
+    const auto shared = Contains(HasSubstr("ranks share a GPU: each takes 5 to 20 % longer"));
+    const auto others = Contains(HasSubstr("the costs are those of 2 ranks that shared a GPU"));
+    Profile profile = chain_profile();
+    profile.ranks = {{.device = 0, .interference = 0.2}, {.device = 0, .interference = 0.05}};
+    SettledScenario scenario = partitioned({3, 2});
+    scenario.pipeline.stages = 2;
+    EXPECT_THAT(plan_of(scenario, profile)->notes, AllOf(shared, Not(others)));
+    scenario.cluster.interference = 0;
+    EXPECT_THAT(plan_of(scenario, profile)->notes, Not(AnyOf(shared, others)));
+    scenario = partitioned({2, 1, 1, 1});
+    EXPECT_THAT(plan_of(scenario, profile)->notes, AllOf(others, Not(shared)));
+    profile.ranks[1].device = 1;
+    EXPECT_THAT(plan_of(scenario, profile)->notes, Not(AnyOf(shared, others)))
+        << "each had a GPU of its own";
 }
 
 /// A V places the first stage and the last on one rank: what e reads of a is not sent there, and
