@@ -197,7 +197,8 @@ void read_gpu_shares(const ScenarioKey& key, const TomlTable& table, Scenario& s
     if (word && std::ranges::find(key.words, *word) == key.words.end()) {
         table.refuse(key.name,
                      "\"own\", \"streams\", or a list of each rank's units of 8 multiprocessors, "
-                     "as in [6, 8]");
+                     "as in [6, 8]",
+                     suggestion_of_listed(*word, key.words));
     }
     if (const auto shares = table.choice(key.name, key.words)) {
         cluster.gpu_shares = static_cast<GpuShares>(*shares);
