@@ -429,10 +429,10 @@ void Grammar::add_exchange() {
         ->type_name("FORMAT")
         ->required();
     exporter
-        .add_option(
-            "source",
-            export_.source,
-            "Scenario, schedule file, folder of a plan or run, or for svg a trace, to convert")
+        .add_option("source",
+                    export_.source,
+                    "What to convert: a scenario, a schedule file, a folder of a plan or run, or "
+                    "for svg a trace")
         ->type_name("SOURCE")
         ->required();
     exporter
@@ -568,8 +568,8 @@ void Grammar::add_question(CLI::App& plan) {
     add_sequence(plan, plan_.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
     tokens("--batch-tokens",
            plan_.batch_tokens,
-           "Tokens per step (default 4M); rounded by up to 5 % to a number of samples with many "
-           "divisors");
+           "Tokens per step (default 4M; k is 1,000); rounded by up to 5 % to a number of samples "
+           "with many divisors");
     plan.add_option(
             "--precision", plan_.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME");
@@ -584,7 +584,7 @@ void Grammar::add_question(CLI::App& plan) {
                   "Keep every transformer block on one stage, as Megatron and torchtitan do");
     tokens("--tokens",
            plan_.tokens,
-           "Tokens of the whole training: adds days and device hours to the answer");
+           "Tokens of the whole training (k is 1,000): adds days and device hours to the answer");
     plan.add_option("--price",
                     plan_.price,
                     "Price of one device hour, in any currency: adds the cost to the answer")
@@ -809,8 +809,7 @@ Grammar::Grammar() {
         ->type_name("SCENARIO.toml")
         ->required();
     add_model();
-    CLI::App& train = add_command(
-        "train", "Train the model of a scenario on this machine, and write a run folder");
+    CLI::App& train = add_command("train", "Train the model of a scenario, and write a run folder");
     add_training(train, run_);
     leave_out_of_help(train, {"--verbose"});
     add_launch();

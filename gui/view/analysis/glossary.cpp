@@ -16,6 +16,9 @@ std::span<const GlossaryEntry> glossary() {
                       "the device that computes one stage or several chunks. With tensor "
                       "parallelism a rank is a group of devices. Each replica has its own ranks; "
                       "launch --ranks counts those of all replicas"},
+        GlossaryEntry{"shape",
+                      "how a plan uses the devices: so many ranks, replicas and devices of a rank. "
+                      "8x2x4 has 8 ranks, 2 replicas, and 4 devices for each rank"},
         GlossaryEntry{"micro-batch",
                       "a part of the mini-batch. It passes through the stages by itself"},
         GlossaryEntry{
@@ -24,7 +27,7 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{
             "pipeline",
             "the part of a step from the first forward to the last backward or message. Sums of "
-            "gradients over replicas, and the update of the weights, come after it"},
+            "gradients over replicas, and the update of the weights, are not part of it"},
         GlossaryEntry{
             "1F2",
             "the forward of micro-batch 2 on stage 1. In place of F, B is a backward, I and W are "
@@ -49,8 +52,8 @@ std::span<const GlossaryEntry> glossary() {
                       "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
                       "output of stage 0 to stage 3"},
         GlossaryEntry{"busy",
-                      "the time in which a rank computes. In tables of a measured run it includes "
-                      "the overhead between its actions"},
+                      "the time in which a rank computes. In tables it includes the overhead "
+                      "between its actions"},
         GlossaryEntry{"idle",
                       "the time in which a rank is not busy: it waits for a message, for other "
                       "ranks, or has nothing more to do"},
@@ -97,9 +100,9 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{
             "quiet step",
             "a step that nothing disturbed: its threads had their cores, and it took at "
-            "most 5 % longer than the fastest steps. Only quiet steps are compared. If there "
-            "are none, one other step is shown, and its errors say nothing about the "
-            "prediction"},
+            "most 5 % longer than the fastest steps. Only quiet steps are compared. If too "
+            "few steps were quiet, the errors say nothing about the prediction; if none was, "
+            "one other step is shown"},
         GlossaryEntry{"MAPE",
                       "mean absolute percentage error: the mean of the errors without their signs, "
                       "in percent of the measured time"},
