@@ -19,7 +19,7 @@ namespace {
 /// Each of K ranks that share multiprocessors, too, has a Kth of the speed beside all others:
 /// a share of 1. Ranks that hinder each other more than that are not known.
 constexpr double largest_share = 4;
-/// A share counts that leaves at most so much of the squared differences.
+/// A fitted share counts if it leaves at most this part of the squared differences.
 constexpr double most_left = 0.9;
 
 /// As long as it would have lasted alone, by the engine's rule: the speed beside n others is

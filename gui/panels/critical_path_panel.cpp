@@ -33,7 +33,8 @@ QString heading_of(const RunData& run, Side side) {
     return name;
 }
 
-/// What the chain of a side is of: "Predicted", "Measured, simulated".
+/// Head of a side's list: "Predicted", or "Measured, simulated", as the list of a measured step
+/// comes from a simulation with its durations.
 QString heading_of_chain(const RunData& run, Side side) {
     const QString name = heading_of(run, side);
     return side == Side::Predicted ? name : CriticalPathPanel::tr("%1, simulated").arg(name);

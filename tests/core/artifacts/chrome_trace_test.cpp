@@ -397,7 +397,8 @@ TEST(ChromeTrace, OfWhichTheEndIsMissingGivesTheWholeStepsBeforeTheByte) {
                           std::to_string(third_event + 10)));
 }
 
-/// "only 1 of 1 step can be shown" was said of it.
+/// A trace that is cut short behind its last step shows all steps, and must not be said to show
+/// only some.
 TEST(ChromeTrace, OfWhichOnlyWhatFollowsTheStepsIsMissingGivesThemAll) {
     const std::string text = print_chrome_trace(example());
     const std::size_t last_action = text.rfind("\"ph\":\"X\"");

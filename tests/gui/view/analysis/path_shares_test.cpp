@@ -125,7 +125,8 @@ TEST(PathShares, OfAStepThatWentAsPredictedAreTheSameOnBothSides) {
     }
 }
 
-/// 110 % of a measured step was the sum, where the replay with its durations took longer.
+/// Shares of the measured step would add up to more than 100 % where the simulation with its
+/// durations takes longer.
 TEST(PathShares, AreOfTheReplayWhereThatIsLongerThanTheMeasuredStep) {
     PlainCosts costs = plain(ScheduleKind::OneFOneB, 3, 4);
     costs.link.latency = milliseconds(5);

@@ -317,7 +317,7 @@ TEST_F(RunFolder, OfManyProblemsOfAScheduleFileTheFirstAreListedAndTheRestIsCoun
                 HasSubstr("gap.csv: and " + std::to_string(broken - 10) + " more"));
 }
 
-/// A run with too few replicas says so, too.
+/// A prediction has the rows of replica 0 alone: another replica is refused.
 TEST_F(RunFolder, OfWhatWasNotMeasuredThereIsReplica0Only) {
     const auto file = write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     EXPECT_THAT(load_run(file, 0).problems, IsEmpty());

@@ -157,7 +157,7 @@ TEST_F(ScenarioRunTest, AProfileIsShownAsFourStagesAtMost) {
     EXPECT_THAT(run.notes.front(), HasSubstr("4 stages"));
 }
 
-/// Its costs are those of ranks that shared a GPU: with another number each has another share.
+/// Costs of ranks that shared a GPU hold for their number: with another, each has another share.
 TEST_F(ScenarioRunTest, AProfileOfRanksThatSharedADeviceIsShownWithAsManyStages) {
     Profile profile = weighted_profile({1, 1, 1, 1, 4, 4});
     for (const int ranks : {2, 3, 5}) {
