@@ -30,8 +30,8 @@ StepActions action_times(const Timeline& timeline, const std::vector<int>& devic
 
 /// [rank] By how much longer a rank's actions last for each other rank of its device that computes,
 /// as a share (`Contention::interference`): the shares with which actions of one kind last equally
-/// long where nobody else computes. A rank whose actions do not tell has 0: where others always or
-/// never compute beside it, or where the share explains less than a tenth of the differences.
+/// long where nobody else computes. The share is 0 where the actions do not show it: others always
+/// or never compute beside the rank, or the share explains less than a tenth of the differences.
 std::vector<double> fitted_interference(const std::vector<StepActions>& steps);
 
 /// How long the actions of a stage and of these kinds would last alone, over how long they lasted:

@@ -97,7 +97,7 @@ class MeasuredPipeline {
     /// [rank] The GPU that it computes on with others; empty where each has a device of its own.
     const std::vector<int>& shared_devices() const { return shared_devices_; }
 
-    /// Makes the layers as fast as they would be if nobody else computed on their rank's GPU.
+    /// Shortens the layers' times to those without other ranks that compute on the same GPU.
     /// `interference` has the share of every rank.
     void take_out(const std::vector<double>& interference, Samples& samples) const;
 

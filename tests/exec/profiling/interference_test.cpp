@@ -88,7 +88,7 @@ TEST(FittedInterference, IsZeroWhereNothingTells) {
     EXPECT_EQ(fitted({action(Op::Forward, 100, 0), action(Op::Backward, 0, 200)}), 0)
         << "actions of two kinds need not last equally long";
     EXPECT_EQ(fitted({action(Op::Forward, 100, 0), action(Op::Forward, 0, 90)}), 0)
-        << "nobody is faster beside others";
+        << "a rank cannot be faster while others compute";
     EXPECT_EQ(fitted({action(Op::Forward, 100, 0),
                       action(Op::Forward, 140, 0),
                       action(Op::Forward, 0, 121)}),
