@@ -23,6 +23,7 @@
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
+#include "core/schedule/lower.h"
 
 /// A plan from a scenario: layer costs at the sizes of its micro-batches, summed into stages.
 namespace pipetwin {
@@ -510,10 +511,7 @@ void add_gpu_notes(PlanParts& parts,
                    const Schedule& grid,
                    const Profile& profile,
                    const Scenario::ClusterPart& cluster) {
-    const auto splits = [](const std::vector<Action>& row) {
-        return std::ranges::find(row, Op::BackwardInput, &Action::op) != row.end();
-    };
-    if (profile.whole_backwards && std::ranges::any_of(grid.ranks, splits)) {
+    if (profile.whole_backwards && splits_backward(grid)) {
         parts.notes.push_back(fmt::format(
             "the costs were measured in a schedule with whole backwards; {} divides them in two, "
             "which took 4 to 7 % longer on an H100: measure the costs with this schedule",

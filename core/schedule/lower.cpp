@@ -327,6 +327,12 @@ Schedule lower_rank_receives_first(Schedule schedule) {
     return schedule;
 }
 
+bool splits_backward(const Schedule& schedule) {
+    return std::ranges::any_of(schedule.ranks, [](const Row& row) {
+        return std::ranges::find(row, Op::BackwardInput, &Action::op) != row.end();
+    });
+}
+
 Schedule split_backward(Schedule schedule) {
     for (Row& row : schedule.ranks) {
         Row result;

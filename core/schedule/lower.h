@@ -60,6 +60,9 @@ Schedule add_optimizer(Schedule schedule, bool norms = false);
 /// left as it is: swapping every one would only move the deadlock.
 Schedule lower_rank_receives_first(Schedule schedule);
 
+/// True if a rank computes the two halves of a backward, I and W, as actions of their own.
+bool splits_backward(const Schedule& schedule);
+
 /// Every B becomes I and, directly behind it, W. An overlapped pair stays one.
 Schedule split_backward(Schedule schedule);
 

@@ -346,11 +346,8 @@ class Profiler {
                   const HowMany& how_many,
                   WithInterference interference) {
         const Plan plan = make_plan(scenario, model_, profile_);
-        const auto splits = [](const std::vector<Action>& row) {
-            return std::ranges::find(row, Op::BackwardInput, &Action::op) != row.end();
-        };
-        profile_.whole_backwards = traits(options_.backend).needs_gpu &&
-                                   std::ranges::none_of(plan->schedule.ranks, splits);
+        profile_.whole_backwards =
+            traits(options_.backend).needs_gpu && !splits_backward(plan->schedule);
         MeasuredPipeline pipeline(plan, model_, run_options(options_));
         const TimePoint begin = Clock::now();
         for (int step = 0; step < how_many.warm_up; ++step) {
