@@ -171,10 +171,4 @@ class Executor {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Gives stages with the same weights as others, or one of them, what `from` has; `parameters_of`
-/// as Executor::trained_of_stage.
-void spread_weights(const Schedule& schedule,
-                    const TrainedParameters& from,
-                    const std::function<std::vector<Parameter*>(int stage)>& parameters_of);
-
 }  // namespace pipetwin::exec

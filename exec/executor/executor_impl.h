@@ -20,8 +20,9 @@
 #include "exec/transport/monitor.h"
 #include "exec/transport/remote_sum.h"
 
-/// Inside of the executor: setting up and walking rows (executor.cpp), where every tensor of a step
-/// lies (executor_memory.cpp), and what follows a failure (executor_failures.cpp).
+/// The inside of the executor: the walk over rows (executor.cpp), channels between ranks
+/// (executor_connections.cpp), addresses of a step's tensors (executor_memory.cpp), ranks of other
+/// processes (executor_processes.cpp), and what follows a failure (executor_failures.cpp).
 namespace pipetwin::exec {
 
 /// State of an executor. The functions say more where they are defined.

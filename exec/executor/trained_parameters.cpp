@@ -55,4 +55,34 @@ void TrainedParameters::write_numbers(std::span<const std::byte> bytes,
     write(padded, part);
 }
 
+void spread_weights(const Schedule& schedule,
+                    const TrainedParameters& from,
+                    const std::function<std::vector<Parameter*>(int stage)>& parameters_of) {
+    std::vector<std::byte> bytes;
+    const auto spread = [&](Parameter& original, Parameter& copy) {
+        for (Tensor Parameter::*const part : trained_parts) {
+            Tensor& to = copy.*part;
+            bytes.resize(as_index(to.bytes().count));
+            if (!to.empty()) {
+                from.read(original.*part, bytes);
+                from.write(bytes, to);
+            }
+        }
+    };
+    const int pieces = model_stage_count(schedule);
+    for (int index = pieces; index < schedule.stage_count(); ++index) {
+        const int piece = schedule.weights_of_stage[as_index(index)];
+        const std::vector<Parameter*>& originals = from.pieces[as_index(piece)];
+        const std::vector<Parameter*> copies = parameters_of(index);
+        for (std::size_t i = 0; i < copies.size(); ++i) {
+            spread(*originals[i], *copies[i]);
+        }
+    }
+    for (Parameter* const parameter : parameters_of(pieces - 1)) {
+        if (parameter->is_copy) {  // of the first piece's first parameter, the token table
+            spread(*from.pieces.front().front(), *parameter);
+        }
+    }
+}
+
 }  // namespace pipetwin::exec

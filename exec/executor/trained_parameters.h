@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/schedule/schedule.h"
 #include "exec/layers/optimizer.h"
 
 namespace pipetwin::exec {
@@ -35,5 +36,12 @@ inline constexpr std::array trained_parts{&Parameter::value,
                                           &Parameter::first,
                                           &Parameter::second,
                                           &Parameter::average};
+
+/// Copies `from` into the stages that have the same weights as another stage, and into the copy of
+/// the token table that the last piece may have. `parameters_of(stage)`: the parameters and running
+/// statistics of a stage of this process.
+void spread_weights(const Schedule& schedule,
+                    const TrainedParameters& from,
+                    const std::function<std::vector<Parameter*>(int stage)>& parameters_of);
 
 }  // namespace pipetwin::exec
