@@ -140,7 +140,8 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
     add("--group-size",
         plain.group_size,
         "interleaved-1f1b: number of micro-batches that a rank computes on one stage before its "
-        "next stage (default: P)",
+        "next stage (default: the smallest number from P on that divides M into groups of at "
+        "least P)",
         "G");
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
@@ -400,7 +401,7 @@ void Grammar::add_exchange() {
     import
         .add_option("--micro-batch-size",
                     import_.micro_batch_size,
-                    "hf, pipedream and traces: samples per micro-batch that the costs are for")
+                    "hf, pipedream and traces: samples per micro-batch of the costs")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 16));
     import

@@ -92,9 +92,9 @@ std::string hint_for_option(const std::string& command,
 
 std::string cluster_hint() {
     const std::vector<std::string> known = cluster_names();
-    return known.empty() ? "name the nodes that it is to be trained on: --cluster FILE.toml"
+    return known.empty() ? "name the kind of node to plan for: --cluster FILE.toml"
                          : fmt::format(
-                               "name the nodes that it is to be trained on, as in --cluster {}; "
+                               "name the kind of node to plan for, as in --cluster {}; "
                                "known: {}",
                                known.front(),
                                fmt::join(known, ", "));

@@ -166,7 +166,7 @@ std::string proof_text(const Scenario& scenario, const sim::SearchResult& result
     return text + '.';
 }
 
-/// What became of all combinations: "66,836 combinations were possible: 12 were simulated, ...".
+/// The numbers of all combinations: "66,836 combinations were considered: 12 were simulated, ...".
 std::string counts_of(const sim::SearchResult& result) {
     std::int64_t infeasible = 0;
     std::int64_t without_costs = 0;
@@ -176,7 +176,7 @@ std::string counts_of(const sim::SearchResult& result) {
     std::set<Candidate> found;
     std::ranges::transform(result.ranked, std::inserter(found, found.end()), &FoundPlan::candidate);
     const std::int64_t repeated = result.searched - std::ssize(found);
-    std::string text = fmt::format("{} {} possible: {} {} simulated",
+    std::string text = fmt::format("{} {} considered: {} {} simulated",
                                    with_separators(result.candidates) +
                                        (result.candidates == 1 ? " combination" : " combinations"),
                                    verb_for(result.candidates, "was", "were"),

@@ -105,7 +105,7 @@ MegatronModelFlags flags_of_model(const ExportSource::Placed& placed, Console& c
     const int blocks = placed.partition.layer_count() / 2 - 1;
     if (placed.config.empty()) {
         console.note(
-            "costs alone do not say the sizes of their model: add --hidden-size, "
+            "the costs do not contain the sizes of the model: add --hidden-size, "
             "--num-attention-heads, --seq-length, --vocab-size and any other flags that describe "
             "it, or plan the model by its name or config.json");
         MegatronModelFlags model;
@@ -283,15 +283,15 @@ void set_shares(const SettledScenario& scenario,
         flags.separate_accumulation = true;
         flags.sharding = pipeline.shard == Shard::Weights ? "optim_grads_params" : "optim_grads";
         further.emplace_back("--ckpt-format fsdp_dtensor");
-        console.note(
-            fmt::format("pipeline.shard = \"{}\" is Megatron-FSDP, of core 0.14 and later: run it "
-                        "without CUDA_DEVICE_MAX_CONNECTIONS=1",
-                        to_string(pipeline.shard)));
+        console.note(fmt::format(
+            "pipeline.shard = \"{}\" is Megatron-FSDP, in Megatron Core 0.14 and later: run it "
+            "without CUDA_DEVICE_MAX_CONNECTIONS=1",
+            to_string(pipeline.shard)));
         if (scenario.training.accumulation != Accumulation::Separate) {
             console.note(
                 "Megatron-FSDP asks for --no-gradient-accumulation-fusion; the plan adds up "
                 "gradients in the matrix products: --set training.accumulation=separate predicts "
-                "the flag");
+                "the step with that flag");
         }
     }
     if (pipeline.shard == Shard::Weights && pipeline.prefetch != 1) {

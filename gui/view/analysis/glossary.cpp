@@ -17,7 +17,8 @@ std::span<const GlossaryEntry> glossary() {
                       "parallelism a rank is a group of devices. Each replica has its own ranks; "
                       "launch --ranks counts those of all replicas"},
         GlossaryEntry{"shape",
-                      "how a plan uses the devices: so many ranks, replicas and devices of a rank. "
+                      "how a plan uses the devices: the numbers of ranks, of replicas, and of "
+                      "devices per rank. "
                       "8x2x4 has 8 ranks, 2 replicas, and 4 devices for each rank"},
         GlossaryEntry{"micro-batch",
                       "a part of the mini-batch. It passes through the stages by itself"},
@@ -48,6 +49,12 @@ std::span<const GlossaryEntry> glossary() {
                       "the largest number of stashes that a rank holds at once. Each forward makes "
                       "a stash, and its backward frees it. In tables that compare schedules, the "
                       "stash of one chunk of two counts as half, so a value can be 5.5"},
+        GlossaryEntry{"boundary",
+                      "the output of a stage that the next stage reads. In tables of memory: the "
+                      "messages with such outputs, and with their gradients, that a rank holds"},
+        GlossaryEntry{"workspace", "the memory that a layer needs only while it computes"},
+        GlossaryEntry{"context",
+                      "the memory that the runtime of a device takes even without a model"},
         GlossaryEntry{"skip message",
                       "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
                       "output of stage 0 to stage 3"},

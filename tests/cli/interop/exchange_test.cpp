@@ -742,7 +742,7 @@ TEST_F(Exchange, AProfileOfATransformerIsExportedAsAGptIs) {
               "--num-layers 2 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
               "--micro-batch-size 1 --global-batch-size 4\n");
     EXPECT_THAT(pipetwin({"export", "megatron-flags", scenario, "--out", path("noted")}).err,
-                HasSubstr("costs alone do not say the sizes of their model"));
+                HasSubstr("the costs do not contain the sizes of the model"));
     // A layout counts blocks, and so may the partition of a profile that has them.
     const std::string layout = file("layout.txt", "Et|tL\n");
     EXPECT_THAT(written({"import", "megatron", layout}), HasSubstr("partition = [1, 1]\n"));
