@@ -118,9 +118,14 @@ std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult&
 }
 
 /// The smallest number of nodes whose memory together holds weights, gradients and optimizer state,
-/// each once. `nodes`: of the scenario's cluster.
-int least_nodes(const Scenario& scenario, const Model& model, const Profile& profile, int nodes) {
-    const std::optional<sim::ClosestPlan> closest = sim::closest_plan(scenario, profile);
+/// each once. `nodes`: of the scenario's cluster. `result`: that of its search.
+int least_nodes(const Scenario& scenario,
+                const Model& model,
+                const Profile& profile,
+                int nodes,
+                const sim::SearchResult& result) {
+    const std::optional<sim::ClosestPlan> closest =
+        result.closest ? result.closest : sim::closest_plan(scenario, profile);
     if (!closest) {
         return 1;
     }
@@ -146,7 +151,7 @@ std::string hint_for_model(const Scenario& scenario,
         });
     };
     const bool lacks_memory = is_a_reason("memory");
-    const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes) : 1;
+    const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes, result) : 1;
     if (least > nodes) {
         return fmt::format(
             "use at least {} nodes (--nodes), as fewer cannot hold weights, "

@@ -692,11 +692,29 @@ void require_costs_at(const std::vector<int>& sizes,
     }
 }
 
+/// Costs of the layers for the micro-batches, devices and pieces of a plan.
+LayerCosts layer_costs(const Model& model,
+                       const Profile& profile,
+                       const std::vector<int>& micro_batch_sizes,
+                       const Cluster& cluster,
+                       const Schedule& grid) {
+    LayerCosts costs{
+        .samples = cost_table(
+            model, profile, micro_batch_sizes, device_kinds(cluster), cluster.layer_rules()),
+        .counted_once = {}};
+    if (is_tied_on_one_rank(model, grid)) {
+        costs.counted_once = tied_counted_once(model, profile);
+    }
+    return costs;
+}
+
+/// The plan of a scenario. `other`, if not null, has the rows, and `known` the costs of the layers.
 Plan planned(const SettledScenario& scenario,
              const Model& model,
              const Profile& profile,
              RowsFrom rows,
-             const Plan* other) {
+             const Plan* other,
+             const LayerCosts* known = nullptr) {
     require_same_layers(model, profile);
     require_devices(scenario);
 
@@ -711,8 +729,11 @@ Plan planned(const SettledScenario& scenario,
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
     require_costs_at(classes.sizes, scenario, profile);
-    const CostTable samples =
-        cost_table(model, profile, classes.sizes, kinds, cluster.layer_rules());
+    std::optional<LayerCosts> own;
+    if (known == nullptr) {
+        known = &own.emplace(layer_costs(model, profile, classes.sizes, cluster, grid));
+    }
+    const CostTable& samples = known->samples;
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
         written ? *written
@@ -725,11 +746,7 @@ Plan planned(const SettledScenario& scenario,
     add_memory(parts, scenario, cluster);
     add_costs(parts, grid, model, samples, kinds);
     add_messages(parts, grid, model, samples);
-    const bool tied_once = is_tied_on_one_rank(model, grid);
-    std::optional<Profile> counted_once;
-    if (tied_once) {
-        counted_once = tied_counted_once(model, profile);
-    }
+    const bool tied_once = known->counted_once.has_value();
     const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),
                             .devices = parts.tensor_parallel,
                             .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
@@ -743,7 +760,7 @@ Plan planned(const SettledScenario& scenario,
     refuse_tied_twins(parts, grid, model);
     refuse_batch_norms(parts, grid, model);
     grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
-    add_states(parts, grid, counted_once ? *counted_once : profile, samples, kinds, rules);
+    add_states(parts, grid, tied_once ? *known->counted_once : profile, samples, kinds, rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster, profile);
     add_all_reduce(parts, grid, cluster, scenario.pipeline, gradient);
@@ -790,6 +807,17 @@ RankChain rank_chain_of(const SettledScenario& scenario,
     return rank_chain(samples.front(), kinds, grid, scenario.pipeline.recompute);
 }
 
+LayerCosts layer_costs(const Plan& plan,
+                       const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile) {
+    return layer_costs(model,
+                       profile,
+                       cost_classes(plan->micro_batch_sizes).sizes,
+                       Cluster(scenario, profile, plan.rank_count()),
+                       plan->schedule);
+}
+
 bool rows_follow_costs(const SettledScenario& scenario) {
     return has_order_from_costs(scenario) || scenario.pipeline.deferred_weights > 0;
 }
@@ -797,9 +825,10 @@ bool rows_follow_costs(const SettledScenario& scenario) {
 Plan make_plan_with_rows_of(const Plan& other,
                             const SettledScenario& scenario,
                             const Model& model,
-                            const Profile& profile) {
+                            const Profile& profile,
+                            const LayerCosts* costs) {
     PIPETWIN_EXPECT(!rows_follow_costs(scenario), "the rows are those of any costs");
-    return planned(scenario, model, profile, RowsFrom::Generator, &other);
+    return planned(scenario, model, profile, RowsFrom::Generator, &other, costs);
 }
 
 }  // namespace pipetwin

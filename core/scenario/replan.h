@@ -1,7 +1,11 @@
 #pragma once
 
+#include <optional>
+
+#include "core/costs/profile.h"
 #include "core/partition/rank_partition.h"
 #include "core/plan/plan.h"
+#include "core/scenario/cost_table.h"
 
 /// A plan after another that differs from it in its costs or links alone: making the rows takes
 /// most of the time of a plan.
@@ -17,11 +21,26 @@ RankChain rank_chain_of(const SettledScenario& scenario,
                         const Model& model,
                         const Profile& profile);
 
+/// Costs of the layers, which plans of one scenario with different partitions have in common.
+struct LayerCosts {
+    CostTable samples;
+    /// The profile with weights that both ends share counted once; none where the ends are on
+    /// different ranks.
+    std::optional<Profile> counted_once;
+};
+/// The costs for the micro-batches, ranks and pieces of a plan of the scenario.
+LayerCosts layer_costs(const Plan& plan,
+                       const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile);
+
 /// As `make_plan` of core/plan/plan.h, with the rows of a plan of a scenario that differs from this
-/// one in links and partition alone, and whose rows do not follow costs.
+/// one in links and partition alone, and whose rows do not follow costs. `costs`: those of the
+/// layers, where the two scenarios differ in the partition alone; null: they are computed.
 Plan make_plan_with_rows_of(const Plan& other,
                             const SettledScenario& scenario,
                             const Model& model,
-                            const Profile& profile);
+                            const Profile& profile,
+                            const LayerCosts* costs = nullptr);
 
 }  // namespace pipetwin

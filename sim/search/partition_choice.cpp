@@ -76,12 +76,9 @@ std::int64_t unevenness(const Plan& plan) {
     return of_ranks * far_apart + of_pieces;
 }
 
-Score score_of(Plan plan) {
-    plan = with_settled_capacity(std::move(plan));
-    const Timeline timeline = simulate(plan);
-    const std::vector<Bytes> peaks =
-        plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
-    Score score{.step = step_time(timeline), .unevenness = unevenness(plan)};
+/// The part of a score that memory decides.
+Score memory_score(const Plan& plan, const std::vector<Bytes>& peaks) {
+    Score score{.unevenness = unevenness(plan)};
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const Bytes peak = peaks[as_index(rank)];
         score.peak = std::max(score.peak, peak);
@@ -89,6 +86,24 @@ Score score_of(Plan plan) {
             score.excess += std::max((peak - *limit).count, std::int64_t{0});
         }
     }
+    return score;
+}
+
+/// A plan that needs too much memory without any room for messages fits with no channel capacity.
+/// It is not simulated, and its step counts as the longest. With offload, peaks depend on times.
+Score score_of(Plan plan) {
+    if (!plan->host_link && plan.memory_limit(0)) {
+        Score score = memory_score(plan, peak_totals(plan));
+        if (score.excess > 0) {
+            score.step = Duration::max();
+            return score;
+        }
+    }
+    plan = with_settled_capacity(std::move(plan));
+    const Timeline timeline = simulate(plan);
+    Score score =
+        memory_score(plan, plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan));
+    score.step = step_time(timeline);
     return score;
 }
 
@@ -137,6 +152,7 @@ class Choice {
           first_(first),
           follows_costs_(rows_follow_costs(scenario)),
           balanced_(first->partition->layers_per_stage()),
+          costs_(layer_costs(first, scenario, model, profile)),
           each_(static_cast<std::int64_t>(action_count(first))),
           left_(tries(actions, each_, follows_costs_)) {}
 
@@ -176,7 +192,7 @@ class Choice {
         SettledScenario settled = scenario_;
         settled.pipeline.partition = sizes;
         return follows_costs_ ? make_plan(settled, model_, profile_, RowsFrom::Generator)
-                              : make_plan_with_rows_of(first_, settled, model_, profile_);
+                              : make_plan_with_rows_of(first_, settled, model_, profile_, &costs_);
     }
 
     /// Measured costs differ a little each time that they are measured: another partition than the
@@ -384,6 +400,7 @@ class Choice {
     const Plan& first_;
     bool follows_costs_;
     const Sizes balanced_;     ///< or what else the search began with
+    const LayerCosts costs_;   ///< of every partition
     std::int64_t each_;        ///< actions of a try
     std::int64_t left_;        ///< tries
     std::uint64_t state_ = 1;  ///< of the moves at random
