@@ -423,7 +423,7 @@ std::string compared_steps(const Noise& noise) {
     return noise.steps > 0 ? fmt::format("{} compared, {} left out",
                                          counted(noise.steps, "quiet step"),
                                          noise.dropped_steps)
-                           : fmt::format("no step was quiet, so one of the {} others is shown",
+                           : fmt::format("0 quiet steps compared, so one of the {} others is shown",
                                          noise.dropped_steps);
 }
 

@@ -89,6 +89,7 @@ const std::vector<House>& houses() {
           {"exec/cuda/device"},
           {"exec/cuda/module"},
           {"exec/gpu"},
+          {"exec/executor/reductions"},
           {"exec/executor"},
           {"exec/replicas", "exec/profiling"},
           {"exec/decoding"},

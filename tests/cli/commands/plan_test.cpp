@@ -104,7 +104,7 @@ TEST_F(PlanCommand, OnePlanIsNoPlural) {
         "[cluster]\ncount = 1\n[pipeline]\nstages = 1\nmicro_batches = 8\nschedule = \"1f1b\"\n"
         "recompute = \"none\"\ndata_parallel = 1\ntensor_parallel = 1\n");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.out, HasSubstr("1 combination was possible: 1 was simulated.\n"));
+    EXPECT_THAT(outcome.out, HasSubstr("1 combination was considered: 1 was simulated.\n"));
 }
 
 /// Ten combinations were counted as simulated above a table of eight.

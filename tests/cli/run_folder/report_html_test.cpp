@@ -122,7 +122,7 @@ TEST(ReportHtml, OfARunWithoutAQuietStepSaysWhatIsCompared) {
     std::ostringstream out;
     const Console console(out, out, {});
     EXPECT_THAT(comparison_text(run.comparison, console),
-                HasSubstr("no step was quiet, so one of the 80 others is shown"));
+                HasSubstr("0 quiet steps compared, so one of the 80 others is shown"));
     run.comparison.noise = {.dropped_steps = 49, .steps = 31};
     EXPECT_THAT(report_html(run), HasSubstr("other steps, left out"));
     EXPECT_THAT(comparison_text(run.comparison, console),

@@ -1,4 +1,4 @@
-#include "exec/executor/gradient_norm.h"
+#include "exec/executor/reductions/gradient_norm.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "exec/executor/gradient_all_reduce.h"
+#include "exec/executor/reductions/gradient_all_reduce.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "exec/executor/all_reduce_transport.h"
+#include "exec/executor/reductions/all_reduce_transport.h"
 
 #include <algorithm>
 #include <chrono>

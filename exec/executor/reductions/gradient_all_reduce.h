@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/executor/all_reduce_transport.h"
+#include "exec/executor/reductions/all_reduce_transport.h"
 #include "exec/stage/stage_moments.h"
 
 namespace pipetwin::exec {
