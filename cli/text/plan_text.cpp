@@ -272,6 +272,7 @@ std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
     const Model model = scenario_model(scenario, &profile);
     sim::SearchOptions any;
     any.progress = [](const sim::SearchProgress& now) { return !now.best.has_value(); };
+    any.finds_closest = false;
     const sim::SearchResult fitting = sim::search_plans(scenario, model, profile, any);
     if (fitting.ranked.empty()) {
         return "";

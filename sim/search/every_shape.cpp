@@ -49,7 +49,8 @@ EveryShape best_of_every_shape(const Scenario& scenario,
     const SearchOptions quick{.exact_actions = 0,
                               .most_actions = 2'000'000,
                               .most_partition_actions = 0,
-                              .least_ranked = 1};
+                              .least_ranked = 1,
+                              .finds_closest = false};
     EveryShape every;
     const std::set<Shape> shapes = whole_shapes(found);
     double done = 0;

@@ -712,7 +712,7 @@ SearchResult Search::run() {
     if (queue.empty() && best_.of_all()) {
         try_runners_up(*best_.of_all());
     }
-    if (queue.empty() && all_.found.empty()) {
+    if (options_.finds_closest && queue.empty() && all_.found.empty()) {
         find_closest();
     }
     return result(queue.empty(), bound, any_partition_bound);

@@ -39,6 +39,8 @@ struct SearchOptions {
     /// Keeps the best plan of every number of stages (`telling_stage_counts`) and of micro-batches,
     /// and does not leave out one because another cell has a faster one: for a heat map.
     bool every_cell = false;
+    /// Looks for the plan that lacks least where nothing fits, which takes as long as a search.
+    bool finds_closest = true;
 };
 
 struct SearchResult {
