@@ -76,9 +76,12 @@ std::int64_t unevenness(const Plan& plan) {
     return of_ranks * far_apart + of_pieces;
 }
 
-/// The part of a score that memory decides.
-Score memory_score(const Plan& plan, const std::vector<Bytes>& peaks) {
-    Score score{.unevenness = unevenness(plan)};
+Score score_of(Plan plan) {
+    plan = with_settled_capacity(std::move(plan));
+    const Timeline timeline = simulate(plan);
+    const std::vector<Bytes> peaks =
+        plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
+    Score score{.step = step_time(timeline), .unevenness = unevenness(plan)};
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const Bytes peak = peaks[as_index(rank)];
         score.peak = std::max(score.peak, peak);
@@ -86,24 +89,6 @@ Score memory_score(const Plan& plan, const std::vector<Bytes>& peaks) {
             score.excess += std::max((peak - *limit).count, std::int64_t{0});
         }
     }
-    return score;
-}
-
-/// A plan that needs too much memory without any room for messages fits with no channel capacity.
-/// It is not simulated, and its step counts as the longest. With offload, peaks depend on times.
-Score score_of(Plan plan) {
-    if (!plan->host_link && plan.memory_limit(0)) {
-        Score score = memory_score(plan, peak_totals(plan));
-        if (score.excess > 0) {
-            score.step = Duration::max();
-            return score;
-        }
-    }
-    plan = with_settled_capacity(std::move(plan));
-    const Timeline timeline = simulate(plan);
-    Score score =
-        memory_score(plan, plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan));
-    score.step = step_time(timeline);
     return score;
 }
 
