@@ -14,8 +14,7 @@ namespace pipetwin {
 std::string print_plan(const Plan& plan);
 
 /// The JSON value of recompute rules: "always", or ["always", "none"] where the model stages
-/// differ.
-/// Where layers compute a part of their own again the word of that: "block".
+/// differ. If the layers recompute a part of their work, the word for that part: "block".
 nlohmann::ordered_json recompute_json(const RecomputeRules& rules,
                                       LayerRecompute of_layers = LayerRecompute::None);
 

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "core/artifacts/plan_json.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/plan/plan.h"
+#include "core/scenario/replan.h"
 #include "core/schedule/schedule.h"
 #include "core/timeline/footprint.h"
 #include "tests/support/error_of.h"
@@ -16,6 +18,7 @@
 namespace pipetwin {
 namespace tied_profile_test {
 
+using testing::all_partitions;
 using testing::chain_profile;
 using ::testing::Contains;
 using ::testing::Each;
@@ -143,6 +146,28 @@ TEST(TiedProfile, ThePublishedModelTakesTheTableOnceMore) {
     const std::vector<MemoryUse> without = peak_memory(plan_of(scenario, alone));
     EXPECT_EQ(with[0].total(), without[0].total());
     EXPECT_EQ(with[1].total() - without[1].total(), Bytes{18LL * 128'256 * 2'048});
+}
+
+/// zb-v has both ends on one rank, which holds the shared weights once.
+TEST(TiedProfile, CostsThatPartitionsHaveInCommonGiveThePlanOfEachAlone) {
+    const Profile profile = tied_profile();
+    for (const std::string schedule : {"1f1b", "gpipe", "zb-v"}) {
+        SettledScenario scenario = with_adam(scenario_of(2, 4, 4));
+        scenario.pipeline.schedule = schedule;
+        scenario.pipeline.chunks = schedule == "zb-v" ? 2 : 1;
+        const int pieces = scenario.pipeline.pieces();
+        const Model model = scenario_model(scenario, &profile);
+        const Plan first = make_plan(scenario, model, profile, RowsFrom::Generator);
+        const LayerCosts costs = layer_costs(first, scenario, model, profile);
+        EXPECT_EQ(costs.counted_once.has_value(), schedule == "zb-v");
+        for (const std::vector<int>& sizes : all_partitions(5, pieces)) {
+            scenario.pipeline.partition = sizes;
+            const Plan alone = make_plan(scenario, model, profile, RowsFrom::Generator);
+            const Plan shared = make_plan_with_rows_of(first, scenario, model, profile, &costs);
+            EXPECT_EQ(print_plan(shared), print_plan(alone)) << schedule;
+            EXPECT_EQ(shared->schedule, alone->schedule) << schedule;
+        }
+    }
 }
 
 }  // namespace tied_profile_test
