@@ -1,16 +1,15 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/model/batch_norms.h"
+#include "core/plan/cost_notes.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
@@ -451,43 +450,8 @@ void add_all_reduce(PlanParts& parts,
     }
 }
 
-/// "micro-batches of 8 samples: times of 3 layers (a, b, c) were scaled from ..."
-std::vector<std::string> size_notes(const Profile& profile, const std::vector<int>& sizes) {
-    std::vector<std::string> notes;
-    for (const int size : sizes) {
-        std::vector<std::string_view> names;
-        const LayerCost* first = nullptr;
-        for (const LayerCost& layer : profile.layers) {
-            if (is_outside_samples(layer, size)) {
-                first = first == nullptr ? &layer : first;
-                names.push_back(layer.name);
-            }
-        }
-        if (first == nullptr) {
-            continue;
-        }
-        constexpr std::size_t most_named = 3;
-        const std::size_t count = names.size();
-        names.resize(std::min(count, most_named));
-        const LayerSample& nearest = size > first->samples.back().micro_batch_size
-                                         ? first->samples.back()
-                                         : first->samples.front();
-        notes.push_back(
-            fmt::format("estimated: no costs at micro-batch size {}; those of {} "
-                        "({}{}) are scaled in proportion, '{}' from size {}",
-                        size,
-                        counted(count, "layer"),
-                        fmt::join(names, ", "),
-                        count > most_named ? ", ..." : "",
-                        first->name,
-                        nearest.micro_batch_size));
-    }
-    return notes;
-}
-
-/// Refuses a recompute of core attention of which nothing is known; says where devices share layers
-/// in equal parts, as no more is known.
-void add_share_notes(PlanParts& parts, const SettledScenario& scenario, const Profile& profile) {
+/// Refuses a recompute of core attention if the profile does not know what attention takes.
+void require_known_attention(const SettledScenario& scenario, const Profile& profile) {
     if (scenario.pipeline.layer_recompute == LayerRecompute::Selective &&
         !knows_core_attention(profile)) {
         throw Error(
@@ -495,50 +459,6 @@ void add_share_notes(PlanParts& parts, const SettledScenario& scenario, const Pr
             "pipeline.recompute = \"selective\"",
             "the profile does not say what core attention takes, so nothing would change",
             "profiles by 'pipetwin import hf' say it; or set pipeline.recompute = \"block\"");
-    }
-    const int devices = scenario.pipeline.tensor_parallel;
-    const bool knows_some = !profile.layers.front().shared.empty();
-    if (devices > 1 && knows_some && !knows_shares(profile, devices)) {
-        parts.notes.push_back(fmt::format(
-            "the profile does not know the costs of one of {} devices that share a layer: each "
-            "has an equal part of all but the sums, which is less than it takes",
-            devices));
-    }
-}
-
-/// What costs of ranks that shared a GPU say of this plan, and what they do not say.
-void add_gpu_notes(PlanParts& parts,
-                   const Schedule& grid,
-                   const Profile& profile,
-                   const Scenario::ClusterPart& cluster) {
-    if (profile.whole_backwards && splits_backward(grid)) {
-        parts.notes.push_back(fmt::format(
-            "the costs were measured in a schedule with whole backwards; {} divides them in two, "
-            "which took 4 to 7 % longer on an H100: measure the costs with this schedule",
-            parts.schedule_name));
-    }
-    std::set<int> devices;
-    for (const RankInterference& rank : profile.ranks) {
-        devices.insert(rank.device);
-    }
-    if (devices.size() == profile.ranks.size()) {
-        return;  // each had a device of its own
-    }
-    if (std::ssize(profile.ranks) != grid.rank_count()) {
-        parts.notes.push_back(fmt::format(
-            "the costs are those of {} ranks that shared {}; {} would have other parts of it, and "
-            "take other times: measure the costs with this number of stages",
-            profile.ranks.size(),
-            devices.size() == 1 ? "a GPU" : counted(std::ssize(devices), "GPU"),
-            counted(grid.rank_count(), "rank")));
-    } else if (!cluster.interference && cluster.pair_interference.empty()) {
-        const auto [least, most] =
-            std::ranges::minmax(profile.ranks, {}, &RankInterference::interference);
-        parts.notes.push_back(
-            fmt::format("ranks share a GPU: each takes {:.0f} to {:.0f} % longer for each other "
-                        "rank that computes at the same time, as measured",
-                        100 * least.interference,
-                        100 * most.interference));
     }
 }
 
@@ -558,59 +478,8 @@ AskedShape asked_shape(const SettledScenario& scenario) {
             .prefetch = pipeline.prefetch};
 }
 
-/// Tells what the weights add that the ends of the pipeline share, where each end has a copy.
-void add_tied_note(PlanParts& parts,
-                   const Schedule& grid,
-                   const Profile& profile,
-                   const WeightRules& rules) {
-    if (!grid.tied_ends) {
-        return;
-    }
-    Profile copy{.precision = profile.precision};
-    copy.layers.push_back({.name = "copy", .parameter_bytes = rules.tied});
-    const StageState held = stage_states(copy,
-                                         {},
-                                         Partition({1}, 1),
-                                         {.optimizer_slots = rules.optimizer_slots,
-                                          .devices = rules.devices,
-                                          .fp32_gradients = rules.fp32_gradients,
-                                          .shards = rules.shards})
-                                .front();
-    parts.notes.push_back(
-        fmt::format("the first and the last layer share {} of weights: the last stage holds them "
-                    "again, {} with gradients and optimizer state, and the gradients of both are "
-                    "summed once a step",
-                    format_bytes(held.weights),
-                    format_bytes(held.weights + held.gradients + held.optimizer_state)));
-}
-
-/// Says which layers' measured times differ so much that their median says little.
-std::vector<std::string> spread_notes(const Profile& profile) {
-    constexpr double restless = 1;  // nine of ten differ by the whole of the median
-    const LayerCost* worst = nullptr;
-    double spread = restless;
-    std::size_t count = 0;
-    for (const LayerCost& layer : profile.layers) {
-        double widest = 0;
-        for (const LayerSample& sample : layer.samples) {
-            widest = std::max(widest, sample.spread);
-        }
-        count += widest > restless ? 1 : 0;
-        if (widest > spread) {
-            worst = &layer;
-            spread = widest;
-        }
-    }
-    if (worst == nullptr) {
-        return {};
-    }
-    return {
-        fmt::format("the measured times of {} vary by more than their median ({}'{}' by {:.0f} %): "
-                    "measure again on a quieter machine",
-                    counted(count, "layer"),
-                    count > 1 ? "most: " : "",
-                    worst->name,
-                    100 * spread)};
+void add(std::vector<std::string>& notes, std::vector<std::string> more) {
+    std::ranges::move(more, std::back_inserter(notes));
 }
 
 void add_notes(PlanParts& parts,
@@ -618,11 +487,10 @@ void add_notes(PlanParts& parts,
                const Profile& profile,
                const Cluster& cluster,
                const std::vector<int>& sizes) {
-    std::ranges::move(device_notes(scenario, profile, cluster.devices()),
-                      std::back_inserter(parts.notes));
-    std::ranges::move(spread_notes(profile), std::back_inserter(parts.notes));
-    std::ranges::move(shape_notes(asked_shape(scenario)), std::back_inserter(parts.notes));
-    std::ranges::move(size_notes(profile, sizes), std::back_inserter(parts.notes));
+    add(parts.notes, device_notes(scenario, profile, cluster.devices()));
+    add(parts.notes, spread_notes(profile));
+    add(parts.notes, shape_notes(asked_shape(scenario)));
+    add(parts.notes, size_notes(profile, sizes));
     const bool estimated =
         std::ranges::any_of(
             parts.notes, [](const std::string& note) { return note.starts_with("estimated"); }) ||
@@ -764,10 +632,15 @@ Plan planned(const SettledScenario& scenario,
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster, profile);
     add_all_reduce(parts, grid, cluster, scenario.pipeline, gradient);
+    require_known_attention(scenario, profile);
     add_notes(parts, scenario, profile, cluster, classes.sizes);
-    add_share_notes(parts, scenario, profile);
-    add_gpu_notes(parts, grid, profile, scenario.cluster);
-    add_tied_note(parts, grid, profile, rules);
+    const bool sets_interference =
+        scenario.cluster.interference || !scenario.cluster.pair_interference.empty();
+    add(parts.notes, share_notes(profile, parts.tensor_parallel));
+    add(parts.notes, gpu_notes(profile, grid, parts.schedule_name, sets_interference));
+    if (grid.tied_ends) {
+        parts.notes.push_back(tied_note(profile.precision, rules));
+    }
     if (other != nullptr) {
         parts.schedule = std::move(grid);
         parts.recompute = (*other)->recompute;
