@@ -222,7 +222,7 @@ class FileExpectation {
                "a trace of PyTorch's profiler, or an export of nsys");
     }
     void operator()(const TranslateOptions& options) const {
-        expect(options.run, {FileKind::RunFolder}, "the run folder of a training");
+        expect(options.run, {FileKind::RunFolder}, "the run folder of a training run");
     }
     void operator()(const DevicesOptions&) const {}
     void operator()(const ViewOptions&) const {}

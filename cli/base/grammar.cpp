@@ -105,24 +105,22 @@ struct GroupedOptions {
 void add_plans(const GroupedOptions& add,
                std::string_view default_schedules,
                PlainOptions& plain,
-               SweepOptions& sweep) {
-    add("--schedule", sweep.schedules, schedule_help(default_schedules), "NAME[,NAME...]")
-        ->delimiter(',');
+               SweepOptions& sweep,
+               RawCommon& raw) {
+    add("--schedule", raw.schedules, schedule_help(default_schedules), "NAME[,NAME...]");
     add("--stages",
-        sweep.stages,
+        raw.stages,
         "Number P of ranks (devices) in the pipeline; a list compares several numbers",
-        "P[,P...]")
-        ->delimiter(',');
+        "P[,P...]");
     add("--chunks",
         plain.chunks,
         "Number V of stages per rank (chunks, virtual stages; default 1, in a comparison 2 for "
         "schedules that need several)",
         "V");
     add("--micro-batches",
-        sweep.micro_batches,
+        raw.micro_batches,
         "Number M of micro-batches per step; a list compares several numbers",
-        "M[,M...]")
-        ->delimiter(',');
+        "M[,M...]");
     add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
     add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
 }
@@ -140,8 +138,8 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
     add("--group-size",
         plain.group_size,
         "interleaved-1f1b: number of micro-batches that a rank computes on one stage before its "
-        "next stage (default: the smallest number from P on that divides M into groups of at "
-        "least P)",
+        "next stage (default: the smallest number, P or larger, that leaves no group of fewer "
+        "than P micro-batches)",
         "G");
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
@@ -521,7 +519,7 @@ void Grammar::add_simulate() {
     simulate.get_option("--seed")->description(
         "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
     add_run_calibration(simulate, simulate_.calibration);
-    add_plans({simulate, costs_group}, default_schedule, simulate_.plain, simulate_.sweep);
+    add_plans({simulate, costs_group}, default_schedule, simulate_.plain, simulate_.sweep, raw_);
     add_costs(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
 }
@@ -540,7 +538,8 @@ void Grammar::add_sweep() {
     add_plans({sweep, "Plans to compare"},
               fmt::format("that of the scenario, else {}", default_schedule),
               sweep_.plain,
-              sweep_.lists);
+              sweep_.lists,
+              raw_);
     add_costs(sweep, sweep_.plain);
     leave_out_of_help(sweep, {"--out", "--seed", "--verbose"});
 }
@@ -575,17 +574,17 @@ void Grammar::add_question(CLI::App& plan) {
             "--precision", plan_.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
         ->type_name("NAME");
     plan.add_option("--schedule",
-                    searched_,
+                    raw_.schedules,
                     "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
                     "docs/planning.md lists)")
-        ->delimiter(',')
         ->type_name("NAME[,NAME...]");
     plan.add_flag("--whole-blocks",
                   plan_.whole_blocks,
                   "Keep every transformer block on one stage, as Megatron and torchtitan do");
-    tokens("--tokens",
-           plan_.tokens,
-           "Tokens of the whole training (k is 1,000): adds days and device hours to the answer");
+    tokens(
+        "--tokens",
+        plan_.tokens,
+        "Tokens of the whole training run (k is 1,000): adds days and device hours to the answer");
     plan.add_option("--price",
                     plan_.price,
                     "Price of one device hour, in any currency: adds the cost to the answer")

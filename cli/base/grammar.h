@@ -16,6 +16,10 @@ struct RawCommon {
     CommonOptions options;
     std::vector<std::string> settings;
     std::optional<std::uint64_t> seed;
+    /// Words of lists, whose entries have commas between them.
+    std::vector<std::string> schedules{};
+    std::vector<std::string> stages{};
+    std::vector<std::string> micro_batches{};
 };
 
 /// The commands and options of the command line, and what one parse fills in. Used once.
@@ -55,7 +59,6 @@ class Grammar {
     SweepCommand sweep_;
     PlanOptions plan_;
     std::optional<std::string> largest_;  ///< of `plan`, as written
-    std::vector<std::string> searched_;   ///< schedules of `plan`
     ProfileOptions profile_;
     ModelOptions model_;
     LaunchOptions launch_;

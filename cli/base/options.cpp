@@ -18,6 +18,7 @@
 #include "cli/base/help_format.h"
 #include "cli/base/input.h"
 #include "cli/base/option_hints.h"
+#include "cli/base/option_lists.h"
 #include "cli/base/shell_word.h"
 #include "cli/base/usage_error.h"
 #include "core/base/error.h"
@@ -145,8 +146,12 @@ bool is_largest_layers(const std::optional<std::string>& word) {
     return word.has_value();
 }
 
-/// Takes lists of one as the number itself, and a schedule file that is alone as that file.
-void take_single_values(SweepOptions& lists, PlainOptions& plain) {
+/// Reads the lists, and takes lists of one as the number itself, and a schedule file that is alone
+/// as that file.
+void read_lists(const RawCommon& raw, SweepOptions& lists, PlainOptions& plain) {
+    lists.schedules = list_entries("--schedule", raw.schedules);
+    lists.stages = whole_numbers("--stages", raw.stages);
+    lists.micro_batches = whole_numbers("--micro-batches", raw.micro_batches);
     const auto take = [](const auto& list, auto& value) {
         if (list.size() == 1) {
             value = list.front();
@@ -161,10 +166,10 @@ void take_single_values(SweepOptions& lists, PlainOptions& plain) {
     take(lists.micro_batches, plain.micro_batches);
 }
 
-/// The value of pipeline.schedule for a list of names. Throws Error(Usage) for an unknown one.
-std::string searched_list(const std::vector<std::string>& names) {
+/// The value of pipeline.schedule for lists of names. Throws Error(Usage) for an unknown one.
+std::string searched_list(const std::vector<std::string>& lists) {
     std::vector<std::string> quoted;
-    for (const std::string& name : names) {
+    for (const std::string& name : list_entries("--schedule", lists)) {
         try {
             quoted.push_back(fmt::format("\"{}\"", to_string(schedule_kind(name))));
         } catch (const Error& error) {
@@ -195,25 +200,25 @@ Command Grammar::selected() const {
     }
     if (name == "simulate") {
         SimulateOptions options = with_common(simulate_);
-        take_single_values(options.sweep, options.plain);
+        read_lists(raw_, options.sweep, options.plain);
         return options;
     }
     if (name == "sweep") {
         SweepCommand options = with_common(sweep_);
         const std::vector<Override>& overrides = options.common.overrides;
-        if (!options.lists.schedules.empty()) {
+        read_lists(raw_, options.lists, options.plain);
+        if (!raw_.schedules.empty()) {
             refuse_key_of_option("--schedule", "pipeline.schedule", overrides);
         }
-        if (!options.lists.stages.empty()) {
+        if (!raw_.stages.empty()) {
             refuse_key_of_option("--stages", "pipeline.stages", overrides);
         }
-        if (!options.lists.micro_batches.empty()) {
+        if (!raw_.micro_batches.empty()) {
             refuse_key_of_option("--micro-batches", "pipeline.micro_batches", overrides);
         }
         if (options.plain.chunks) {
             refuse_key_of_option("--chunks", "pipeline.chunks", overrides);
         }
-        take_single_values(options.lists, options.plain);
         return options;
     }
     if (name == "plan") {
@@ -222,10 +227,10 @@ Command Grammar::selected() const {
         if (options.batch_tokens) {
             refuse_key_of_option("--batch-tokens", "training.batch", options.common.overrides);
         }
-        if (!searched_.empty()) {
+        if (!raw_.schedules.empty()) {
             refuse_key_of_option("--schedule", "pipeline.schedule", options.common.overrides);
             options.common.overrides.push_back(
-                {.key = "pipeline.schedule", .value = searched_list(searched_)});
+                {.key = "pipeline.schedule", .value = searched_list(raw_.schedules)});
         }
         options.largest_layers = is_largest_layers(largest_);
         return options;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/option_lists.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin::cli {
@@ -95,11 +96,16 @@ std::string expected_of(const CLI::Option& option) {
     return type.starts_with('X') ? "a number" : "a whole number";
 }
 
-/// Whether an option takes the text.
+/// Whether an option of numbers takes the text.
 bool takes(CLI::Option& option, std::string text) {
     const std::string type = option.get_type_name();
-    const bool is_count = type.starts_with("N:") || type == "N";
-    if (is_count && !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) {
+    const bool has_unit = type.starts_with("N[");  // which its validator reads
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const bool is_number = type.starts_with('X')
+                               ? std::from_chars(text.data(), end, number).ptr == end
+                               : text.find_first_not_of("0123456789") == std::string::npos;
+    if (!has_unit && !is_number) {
         return false;
     }
     try {
@@ -167,6 +173,13 @@ std::string number_in(const std::string& written, CLI::Option& option) {
     // A number of tokens whose unit is not known: without one it would be far too small.
     const bool needs_unit = !is_written && type.starts_with("N[k|M");
     return takes(option, number) && !needs_unit ? number : "";
+}
+
+/// How often an option is among the words of a command line.
+std::ptrdiff_t times_given(const std::string& option, const std::vector<std::string>& args) {
+    return std::ranges::count_if(args, [&option](const std::string& word) {
+        return word == option || word.starts_with(option + "=");
+    });
 }
 
 /// A value that the option takes, for a hint.
@@ -255,6 +268,15 @@ Error usage_error(const CLI::ParseError& error,
                 name,
                 fmt::format("cannot be used together with {}", other),
                 "leave one of the two out"};
+    }
+    if (const std::ptrdiff_t times = times_given(name, args);
+        times > 1 && error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch)) {
+        return {ErrorKind::Usage,
+                name,
+                times == 2 ? "given twice" : fmt::format("given {} times", times),
+                kind_of(*option).find(',') == std::string::npos
+                    ? "give it once"
+                    : fmt::format("give one list, as in {} {}", name, list_example(name))};
     }
     const std::optional<std::string> written = written_for(name, args);
     if (!written || written->starts_with("--")) {

@@ -12,11 +12,13 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/option_hints.h"
+#include "cli/base/option_lists.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
@@ -56,19 +58,6 @@ Duration milliseconds(std::string_view text, std::string_view option) {
     return blame(option, [&] { return from_milliseconds(value, option); });
 }
 
-/// The texts between the commas.
-std::vector<std::string> entries(const std::string& text) {
-    std::vector<std::string> result;
-    std::size_t begin = 0;
-    for (std::size_t comma = text.find(','); comma != std::string::npos;
-         comma = text.find(',', begin)) {
-        result.push_back(text.substr(begin, comma - begin));
-        begin = comma + 1;
-    }
-    result.push_back(text.substr(begin));
-    return result;
-}
-
 /// One number for every piece alike, or one per piece in model order; empty if the option was not
 /// given.
 std::vector<Duration> cost_list(const std::optional<std::string>& text,
@@ -78,7 +67,7 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
     if (!text) {
         return costs;
     }
-    for (const std::string& entry : entries(*text)) {
+    for (const std::string& entry : list_entries(option, *text)) {
         costs.push_back(milliseconds(entry, option));
     }
     if (costs.size() == 1) {
@@ -114,7 +103,7 @@ Value choice(const std::optional<std::string>& text,
 /// One mode for every piece alike, or one per piece in model order.
 RecomputeRules recompute_rules(const std::optional<std::string>& text, int pieces) {
     std::vector<Recompute> modes;
-    for (const std::string& entry : entries(text.value_or("none"))) {
+    for (const std::string& entry : list_entries("--recompute", text.value_or("none"))) {
         modes.push_back(
             choice(std::optional(entry),
                    "--recompute",
@@ -166,7 +155,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
                        .micro_batches = required(options.micro_batches, "--micro-batches")};
         expect_shape(costs.shape);
         if (options.schedule) {
-            costs.schedule = blame("--schedule", [&] { return schedule_kind(*options.schedule); });
+            costs.schedule = asked_schedule(*options.schedule);
         }
         costs.schedule_name = std::string(to_string(costs.schedule));
         return;
@@ -218,18 +207,28 @@ void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
     const bool whole = !costs.backward.empty();
     const bool input = !costs.backward_input.empty();
     const bool weight = !costs.backward_weight.empty();
-    if (input != weight || whole == input) {
+    const auto [part, other] = input ? std::pair("--backward-input-ms", "--backward-weight-ms")
+                                     : std::pair("--backward-weight-ms", "--backward-input-ms");
+    if (whole && (input || weight)) {
+        refuse(part, "cannot be used together with --backward-ms", "leave one of the two out");
+    }
+    if (input != weight) {
+        refuse(part,
+               fmt::format("needs {}, which is missing", other),
+               fmt::format("add {} X, or give --backward-ms X alone", other));
+    }
+    if (!whole && !input) {
         refuse("",
-               "the backward needs either --backward-ms or both of its parts",
-               "give --backward-ms X, or --backward-input-ms X --backward-weight-ms X");
+               "--backward-ms is missing",
+               "add --backward-ms X, or --backward-input-ms X --backward-weight-ms X");
     }
     for (std::size_t piece = 0; input && piece < costs.backward_input.size(); ++piece) {
         costs.backward.push_back(costs.backward_input[piece] + costs.backward_weight[piece]);
     }
 }
 
-/// Reads "0:3,1:2".
-std::vector<StagePair> parse_skips(std::string_view text) {
+/// Reads "0:3,1:2", pairs of so many stages.
+std::vector<StagePair> parse_skips(std::string_view text, int stages) {
     std::vector<StagePair> skips;
     const auto fail = [text] {
         refuse("--skips",
@@ -247,6 +246,14 @@ std::vector<StagePair> parse_skips(std::string_view text) {
         const auto [rest, second_error] = std::from_chars(colon + 1, last, skip.to);
         if (second_error != std::errc{} || rest != last) {
             fail();
+        }
+        if (skip.from < 0 || skip.to >= stages || distance(skip) < 2) {
+            refuse("--skips",
+                   fmt::format("'{}': a skip must pass over at least one stage, from an earlier "
+                               "stage to a later one; the stages are 0 to {}",
+                               text.substr(begin, end - begin),
+                               stages - 1),
+                   "write the earlier stage, a colon and the later one, as in --skips 0:3,1:2");
         }
         skips.push_back(skip);
         begin = end + 1;
@@ -282,9 +289,27 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
 
 }  // namespace
 
+ScheduleKind asked_schedule(const std::string& name) {
+    try {
+        return schedule_kind(name);
+    } catch (const Error& error) {
+        const std::filesystem::path file = std::filesystem::path(name).replace_extension(".csv");
+        std::error_code ignored;
+        const bool is_there = std::filesystem::is_regular_file(file, ignored);
+        const bool is_path = name.find_first_of("./") != std::string::npos;
+        refuse("--schedule",
+               error.text(),
+               !is_path || error.hint().ends_with('?') ? error.hint()
+               : is_there
+                   ? fmt::format("a schedule file ends in .csv: did you mean '{}'?", file.string())
+                   : "a schedule file ends in .csv; pipetwin simulate --help lists the "
+                     "schedules");
+    }
+}
+
 std::vector<double> numbers(const std::string& text, std::string_view option) {
     std::vector<double> values;
-    for (const std::string& entry : entries(text)) {
+    for (const std::string& entry : list_entries(option, text)) {
         values.push_back(number(entry, option));
     }
     return values;
@@ -357,7 +382,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
                "leave it out, or use a schedule that is generated");
     }
     if (options.skips) {
-        costs.skips = parse_skips(*options.skips);
+        costs.skips = parse_skips(*options.skips, pieces);
     }
     refuse_without_effect(options, costs);
     return costs;

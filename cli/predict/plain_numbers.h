@@ -19,6 +19,10 @@ namespace pipetwin::cli {
 /// that cannot be read.
 PlainCosts plain_costs(const PlainOptions& options);
 
+/// The schedule of a name that --schedule gives. Throws Error(Usage) for an unknown one; a name
+/// with a dot or a slash is meant as a file.
+ScheduleKind asked_schedule(const std::string& name);
+
 /// The numbers between the commas of an option's text. Throws Error(Usage) for what is no number of
 /// zero or more.
 std::vector<double> numbers(const std::string& text, std::string_view option);

@@ -37,9 +37,6 @@ Lists lists_of(const SimulateOptions& options) {
     Lists lists{.schedules = or_one(options.sweep.schedules, options.plain.schedule),
                 .stages = or_one(options.sweep.stages, options.plain.stages),
                 .micro_batches = or_one(options.sweep.micro_batches, options.plain.micro_batches)};
-    for (std::string& schedule : lists.schedules) {  // of a list with blanks: "gpipe, 1f1b"
-        schedule.erase(0, schedule.find_first_not_of(' '));
-    }
     if (lists.schedules.empty()) {
         lists.schedules.emplace_back(to_string(PlainCosts{}.schedule));
     }
@@ -233,11 +230,7 @@ std::vector<SweepCell> cells_of(const Lists& lists, const std::optional<int>& ch
 }  // namespace
 
 int sweep_chunks(const std::string& schedule, const std::optional<int>& asked) {
-    try {
-        return chunks_of(schedule_traits(schedule_kind(schedule)), asked);
-    } catch (const Error& error) {
-        throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
-    }
+    return chunks_of(schedule_traits(asked_schedule(schedule)), asked);
 }
 
 std::string costs_words(const PlainOptions& plain) {

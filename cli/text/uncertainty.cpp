@@ -121,6 +121,27 @@ std::optional<StragglerResult> with_straggler(const UncertaintyOptions& options,
         .slow_step = sim::replayed_step(plan, sim::with_slower_rank(plan, rank, factor))};
 }
 
+/// Throws Error(Usage) with the option for a number of failures that makes no sense.
+void check_failure_options(const UncertaintyOptions& options) {
+    if (!(*options.mtbf_hours > 0 && *options.mtbf_hours <= sim::longest_mtbf_hours)) {
+        refuse("--mtbf-hours",
+               fmt::format("'{}', expected a number above 0, at most {}",
+                           *options.mtbf_hours,
+                           sim::longest_mtbf_hours),
+               "50000 hours is what large clusters report for one GPU");
+    }
+    if (options.devices.value_or(1) < 1) {
+        refuse("--failing-devices",
+               fmt::format("'{}', expected at least 1", *options.devices),
+               "count the devices of all replicas");
+    }
+    if (options.checkpoint_every.value_or(1) < 1) {
+        refuse("--checkpoint-every",
+               fmt::format("'{}', expected at least 1", *options.checkpoint_every),
+               "leave it out to have the best number found");
+    }
+}
+
 std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
                                            const Plan& plan,
                                            Duration step) {
@@ -134,6 +155,7 @@ std::optional<FailureResult> with_failures(const UncertaintyOptions& options,
         }
         return std::nullopt;
     }
+    check_failure_options(options);
     const auto milliseconds = [](double seconds, std::string_view option) {
         return from_milliseconds(1e3 * seconds, option);
     };

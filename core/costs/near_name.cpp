@@ -70,10 +70,11 @@ std::vector<std::string> codes_of(std::string_view name) {
     return codes;
 }
 
-/// "llama-3-80b" as "llama3" and 80e9.
+/// "llama-3-80b" as "llama3", 80 and "b"; the unit of "llama-3-80" is empty.
 struct SizedModel {
     std::string family;
-    double parameters = 0;
+    double number = 0;
+    std::string unit;
 };
 
 /// The parts of a model's name; none where it does not end in a size.
@@ -83,21 +84,27 @@ std::optional<SizedModel> sized_model(std::string_view name) {
     double number = 0;
     const auto [end, failed] = std::from_chars(size.data(), size.data() + size.size(), number);
     const std::string unit = letters_of(size.substr(static_cast<std::size_t>(end - size.data())));
-    if (failed != std::errc{} || (unit != "b" && unit != "m")) {
+    if (failed != std::errc{} || (!unit.empty() && unit != "b" && unit != "m")) {
         return std::nullopt;
     }
     return SizedModel{.family = letters_of(name.substr(0, name.size() - size.size())),
-                      .parameters = number * (unit == "b" ? 1e9 : 1e6)};
+                      .number = number,
+                      .unit = unit};
+}
+
+double parameters_of(const SizedModel& model, std::string_view unit) {
+    return model.number * (unit == "b" ? 1e9 : 1e6);
 }
 
 /// Whether the models are of one family, whose name may be misspelled or lack its version, and of
-/// nearly one size.
+/// nearly one size. A size without a unit has that of the known model.
 bool are_near(const SizedModel& asked, const SizedModel& known) {
     constexpr double most_apart = 1.25;
     const std::string version = digits_of(asked.family);
     const std::string_view family = known.family;
-    return asked.parameters <= most_apart * known.parameters &&
-           known.parameters <= most_apart * asked.parameters &&
+    const double size = parameters_of(asked, asked.unit.empty() ? known.unit : asked.unit);
+    const double known_size = parameters_of(known, known.unit);
+    return size <= most_apart * known_size && known_size <= most_apart * size &&
            (version.empty() || version == digits_of(known.family)) &&
            !nearest_word(asked.family, std::span(&family, 1)).empty();
 }

@@ -14,7 +14,7 @@ namespace pipetwin {
 std::string_view near_hardware(std::string_view name, std::span<const std::string> known);
 
 /// A model: the known name that is the same but for signs and capitals, or is of the same family
-/// and nearly the same size ("llama-3-80b": llama-3-70b). Empty: none is.
+/// and nearly the same size ("llama-3-80b" or "llama-3-70": llama-3-70b). Empty: none is.
 std::string_view near_model(std::string_view name, std::span<const std::string> known);
 
 }  // namespace pipetwin

@@ -170,8 +170,8 @@ std::vector<std::string> model_names() {
     return names_in(models);
 }
 
-std::filesystem::path find_model(std::string_view name) {
-    return find_file(models, name, "model");
+std::filesystem::path find_model(std::string_view name, std::string_view asked_by) {
+    return find_file(models, name, asked_by);
 }
 
 std::vector<std::string> cluster_names() {

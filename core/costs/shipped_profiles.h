@@ -35,8 +35,8 @@ std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
 std::vector<std::string> model_names();
 
 /// The file of the model of this name. Throws Error(BadInput) with the names known if there is
-/// none.
-std::filesystem::path find_model(std::string_view name);
+/// none, at the place `asked_by` ("plan"; empty: the folder).
+std::filesystem::path find_model(std::string_view name, std::string_view asked_by = {});
 
 /// Names of clusters/*.toml in that folder, without this machine's: its device has no profile.
 std::vector<std::string> cluster_names();

@@ -154,8 +154,8 @@ void add_skips(const PlainCosts& costs, Schedule& order, PlanParts& parts) {
             throw Error(
                 ErrorKind::BadInput,
                 costs.schedule_name,
-                fmt::format("a skip from stage {} to stage {}: it must lead over a stage at "
-                            "least, and the stages are 0 to {}",
+                fmt::format("a skip from stage {} to stage {}: it must pass over at least one "
+                            "stage, from an earlier stage to a later one; the stages are 0 to {}",
                             route.stages.from,
                             route.stages.to,
                             model_stage_count(order) - 1),

@@ -231,7 +231,7 @@ std::string expected_sums(const std::optional<ModelBlocks>& blocks,
                           const std::vector<std::string>& names) {
     const std::string layers = fmt::format("{} (units: {})", names.size(), shown_layers(names));
     return blocks ? fmt::format(
-                        "{} (whole blocks; the units before and behind them go with the "
+                        "{} (whole blocks; the units before and after them go with the "
                         "first and the last stage) or {}",
                         blocks->count(),
                         layers)

@@ -55,7 +55,7 @@ void read_schedule_file(const TomlTable& table,
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) {
         throw Error(ErrorKind::Io,
-                    fmt::format("{}: pipeline.schedule", table.place("schedule")),
+                    table.place("schedule"),
                     fmt::format("there is no file {}", file.string()),
                     "check the name; a relative path starts at the folder of the scenario");
     }

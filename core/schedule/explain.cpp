@@ -62,14 +62,16 @@ std::string explain(const Schedule& schedule,
 std::string hint_for(const std::vector<Violation>& violations) {
     const Violation& first = violations.front();
     const std::string place = place_of(first);
+    const bool is_alone = violations.size() == 1;
     std::string what = first.action;
     if (!place.empty()) {
         what = what.empty() ? place : fmt::format("{} ({})", place, what);
+    } else if (what.empty()) {
+        what = is_alone ? "the schedule" : "the first of these mistakes";
     }
-    return fmt::format(
-        "correct {}{}",
-        what.empty() ? "that" : what,
-        violations.size() > 1 ? " first: one mistake may break several rules" : " and try again");
+    return fmt::format("{}{}",
+                       first.mend.empty() ? fmt::format("correct {}", what) : first.mend,
+                       is_alone ? " and try again" : " first: one mistake may break several rules");
 }
 
 void require_valid(const Schedule& schedule, std::string_view place, std::size_t most) {

@@ -164,6 +164,7 @@ void check_placement(Inspection& in) {
             in.report(
                 missing,
                 fmt::format("stage {} is on no rank; stages count from 0 without gaps", stage));
+            in.found.back().mend = fmt::format("give stage {} to a rank", stage);
         }
     }
     for (int rank = 0; rank < schedule.rank_count(); ++rank) {
@@ -214,7 +215,9 @@ bool check_skips(Inspection& in) {
     for (const StagePair& skip : schedule.skips) {
         if (skip.from < 0 || skip.to >= schedule.stage_count() || distance(skip) < 2 ||
             distance(skip) > largest_hop + 1) {
-            report(skip, "it must lead over a stage at least, to one that there is");
+            report(skip,
+                   "it must pass over at least one stage, from an earlier stage to a later one of "
+                   "the schedule");
             usable = false;
         } else if (in.rank_of(skip.from) == in.rank_of(skip.to)) {
             report(skip, "both are on one rank, where nothing is sent");

@@ -18,6 +18,7 @@ struct Violation {
     std::string action;    ///< "1B3"
     std::string why;       ///< a sentence: what is wrong and what was expected
     int second_cell = -1;  ///< of the same action, where a row has it twice
+    std::string mend{};    ///< what to do, "give stage 1 to a rank"; empty: correct the action
 
     bool operator==(const Violation&) const = default;
 };

@@ -26,44 +26,52 @@ std::string where_keys_are(std::string_view path) {
     return fmt::format("docs/scenario.md says what {} may be", path);
 }
 
-/// The index after the string that begins at `begin`; TOML has "basic" and 'literal' strings, and
-/// either in three quotes may span lines.
+/// The index after the string that begins at `begin`, npos where it has no closing quote; TOML has
+/// "basic" and 'literal' strings, and either in three quotes may span lines and end in two more.
 std::size_t after_string(std::string_view text, std::size_t begin) {
     const char quote = text[begin];
     const std::string_view three = quote == '"' ? R"(""")" : "'''";
     const bool long_string = text.substr(begin, 3) == three;
     std::size_t i = begin + (long_string ? 3 : 1);
-    while (i < text.size()) {
-        if (quote == '"' && text[i] == '\\') {
+    while (i < text.size() && (long_string || text[i] != '\n')) {
+        if (quote == '"' && text[i] == '\\' && text.substr(i + 1, 1) != "\n") {
             i += 2;
         } else if (long_string && text.substr(i, 3) == three) {
-            return i + 3;
-        } else if (!long_string && (text[i] == quote || text[i] == '\n')) {
+            const std::size_t end = std::min(text.find_first_not_of(quote, i), text.size());
+            return std::min(end, i + 5);
+        } else if (!long_string && text[i] == quote) {
             return i + 1;
         } else {
             ++i;
         }
     }
-    return text.size();
+    return std::string_view::npos;
+}
+
+std::int64_t line_number(std::string_view text, std::size_t index) {
+    return 1 + std::ranges::count(text.substr(0, index), '\n');
 }
 
 std::string place_in(std::string_view text, std::size_t index, std::string_view place) {
     const std::string_view before = text.substr(0, index);
-    const auto line = 1 + std::ranges::count(before, '\n');
     const std::size_t line_begin = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
-    return fmt::format("{}:{}:{}", place, line, index - line_begin + 1);
+    return fmt::format("{}:{}:{}", place, line_number(text, index), index - line_begin + 1);
 }
 
 /// toml++ bounds nested values but not dotted keys, whose tables it takes apart recursively:
 /// "a.a.a. ..." would end in a stack overflow. So nesting is counted before it sees the text.
-void check_depth(std::string_view text, std::string_view place) {
+/// Returns the index of the first string that has no closing quote; npos: all have one.
+std::size_t check_depth(std::string_view text, std::string_view place) {
+    std::size_t unclosed = std::string_view::npos;
     int brackets = 0;
     int dots_of_line = 0;
     std::size_t i = 0;
     while (i < text.size()) {
         const char c = text[i];
         if (c == '"' || c == '\'') {
-            i = after_string(text, i);
+            const std::size_t end = after_string(text, i);
+            unclosed = end == text.npos ? std::min(unclosed, i) : unclosed;
+            i = std::min(end == text.npos ? text.find('\n', i) : end, text.size());
             continue;
         }
         if (c == '#') {
@@ -87,14 +95,45 @@ void check_depth(std::string_view text, std::string_view place) {
         }
         ++i;
     }
+    return unclosed;
+}
+
+/// The line of the character at `index`, without blanks around it.
+std::string_view line_at(std::string_view text, std::size_t index) {
+    constexpr const char* around = " \t\r";
+    const std::size_t begin = text.find_last_of('\n', index) + 1;  // 0 in the first line
+    std::string_view line = text.substr(begin, text.find('\n', index) - begin);
+    line.remove_prefix(std::min(line.find_first_not_of(around), line.size()));
+    return line.substr(0, line.find_last_not_of(around) + 1);
+}
+
+[[noreturn]] void refuse_unclosed(std::string_view text,
+                                  std::size_t index,
+                                  const std::string& place) {
+    constexpr std::size_t longest = 60;
+    const std::string three(3, text[index]);
+    const std::string quote = text.substr(index, 3) == three ? three : three.substr(2);
+    const std::string line = printable(line_at(text, index));
+    const std::size_t equals = line.find_first_of("=\"'#,");
+    const bool is_key_with_text = equals != line.npos && line.substr(equals, 2) == "= " &&
+                                  line.find_first_of("\"'#,", equals + 3) == line.npos;
+    throw Error(ErrorKind::BadInput,
+                place_in(text, index, place),
+                "the text that begins here has no closing quote",
+                is_key_with_text && quote.size() == 1 && line.size() <= longest
+                    ? line + quote
+                    : fmt::format("write {} where the text ends", quote));
 }
 
 toml::table parse_toml(std::string_view text, const std::string& place) {
-    check_depth(text, place);
+    const std::size_t unclosed = check_depth(text, place);
     try {
         return toml::parse(text, std::string_view{});
     } catch (const toml::parse_error& error) {
         const toml::source_position at = error.source().begin;
+        if (unclosed < text.size() && at.line >= line_number(text, unclosed)) {
+            refuse_unclosed(text, unclosed, place);
+        }
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}:{}:{}", place, at.line, at.column),
                     printable(error.description()),
@@ -373,13 +412,17 @@ bool TomlTable::is_auto(std::string_view key) const {
     return node != nullptr && node->value_exact<std::string_view>() == "auto";
 }
 
+std::string TomlTable::beside_place(std::string_view key) const {
+    const std::string path = path_of(key);
+    return place(key) == "--set " + path ? "" : path + " = ";
+}
+
 void TomlTable::refuse(std::string_view key, std::string_view expected, std::string hint) const {
     const toml::node* const node = find(key);
-    const bool place_names_key = place(key) == "--set " + path_of(key);
     throw Error(ErrorKind::BadInput,
                 place(key),
                 fmt::format("{}{}, expected {}",
-                            place_names_key ? "" : path_of(key) + " = ",
+                            beside_place(key),
                             node == nullptr ? "nothing" : describe(*node),
                             expected),
                 !hint.empty() ? std::move(hint)
@@ -588,10 +631,7 @@ std::optional<Bytes> TomlTable::bytes(std::string_view key) const {
     try {
         return parse_bytes(*written);
     } catch (const Error& error) {
-        throw Error(error.kind(),
-                    place(key),
-                    fmt::format("{} = {}", path_of(key), error.text()),
-                    error.hint());
+        throw Error(error.kind(), place(key), beside_place(key) + error.text(), error.hint());
     }
 }
 

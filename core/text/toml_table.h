@@ -129,6 +129,8 @@ class TomlTable {
   private:
     const toml::node* find(std::string_view key) const;
     std::string path_of(std::string_view key) const;
+    /// "pipeline.stages = "; empty where the place of the key names it.
+    std::string beside_place(std::string_view key) const;
 
     /// The values that `read` makes of the elements of a list; an element of which it makes nothing
     /// is refused, with the hint that `hint_of` makes of it.

@@ -426,9 +426,10 @@ void MainWindow::build_chain_entries(QMenu* menu) {
 }
 
 void MainWindow::build_marks(QMenu* menu) {
-    add_action(menu, "range", tr("Select the action as &range"), {Qt::Key_R}, [this] {
-        timeline_->select_range_of_action();
-    });
+    add_action(
+        menu, "range", tr("Select the time of the action as the &range"), {Qt::Key_R}, [this] {
+            timeline_->select_range_of_action();
+        });
     add_action(menu, "mark", tr("&Mark"), {Qt::Key_M}, [this] { timeline_->add_mark(); });
     add_action(menu, "clear_marks", tr("Clear m&arks"), {Qt::SHIFT | Qt::Key_M}, [this] {
         timeline_->clear_marks();

@@ -52,12 +52,11 @@ Goodput goodput_of(const Failures& failures, int checkpoint_every) {
 }  // namespace
 
 void check_failures(const Failures& failures) {
-    constexpr double longest_mtbf = 1e9;
-    if (!(failures.mtbf_hours > 0 && failures.mtbf_hours <= longest_mtbf)) {
+    if (!(failures.mtbf_hours > 0 && failures.mtbf_hours <= longest_mtbf_hours)) {
         refuse(fmt::format("mean time between failures of {} hours: expected more than 0 and at "
                            "most {}",
                            failures.mtbf_hours,
-                           longest_mtbf),
+                           longest_mtbf_hours),
                "50000 hours is what large clusters report for one GPU");
     }
     if (failures.devices < 1) {

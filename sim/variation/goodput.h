@@ -15,8 +15,10 @@ struct Failures {
     Duration restart{};     ///< to find, replace and load; it may be hit by a failure, too
 };
 
-/// Throws Error(BadInput), naming the number, if the mean time is not in (0, 1e9] hours, there is
-/// no device, the step takes no time, or a duration is negative.
+inline constexpr double longest_mtbf_hours = 1e9;
+
+/// Throws Error(BadInput), naming the number, if the mean time is not in (0, longest_mtbf_hours],
+/// there is no device, the step takes no time, or a duration is negative.
 void check_failures(const Failures& failures);
 
 struct Goodput {

@@ -49,8 +49,9 @@ bool is_path(const std::filesystem::path& file) {
                              : fmt::format("did you mean the model '{}'?", near));
 }
 
-/// The file itself, the config.json of a folder, or the file of a model that is known by name.
-std::filesystem::path config_file(const std::filesystem::path& file) {
+/// The file itself, the config.json of a folder, or the file of a model that is known by name. An
+/// unknown name is refused at the place `command`.
+std::filesystem::path config_file(const std::filesystem::path& file, std::string_view command) {
     std::error_code ignored;
     if (std::filesystem::is_directory(file, ignored)) {
         return file / "config.json";
@@ -61,7 +62,7 @@ std::filesystem::path config_file(const std::filesystem::path& file) {
     if (is_path(file)) {
         refuse_missing(file);
     }
-    return find_model(file.string());
+    return find_model(file.string(), command);
 }
 
 template <class Value>
@@ -371,7 +372,7 @@ Imported import_hf(const ImportOptions& options) {
                                          "the samples of a micro-batch, such as 1");
     set_rates(options.hf, estimate);
 
-    const std::filesystem::path file = config_file(options.file);
+    const std::filesystem::path file = config_file(options.file, "import hf");
     const std::string place = input_name(file);
     const std::string text = read_input(file, JsonLimits{}.max_bytes);
     const DecoderModel model = parse_hf_config(text, place);
@@ -408,11 +409,11 @@ Imported import_hf(const ImportOptions& options) {
 }
 
 std::string hf_text(const std::filesystem::path& model) {
-    return read_input(config_file(model), JsonLimits{}.max_bytes);
+    return read_input(config_file(model, "plan"), JsonLimits{}.max_bytes);
 }
 
 std::optional<int> hf_most_tokens(const std::filesystem::path& model) {
-    const std::filesystem::path file = config_file(model);
+    const std::filesystem::path file = config_file(model, "plan");
     const int learned = parse_hf_config(read_input(file, JsonLimits{}.max_bytes), input_name(file))
                             .learned_positions;
     return learned > 0 ? std::optional(learned) : std::nullopt;

@@ -62,8 +62,8 @@ std::span<const GlossaryEntry> glossary() {
                       "the time in which a rank computes. In tables it includes the overhead "
                       "between its actions"},
         GlossaryEntry{"idle",
-                      "the time in which a rank is not busy: it waits for a message, for other "
-                      "ranks, or has nothing more to do"},
+                      "the time in which a rank is not busy: it waits for a message or for "
+                      "other ranks, or it has nothing more to do"},
         GlossaryEntry{"bubble",
                       "the share of rank time that is idle, for any reason, between the first "
                       "forward and the last backward or message"},

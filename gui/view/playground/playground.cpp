@@ -265,7 +265,8 @@ PlaygroundStep play(const PlaygroundSettings& settings) {
         step.headline = headline_of(settings, plan, timeline, step);
         if (plan->stale_gradients) {
             step.headline += fmt::format(
-                " But {} fills and drains the pipeline once in a whole training, not in each step: "
+                " But {} fills and drains the pipeline once in a whole training run, not in each "
+                "step: "
                 "it updates weights while micro-batches are under way, so its gradients are stale.",
                 settings.schedule);
         }

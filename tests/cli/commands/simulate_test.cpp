@@ -864,7 +864,12 @@ TEST(Simulate, RefusesUncertaintyThatMakesNoSense) {
     EXPECT_THAT(refused({"--samples", "300"}), HasSubstr("nothing to sample"));
     EXPECT_THAT(refused({"--checkpoint-s", "3"}),
                 HasSubstr("--checkpoint-s: has no effect without failures"));
-    EXPECT_THAT(refused({"--mtbf-hours", "0"}), HasSubstr("mean time between failures of 0 hours"));
+    EXPECT_THAT(refused({"--mtbf-hours", "0"}),
+                HasSubstr("--mtbf-hours: '0', expected a number above 0, at most 1000000000\n"));
+    EXPECT_THAT(refused({"--mtbf-hours", "9", "--failing-devices", "0"}),
+                HasSubstr("--failing-devices: '0', expected at least 1"));
+    EXPECT_THAT(refused({"--mtbf-hours", "9", "--checkpoint-every", "0"}),
+                HasSubstr("--checkpoint-every: '0', expected at least 1"));
 }
 
 }  // namespace simulate_test

@@ -239,11 +239,11 @@ TEST_F(Translation, NeedsTheRunOfATranslationModelWithACheckpoint) {
         EXPECT_EQ(outcome.code, 3);
         return outcome.err;
     };
-    EXPECT_THAT(refusal(path("nowhere")), HasSubstr("expected the run folder of a training"));
+    EXPECT_THAT(refusal(path("nowhere")), HasSubstr("expected the run folder of a training run"));
     const std::string run = trained(words, "[training]\nbatch = 8\nsteps = 1\n");
     EXPECT_THAT(refusal(run), HasSubstr("no checkpoint"));
     EXPECT_THAT(refusal(file("a.toml", "[model]\nkind = \"mlp\"\nsizes = [2, 2]\n")),
-                HasSubstr("expected the run folder of a training"));
+                HasSubstr("expected the run folder of a training run"));
     file("run/scenario.toml", "[model]\nkind = \"mlp\"\nsizes = [2, 2]\n");
     EXPECT_THAT(refusal(run), HasSubstr("model.kind = \"mlp\", expected \"translation\""));
 }

@@ -41,6 +41,9 @@ TEST(NearModel, HasTheSameFamilyAndNearlyTheSameSize) {
     EXPECT_EQ(near_model("llama-70b", models), "llama-3-70b");
     EXPECT_EQ(near_model("gpt2-1.6b", models), "gpt2-1.5b");
     EXPECT_EQ(near_model("gpt2-117m", models), "gpt2-124m");
+    EXPECT_EQ(near_model("llama-3-70", models), "llama-3-70b");
+    EXPECT_EQ(near_model("llama-3-8", models), "llama-3-8b");
+    EXPECT_EQ(near_model("gpt2-124", models), "gpt2-124m");
 }
 
 TEST(NearModel, IsNoOtherVersionAndNoOtherSize) {
@@ -49,6 +52,8 @@ TEST(NearModel, IsNoOtherVersionAndNoOtherSize) {
                              "llama-3-405b",
                              "mistral-7b",
                              "gpt3-175b",
+                             "llama-2-70",
+                             "llama-3-405",
                              "gpt2",
                              "70b",
                              ""}) {

@@ -391,11 +391,10 @@ TEST(ScenarioPartition, RefusesAWrongSumOrLengthNamingBothNumbersAndTheBalancer)
     };
     const Error sum = refused(gpt, "[2, 3]", 2);
     EXPECT_EQ(sum.kind(), ErrorKind::BadInput);
-    EXPECT_EQ(
-        sum.text(),
-        "[2, 3] sums to 5, expected 4 (whole blocks; the units before and behind them go with "
-        "the first and the last stage) or 10 (units: 'embedding', 'block0.attention', "
-        "'block0.feed_forward', ..., 'head')");
+    EXPECT_EQ(sum.text(),
+              "[2, 3] sums to 5, expected 4 (whole blocks; the units before and after them go with "
+              "the first and the last stage) or 10 (units: 'embedding', 'block0.attention', "
+              "'block0.feed_forward', ..., 'head')");
     EXPECT_EQ(sum.hint(), "let the balancer choose: partition = \"auto\"");
     EXPECT_EQ(
         refused(gpt, "[2, 2]", 3).text().substr(0, 104),

@@ -461,6 +461,21 @@ TEST(ParseScenario, RefusesSyntaxErrorsWithLineAndColumn) {
     EXPECT_THROW(parse(std::string_view("a\0b = 1", 7)), Error);
 }
 
+TEST(ParseScenario, NamesTheTextThatHasNoClosingQuote) {
+    const auto told = [](const std::string& text) {
+        const Error error = refusal(text);
+        return std::string(error.what()).substr(error.place().size() - 3);
+    };
+    const std::string open = ":8: the text that begins here has no closing quote\nhint: ";
+    EXPECT_EQ(told("[model]\nkind = \"gpt\nlayers = 2\n"), "2" + open + "kind = \"gpt\"");
+    EXPECT_EQ(told("[model]\n  kind='gpt"), "2" + open + "write ' where the text ends");
+    EXPECT_EQ(told("[model]\nkind = \"a\\\nname = \"b\"\n"), "2" + open + "kind = \"a\\\"");
+    EXPECT_EQ(told("[model]\nkind = \"\"\"gpt\nlayers = 2\n"),
+              "2" + open + "write \"\"\" where the text ends");
+    EXPECT_EQ(refusal("[model\nkind = \"gpt\n").text().find("closing quote"), std::string::npos);
+    EXPECT_NO_THROW(parse(with(gpt, "[data]\nkind = \"text\"\npath = \"\"\"a\"\"\"\"\"")));
+}
+
 TEST(ParseScenario, SurvivesTextsMadeToExhaustTheStack) {
     const std::size_t million = 1'000'000;
     std::string dotted = "a";

@@ -73,7 +73,7 @@ TEST(Playground, TheFormulaSaysThatItsTimesAreThoseOfAChunk) {
 TEST(Playground, PipeDreamIsNot1F1B) {
     for (const char* const schedule : {"pipedream", "pipedream-2bw"}) {
         const PlaygroundStep step = play(fitted({.schedule = schedule, .factors = {}}));
-        EXPECT_THAT(step.headline, HasSubstr("drains the pipeline once in a whole training"));
+        EXPECT_THAT(step.headline, HasSubstr("drains the pipeline once in a whole training run"));
         EXPECT_THAT(step.headline, HasSubstr("its gradients are stale"));
         EXPECT_EQ(step.form.why_not, "No closed form: the pipeline does not drain between steps.");
     }

@@ -1,0 +1,107 @@
+#include "cli/base/option_lists.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+std::string hint_of_list(std::string_view option) {
+    return fmt::format("write it as in {} {}", option, list_example(option));
+}
+
+/// The whole number that the text is; none where it is something else or has leading zeros.
+std::optional<int> whole_number(std::string_view text) {
+    int number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, number);
+    const bool has_leading_zero = text.size() > 1 && text.front() == '0';
+    return status == std::errc{} && rest == end && !has_leading_zero ? std::optional(number)
+                                                                     : std::nullopt;
+}
+
+/// "1000" of "1,000", whose commas separate thousands; empty for any other text.
+std::string without_thousands_separators(std::string text) {
+    for (std::size_t comma = text.find(','); comma != std::string::npos;) {
+        const std::size_t next = text.find(',', comma + 1);
+        if (std::min(next, text.size()) - comma != 4) {
+            return "";
+        }
+        comma = next;
+    }
+    return std::erase(text, ',') > 0 && whole_number(text) ? text : "";
+}
+
+}  // namespace
+
+std::string_view list_example(std::string_view option) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> examples{
+        {{"--schedule", "gpipe,1f1b"},
+         {"--stages", "2,4"},
+         {"--micro-batches", "8,16"},
+         {"--recompute", "none,always"},
+         {"--skips", "0:3,1:2"}}};
+    const auto* const found =
+        std::ranges::find(examples, option, &std::pair<std::string_view, std::string_view>::first);
+    return found == examples.end() ? "1,2" : found->second;
+}
+
+std::vector<std::string> list_entries(std::string_view option, std::string_view text) {
+    constexpr std::string_view blanks = " \t";
+    std::vector<std::string> entries;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        std::string_view entry = text.substr(begin, end - begin);
+        entry.remove_prefix(std::min(entry.find_first_not_of(blanks), entry.size()));
+        entry = entry.substr(0, entry.find_last_not_of(blanks) + 1);
+        if (entry.empty()) {
+            throw Error(ErrorKind::Usage,
+                        std::string(option),
+                        fmt::format("the list '{}' has an empty entry", text),
+                        hint_of_list(option));
+        }
+        entries.emplace_back(entry);
+        begin = end + 1;
+    }
+    return entries;
+}
+
+std::vector<std::string> list_entries(std::string_view option,
+                                      const std::vector<std::string>& texts) {
+    std::vector<std::string> all;
+    for (const std::string& text : texts) {
+        std::ranges::move(list_entries(option, text), std::back_inserter(all));
+    }
+    return all;
+}
+
+std::vector<int> whole_numbers(std::string_view option, const std::vector<std::string>& texts) {
+    std::vector<int> numbers;
+    for (const std::string& text : texts) {
+        for (const std::string& entry : list_entries(option, text)) {
+            const std::optional<int> number = whole_number(entry);
+            if (!number) {
+                const std::string meant = without_thousands_separators(text);
+                throw Error(
+                    ErrorKind::Usage,
+                    std::string(option),
+                    fmt::format("'{}', expected a whole number", meant.empty() ? entry : text),
+                    meant.empty() ? hint_of_list(option)
+                                  : fmt::format("did you mean '{}'?", meant));
+            }
+            numbers.push_back(*number);
+        }
+    }
+    return numbers;
+}
+
+}  // namespace pipetwin::cli
