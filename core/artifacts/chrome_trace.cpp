@@ -328,19 +328,19 @@ TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
     std::vector<int>& numbers = result.trace.timelines.numbers;
     numbers.resize(std::min(whole, numbers.size()));
     const std::string byte = fmt::format("at byte {} of {}", stream.stop(), stream.bytes());
-    result.problem =
-        whole > 0 && whole == steps
-            ? fmt::format("{}: the file is cut short or damaged {}; its {} shown: {}",
-                          file.string(),
-                          byte,
-                          steps == 1 ? "1 step is" : fmt::format("{} steps are", steps),
-                          error.text())
-            : fmt::format("{}: only {} of {} can be shown: reading ended {}: {}",
-                          file.string(),
-                          whole,
-                          counted(steps, "step"),
-                          byte,
-                          error.text());
+    result.problem = whole > 0 && whole == steps
+                         ? fmt::format("{}: the file is cut short or damaged {} ({}); the {} shown",
+                                       file.string(),
+                                       byte,
+                                       error.text(),
+                                       steps == 1 ? "step before it is"
+                                                  : fmt::format("{} steps before it are", steps))
+                         : fmt::format("{}: only {} of {} can be shown: reading ended {}: {}",
+                                       file.string(),
+                                       whole,
+                                       counted(steps, "step"),
+                                       byte,
+                                       error.text());
     return result;
 }
 

@@ -40,8 +40,9 @@ constexpr std::array<string_view, 15> metadata_keys{"schema_version",
                                                     "replayed_step_ns",
                                                     "noise"};
 constexpr string_view foreign_hint =
-    "this reads the traces that run, train and simulate write; another program's trace has to be "
-    "imported first";
+    "'pipetwin run', 'train' and 'simulate' write such traces; 'pipetwin import' converts the "
+    "files "
+    "of other programs";
 
 Origin read_origin(const JsonObject& object) {
     const std::string word = object.text("origin");
@@ -212,7 +213,7 @@ Metadata read_metadata(const JsonObject& top, string_view place) {
     if (!top.has("pipetwin")) {
         throw Error(ErrorKind::BadInput,
                     std::string(place),
-                    "no trace of ours: the object \"pipetwin\" is missing",
+                    "not a trace that pipetwin wrote: the object \"pipetwin\" is missing",
                     std::string(foreign_hint));
     }
     top.expect_keys(std::array<string_view, 3>{"displayTimeUnit", "pipetwin", "traceEvents"});

@@ -37,6 +37,11 @@ std::string fixed(double number, int decimals) {
 }  // namespace
 
 std::string short_number(double number) {
+    if (std::isfinite(number) && std::abs(number) >= std::pow(10.0, significant)) {
+        const double unit =
+            std::pow(10.0, std::floor(std::log10(std::abs(number))) + 1 - significant);
+        number = std::round(number / unit) * unit;
+    }
     return fixed(number, decimals_of(number));
 }
 

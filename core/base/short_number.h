@@ -7,8 +7,8 @@
 /// Numbers with as many digits as a reader compares: three significant ones.
 namespace pipetwin {
 
-/// A number with three significant digits and no exponent: "1234567", "204", "39.8", "1.84",
-/// "0.0521", "0".
+/// A number rounded to three significant digits, without an exponent: "1230000", "204", "39.8",
+/// "1.84", "0.0521", "0".
 std::string short_number(double number);
 
 /// A time with three significant digits in the unit that fits: "39.8 ms", "204 us", "850 ns", "0

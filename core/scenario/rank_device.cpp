@@ -241,7 +241,8 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
     if (names_none && !profile.device.empty() && profile.device != this_machine) {
         notes.push_back(fmt::format(
-            "times are for '{}', the device of the costs, as cluster.device names no other",
+            "the times are those of the device in the profile, '{}', because the scenario sets no "
+            "cluster.device",
             profile.device));
     }
     for (const RankDevice& device : devices) {

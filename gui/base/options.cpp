@@ -101,6 +101,7 @@ std::string text_of(const CLI::ParseError& error,
                                 fmt::format("unknown option '{}'", name),
                                 near.empty() ? help : fmt::format("did you mean '{}'?", near));
     }
+    const std::string otherwise = name == "--size" ? "write it as in --size 1280x720" : help;
     static const std::map<std::string, std::vector<std::string>> choices{
         {"--theme", {"light", "dark", "high-contrast", "print"}}, {"--view", view_names()}};
     const std::string written = written_for(name, words);
@@ -120,7 +121,7 @@ std::string text_of(const CLI::ParseError& error,
     return usage_text(name,
                       written.empty() ? fmt::format("no value given, expected {}", expected)
                                       : fmt::format("'{}', expected {}", written, expected),
-                      near.empty() ? help : fmt::format("did you mean '{}'?", near));
+                      near.empty() ? otherwise : fmt::format("did you mean '{}'?", near));
 }
 
 }  // namespace

@@ -275,12 +275,12 @@ QColor edge_color(const QPalette& colors) {
 QString style_sheet(const Palette& palette) {
     const QString roomy =
         QStringLiteral(
-            "QTreeView::item, QTableView::item { padding: 2px 6px; border: none; }"
+            "QTreeView::item, QTableView::item { padding: 2px 5px 2px 4px; border: none; }"
             "QListWidget::item { padding: 3px 6px; }"
             // A list whose items have a padding draws no selection of its own.
             "QTreeView::item:selected, QTableView::item:selected, QListView::item:selected {"
             "background: palette(highlight); color: palette(highlighted-text); }"
-            "QHeaderView::section { padding: 2px 2px 2px 9px; border: none;"
+            "QHeaderView::section { padding: 2px 1px 2px 7px; border: none;"
             "border-bottom: 1px solid %1; background: %2; color: %3; }"
             "QHeaderView::up-arrow, QHeaderView::down-arrow { subcontrol-position: top center;"
             "width: 7px; height: 7px; }"

@@ -7,6 +7,7 @@
 #include <QHeaderView>
 #include <QScrollBar>
 #include <QSplitter>
+#include <QStyle>
 #include <QTreeView>
 
 namespace pipetwin::gui {
@@ -112,6 +113,15 @@ QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* p
     return view;
 }
 
+int heading_width(const QHeaderView& header, int column) {
+    const QString text = header.model()->headerData(column, Qt::Horizontal).toString();
+    QFont bold = header.font();
+    bold.setBold(true);
+    const int margin = header.style()->pixelMetric(QStyle::PM_HeaderMargin, nullptr, &header);
+    return header.sectionSizeHint(column) - QFontMetrics(bold).horizontalAdvance(text) +
+           header.fontMetrics().horizontalAdvance(text) + margin;
+}
+
 int fit_columns(QTreeView* view) {
     const QAbstractItemView* const items = view;
     QHeaderView* const header = view->header();
@@ -119,7 +129,7 @@ int fit_columns(QTreeView* view) {
     for (int column = 0; column < header->count(); ++column) {
         header->setSectionResizeMode(column, QHeaderView::Interactive);
         const int width =
-            std::max(items->sizeHintForColumn(column), header->sectionSizeHint(column));
+            std::max(items->sizeHintForColumn(column), heading_width(*header, column));
         header->resizeSection(column, width);
         all += width;
     }

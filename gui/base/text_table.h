@@ -8,6 +8,7 @@
 
 #include "gui/view/run/twin.h"
 
+class QHeaderView;
 class QSplitter;
 class QTreeView;
 
@@ -45,6 +46,10 @@ class TextTable : public QAbstractTableModel {
 
 /// A list that shows a table, row by row.
 QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* parent);
+
+/// The width in pixels that a heading needs: its text and the margins that the style draws. Qt's
+/// own number is for bold letters, which highlighted headings have: there are none in these lists.
+int heading_width(const QHeaderView& header, int column);
 
 /// Makes columns as wide as what is in them, headings too; the first takes what room is left.
 /// Returns the width in pixels that the list needs to show all of it.

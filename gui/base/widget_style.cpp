@@ -1,5 +1,7 @@
 #include "gui/base/widget_style.h"
 
+#include <algorithm>
+
 #include <QPainter>
 #include <QPalette>
 #include <QProxyStyle>
@@ -50,13 +52,30 @@ class WidgetStyle final : public QProxyStyle {
         }
     }
 
-    /// Fusion draws a line below each menu, two pixels above that of a bar which is as high as its
-    /// corner.
+    /// A menu is as high as a button with the same font, so that it is on one line with the buttons
+    /// in the corner of its bar.
+    QSize sizeFromContents(ContentsType type,
+                           const QStyleOption* option,
+                           const QSize& contents,
+                           const QWidget* widget) const override {
+        QSize size = QProxyStyle::sizeFromContents(type, option, contents, widget);
+        if (type == CT_MenuBarItem) {
+            const QStyleOptionToolButton button;
+            const QSize text(0, option->fontMetrics.height());
+            const QSize other =
+                QProxyStyle::sizeFromContents(CT_ToolButton, &button, text, nullptr);
+            size.setHeight(std::max(size.height(), other.height()));
+        }
+        return size;
+    }
+
+    /// Fusion draws a line below each menu, also above that of a bar which is higher.
     void drawControl(ControlElement element,
                      const QStyleOption* option,
                      QPainter* painter,
                      const QWidget* widget) const override {
-        const bool is_menu = element == CE_MenuBarItem;
+        const bool is_menu = element == CE_MenuBarItem && widget != nullptr &&
+                             option->rect.bottom() < widget->rect().bottom();
         if (is_menu) {
             painter->save();
             painter->setClipRect(option->rect.adjusted(0, 0, 0, -1), Qt::IntersectClip);

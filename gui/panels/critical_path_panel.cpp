@@ -90,6 +90,25 @@ QString share_text(const PathShare& share, int column) {
     }
 }
 
+/// What the simulation of a measured step says: "The simulation with the measured durations takes
+/// 9.69 s, in 28 parts."
+QString simulation_sentence(const StepAnalysis& analysis, const PathShares& shares) {
+    const QString origin = text_of(side_name(analysis.run(), Side::Measured));
+    QString text =
+        shares.predicted_messages
+            ? CriticalPathPanel::tr(
+                  "The simulation with the %1 durations and the "
+                  "predicted message times takes %2, in %3 parts")
+            : CriticalPathPanel::tr("The simulation with the %1 durations takes %2, in %3 parts");
+    text = text.arg(origin, time_text(analysis.replayed_length()))
+               .arg(analysis.critical_path().size());
+    if (shares.unexplained > Duration{}) {
+        text += CriticalPathPanel::tr("; %1 of the %2 step are unexplained")
+                    .arg(time_text(shares.unexplained), origin);
+    }
+    return text + '.';
+}
+
 constexpr int columns_of_side = 3;
 
 }  // namespace
@@ -184,7 +203,7 @@ QString CriticalPathPanel::sentence() const {
     if (run_ == nullptr || run_->empty()) {
         return tr("No run is open.");
     }
-    QStringList parts;
+    QStringList sentences{tr("Critical path of the step.")};
     for (const Side side : both_sides) {
         const auto& [analysis, shares] = paths_[place(side)];
         if (analysis == nullptr) {
@@ -193,23 +212,16 @@ QString CriticalPathPanel::sentence() const {
         if (!analysis->has_causes()) {
             return text_of(analysis->note());
         }
-        QString text = text_of(side_name(*run_, side)) + ' ' + time_text(analysis->length());
-        if (shares.unexplained > Duration{}) {
-            text += tr(", %1 of it unexplained").arg(time_text(shares.unexplained));
-        }
-        if (side == Side::Measured) {
-            text +=
-                tr(", simulated with its durations %1").arg(time_text(analysis->replayed_length()));
-        }
-        text += tr(" in %1 parts").arg(analysis->critical_path().size());
-        if (shares.predicted_messages) {
-            text += tr(", messages as predicted");
-        }
-        parts += text;
+        const QString step =
+            tr("%1: %2").arg(heading_of(*run_, side), time_text(analysis->length()));
+        sentences += side == Side::Predicted
+                         ? tr("%1, in %2 parts.").arg(step).arg(analysis->critical_path().size())
+                         : step + QStringLiteral(". ") + simulation_sentence(*analysis, shares);
     }
-    return tr("Critical path of the step: %1. The column \"10 % shorter\" shows how much time the "
-              "step saves if a part takes 10 % less time.")
-        .arg(parts.join(QStringLiteral("; ")));
+    sentences +=
+        tr("The column \"10 % shorter\" shows how much time the step saves if a part takes "
+           "10 % less time.");
+    return sentences.join(' ');
 }
 
 void CriticalPathPanel::show_paths() {

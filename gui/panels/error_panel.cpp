@@ -37,6 +37,8 @@ QString counted(std::int64_t count) {
     return QStringLiteral("%L1").arg(count);
 }
 
+const QString zero_label = QStringLiteral("  0  ");  ///< below the middle of a histogram
+
 /// "50 %", where the bins of a histogram end.
 QString end_text(const ErrorHistogram& histogram) {
     const auto bins = static_cast<double>(histogram.counts.size());
@@ -104,8 +106,8 @@ void HistogramView::show_errors(const QString& title, const ErrorHistogram& hist
     QString text = tr("%1: %2 actions no slower than predicted, %3 slower")
                        .arg(title, counted(faster), counted(slower));
     if (histogram.outside > 0) {
-        text += tr("; the outermost bins hold %1 errors above %2")
-                    .arg(counted(histogram.outside), end_text(histogram));
+        text += tr("; the last bin contains the errors of +%1 and more: %2")
+                    .arg(end_text(histogram), counted(histogram.outside));
     }
     setAccessibleDescription(text);
     set_tip(*this, histogram.outside > 0 ? text : QString());
@@ -122,8 +124,8 @@ QSize HistogramView::sizeHint() const {
 }
 
 QSize HistogramView::minimumSizeHint() const {
-    const int axis =
-        fontMetrics().horizontalAdvance(QStringLiteral("\u2264 -100 % 0 \u2265 +100 %"));
+    const int axis = 2 * fontMetrics().horizontalAdvance(QStringLiteral("\u2265 +100 %")) +
+                     fontMetrics().horizontalAdvance(zero_label);
     return {std::max(150, axis + 2 * panel_margin), least_bars_height + 2 * fontMetrics().height()};
 }
 
@@ -160,22 +162,27 @@ void HistogramView::paintEvent(QPaintEvent* /*event*/) {
                          Qt::AlignTop | Qt::AlignRight,
                          highest);
     }
-    const QRect axis = rect().adjusted(panel_margin, 0, -panel_margin, -2);
-    const bool goes_on = histogram_.outside > 0;
-    const QString least =
-        (goes_on ? QStringLiteral("\u2264 -") : QStringLiteral("-")) + end_text(histogram_);
-    const QString greatest =
-        (goes_on ? QStringLiteral("\u2265 +") : QStringLiteral("+")) + end_text(histogram_);
-    QString left = tr("%1, slower").arg(least);
-    QString right = tr("faster, %1").arg(greatest);
-    const QString zero = QStringLiteral(" 0 ");
-    if (fontMetrics().horizontalAdvance(left + zero + right) > axis.width()) {
-        left = least;
-        right = greatest;
-    }
-    painter.drawText(axis, Qt::AlignBottom | Qt::AlignLeft, left);
-    painter.drawText(axis, Qt::AlignBottom | Qt::AlignHCenter, zero);
-    painter.drawText(axis, Qt::AlignBottom | Qt::AlignRight, right);
+    const auto [left, right] = end_labels();
+    painter.drawText(axis(), Qt::AlignBottom | Qt::AlignLeft, left);
+    painter.drawText(axis(), Qt::AlignBottom | Qt::AlignHCenter, zero_label);
+    painter.drawText(axis(), Qt::AlignBottom | Qt::AlignRight, right);
+}
+
+QRect HistogramView::axis() const {
+    return rect().adjusted(panel_margin, 0, -panel_margin, -2);
+}
+
+std::pair<QString, QString> HistogramView::end_labels() const {
+    const QString end = end_text(histogram_);
+    const QString least = '-' + end;
+    const QString most =
+        (histogram_.outside > 0 ? QStringLiteral("\u2265 +") : QStringLiteral("+")) + end;
+    const QString left = tr("%1, slower").arg(least);
+    const QString right = tr("faster, %1").arg(most);
+    const int longest =
+        std::max(fontMetrics().horizontalAdvance(left), fontMetrics().horizontalAdvance(right));
+    const bool fit = 2 * longest + fontMetrics().horizontalAdvance(zero_label) <= axis().width();
+    return fit ? std::pair(left, right) : std::pair(least, most);
 }
 
 ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
@@ -187,7 +194,7 @@ ErrorPanel::ErrorPanel(Selection* selection, QWidget* parent)
       costs_view_(table_view(costs_, tr("Errors by kind and stage"), this)),
       histogram_(new HistogramView(this)),
       worst_(new TextTable(this)),
-      worst_view_(table_view(worst_, tr("Largest errors"), this)) {
+      worst_view_(table_view(worst_, tr("Largest differences"), this)) {
     setAccessibleName(tr("Errors"));
     sentence_->setWordWrap(true);
     sentence_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
@@ -267,7 +274,8 @@ void ErrorPanel::show_summary(const Result& summary) {
              return summary->costs[as_index(row)].worst;
          }});
     worst_->show(
-        {.headers = {tr("Largest errors"), tr("Rank"), tr("Step"), tr("Difference"), tr("Error")},
+        {.headers =
+             {tr("Largest differences"), tr("Rank"), tr("Step"), tr("Difference"), tr("Error")},
          .rows = any ? static_cast<int>(summary->worst.size()) : 0,
          .text =
              [summary, run = run_](int row, int column) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include <QFutureWatcher>
 #include <QWidget>
@@ -29,10 +30,16 @@ class HistogramView : public QWidget {
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override;
 
+    /// The texts below the ends of the axis, without words where these leave no room for the 0 in
+    /// its middle. Only the right one says that larger errors exist: none is below -100 %.
+    std::pair<QString, QString> end_labels() const;
+
   protected:
     void paintEvent(QPaintEvent* event) override;
 
   private:
+    QRect axis() const;
+
     Palette palette_;
     QString title_;
     ErrorHistogram histogram_;

@@ -100,9 +100,9 @@ void TranslationsPanel::show_run(std::shared_ptr<const RunData> run) {
     scores_->show({.headers = {tr("Direction"),
                                tr("Texts"),
                                tr("chrF"),
-                               tr("untranslated"),
+                               tr("chrF, untranslated"),
                                tr("BLEU"),
-                               tr("untranslated")},
+                               tr("BLEU, untranslated")},
                    .rows = any ? static_cast<int>(run->translations.scores.size()) : 0,
                    .text = [run](int row, int column) {
                        return score_text(run->translations.scores[as_index(row)], column);

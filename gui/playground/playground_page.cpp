@@ -153,7 +153,7 @@ QWidget* PlaygroundPage::build_picture() {
     auto* const down = new QSplitter(Qt::Vertical, picture);
     auto* const top = new QWidget(down);
     auto* const top_column = new QVBoxLayout(top);
-    top_column->setContentsMargins(0, 0, 0, 0);
+    top_column->setContentsMargins(0, 0, 0, page_gap / 2);  // above the handle
     top_column->setSpacing(4);
     top_column->addWidget(timeline_, 1);
     top_column->addWidget(why_);

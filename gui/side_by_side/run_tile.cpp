@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,6 +46,30 @@ bool have_same_costs(const RunData& a, const RunData& b) {
     const bool other_device =
         !device_of(a).empty() && !device_of(b).empty() && device_of(a) != device_of(b);
     return cost_source(a) == cost_source(b) && !other_device;
+}
+
+std::int64_t parameters_of(const Profile& profile) {
+    return std::accumulate(
+        profile.layers.begin(),
+        profile.layers.end(),
+        std::int64_t{0},
+        [](std::int64_t sum, const LayerCost& layer) { return sum + layer.parameter_count; });
+}
+
+/// Whether both runs have the same model, as far as the files say it. A profile does not say its
+/// model, but the number of parameters.
+bool have_same_model(const RunData& a, const RunData& b) {
+    if (!a.planned || !b.planned) {
+        return true;
+    }
+    const Scenario::ModelPart& mine = a.planned->scenario.model;
+    const Scenario::ModelPart& its = b.planned->scenario.model;
+    if (mine.kind != ModelKind::Profile && its.kind != ModelKind::Profile) {
+        return mine == its;
+    }
+    const std::int64_t my_parameters = parameters_of(a.planned->profile);
+    const std::int64_t its_parameters = parameters_of(b.planned->profile);
+    return my_parameters == 0 || its_parameters == 0 || my_parameters == its_parameters;
 }
 
 bool has_unit_costs(const RunData& run) {
@@ -212,14 +237,14 @@ QWidget* RunTile::build_head() {
     set_tip(*this, whole_paths(paths_of(*run_)));
     name_ = new QPushButton(name.replace('&', QLatin1String("&&")), head);
     name_->setFlat(true);
-    name_->setStyleSheet(QStringLiteral("font-weight: bold; padding: 1px 6px;"));
+    name_->setStyleSheet(QStringLiteral("font-weight: bold; padding: 3px 6px;"));
     name_->setEnabled(!run_->empty());
     name_->setAccessibleDescription(tr("Show this run with all panels"));
     connect(name_, &QPushButton::clicked, this, &RunTile::chosen);
     figures_ = plain_label(head);
     figures_->setWordWrap(true);
     figures_->setAlignment(Qt::AlignLeft | Qt::AlignTop);
-    figures_->setContentsMargins(0, 2, 0, 0);  // on the line of the name
+    figures_->setContentsMargins(0, 4, 0, 0);  // on the line of the name
     auto* const remove = new QToolButton(head);
     remove->setText(QStringLiteral("\u00d7"));
     remove->setAutoRaise(true);
@@ -272,11 +297,13 @@ void RunTile::compare_with(const RunTile* first) {
     const Duration other = first == nullptr ? Duration{} : first->step();
     if (other > Duration{} && step() > Duration{} && other != step()) {
         const RunData& its = *first->run();
-        parts += has_unit_costs(*run_) != has_unit_costs(its)
-                     ? tr("not compared with the first, as only one of them has unit costs")
-                 : have_same_costs(*run_, its)
-                     ? comparison(*this, *first)
-                     : tr("%1; their costs have different sources").arg(comparison(*this, *first));
+        parts +=
+            has_unit_costs(*run_) != has_unit_costs(its)
+                ? tr("not compared with the first, as only one of them has unit costs")
+                : comparison(*this, *first) +
+                      (have_same_costs(*run_, its) ? QString()
+                                                   : tr("; their costs have different sources")) +
+                      (have_same_model(*run_, its) ? QString() : tr("; their models differ"));
     }
     // Lines end between the parts.
     parts.replaceInStrings(QStringLiteral(" "), QString(QChar(QChar::Nbsp)));

@@ -5,6 +5,7 @@
 #include <QCheckBox>
 #include <QFile>
 #include <QFileInfo>
+#include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
@@ -119,10 +120,15 @@ StartPage::StartPage(RecentFiles recent, QWidget* parent)
                                     tr("Predicts, runs and explains pipeline-parallel training: "
                                        "what each rank does, when, and why it waits."));
     about->setWordWrap(true);
-    auto* const columns = new QHBoxLayout;
-    columns->setSpacing(2 * page_margin);
-    columns->addWidget(build_buttons(), 1, Qt::AlignTop);
-    columns->addWidget(build_examples(), 1, Qt::AlignTop);
+    auto* const columns = new QGridLayout;  // so that the headings have one line
+    columns->setHorizontalSpacing(2 * page_margin);
+    columns->setVerticalSpacing(0);
+    columns->addWidget(heading(tr("Begin"), page), 0, 0);
+    columns->addLayout(build_head_of_examples(page), 0, 1);
+    columns->addWidget(build_buttons(), 1, 0, Qt::AlignTop);
+    columns->addWidget(build_examples(), 1, 1, Qt::AlignTop);
+    columns->setColumnStretch(0, 1);
+    columns->setColumnStretch(1, 1);
     auto* const column = new QVBoxLayout(page);
     column->setContentsMargins(page_margin, page_margin / 2, page_margin, page_margin / 2);
     column->setSpacing(page_spacing);
@@ -152,8 +158,7 @@ QLabel* StartPage::heading(const QString& text, QWidget* parent) {
 QWidget* StartPage::build_buttons() {
     auto* const left = new QWidget(this);
     auto* const column = new QVBoxLayout(left);
-    column->setContentsMargins(0, 0, 0, 0);
-    column->addWidget(heading(tr("Begin"), left));
+    column->setContentsMargins(0, column->spacing(), 0, 0);
     const auto add = [&](const QString& text, const QString& about, auto signal) {
         auto* const button = new BeginButton(text, about, left);
         connect(button, &QPushButton::clicked, this, signal);
@@ -173,18 +178,22 @@ QWidget* StartPage::build_buttons() {
     return left;
 }
 
+/// The heading of the examples, and beside it the button that opens several of them.
+QLayout* StartPage::build_head_of_examples(QWidget* parent) {
+    together_ = new QPushButton(parent);
+    connect(together_, &QPushButton::clicked, this, [this] { emit several_wanted(ticked()); });
+    auto* const head = new QHBoxLayout;
+    head->addWidget(heading(tr("Examples"), parent), 1);
+    head->addWidget(together_);
+    return head;
+}
+
 QWidget* StartPage::build_examples() {
     auto* const right = new QWidget(this);
     auto* const column = new QVBoxLayout(right);
     column->setContentsMargins(0, 0, 0, 0);
     column->setSpacing(0);
     const std::vector<Example> all = examples();
-    together_ = new QPushButton(right);
-    connect(together_, &QPushButton::clicked, this, [this] { emit several_wanted(ticked()); });
-    auto* const head = new QHBoxLayout;
-    head->addWidget(heading(tr("Examples"), right), 1);
-    head->addWidget(together_);
-    column->addLayout(head);
     if (all.empty()) {
         column->addWidget(plain_label(right, tr("The scenarios of the program were not found.")));
     }

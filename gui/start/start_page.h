@@ -11,6 +11,7 @@
 
 class QCheckBox;
 class QLabel;
+class QLayout;
 class QPushButton;
 class QScrollArea;
 class QVBoxLayout;
@@ -40,6 +41,7 @@ class StartPage : public QWidget {
 
   private:
     QWidget* build_buttons();
+    QLayout* build_head_of_examples(QWidget* parent);
     QWidget* build_examples();
     QWidget* build_recent();
     QWidget* file_line(const QString& path);

@@ -136,7 +136,7 @@ void MinimapView::draw_picture() {
                      Qt::AlignRight | Qt::AlignVCenter,
                      !measured || measured->left_out() == 0 ? tr("whole run")
                      : measured->noise.steps > 0            ? tr("quiet steps")
-                                                            : tr("not quiet"));
+                                                            : tr("1 step, not quiet"));
 }
 
 void MinimapView::paintEvent(QPaintEvent* /*event*/) {

@@ -35,16 +35,6 @@ QString per_second(const HeatMap& map) {
     return map.counts_samples ? HeatMapView::tr("samples/s") : HeatMapView::tr("micro-batches/s");
 }
 
-/// Three digits say what a reader compares: "48,300", "39.8".
-QString large_number(double number) {
-    constexpr double least = 1'000;
-    if (number < least) {
-        return text_of(short_number(number));
-    }
-    const double unit = std::pow(10, std::floor(std::log10(number)) - 2);
-    return QStringLiteral("%L1").arg(std::llround(std::round(number / unit) * unit));
-}
-
 QString ranks_text(int ranks) {
     return ranks == 1 ? HeatMapView::tr("1 rank") : HeatMapView::tr("%1 ranks").arg(ranks);
 }
@@ -255,7 +245,7 @@ std::optional<HeatMapView::Cell> HeatMapView::cell_at(QPoint position) const {
 QString HeatMapView::number_of(double value) const {
     switch (value_) {
         case HeatValue::Throughput:
-            return large_number(value);
+            return text_of(short_number(value));
         case HeatValue::Bubble:
             return text_of(short_percent(value));
         case HeatValue::PeakMemory:
@@ -279,7 +269,7 @@ QString HeatMapView::sentence_of(const Cell& at) const {
                           micro_batches_text(map_.micro_batches[at.column]);
     QString text = cell.fits() ? tr("%1: %2 %3, bubble %4")
                                      .arg(where,
-                                          large_number(cell.per_second),
+                                          text_of(short_number(cell.per_second)),
                                           per_second(map_),
                                           text_of(short_percent(cell.bubble)))
                                : tr("%1: infeasible: %2").arg(where, text_of(cell.reason));
@@ -331,7 +321,14 @@ QString HeatMapView::summary() const {
     return text + tr(". Thick frame: current settings%1; hatched: infeasible.").arg(dot);
 }
 
+bool HeatMapView::has_scale() const {
+    return range_ && range_->first != range_->second;
+}
+
 QString HeatMapView::left_out() const {
+    if (!map_.only_numbers.empty()) {
+        return tr("Not shown: %1").arg(text_of(map_.only_numbers));
+    }
     QStringList parts;
     const auto add = [&](const QString& axis, const std::vector<int>& numbers, const QString& why) {
         if (!numbers.empty()) {
@@ -348,7 +345,7 @@ QString HeatMapView::left_out() const {
 }
 
 double HeatMapView::share_of(const HeatCell& cell) const {
-    if (!range_ || range_->first == range_->second) {
+    if (!has_scale()) {
         return 1;
     }
     return (cell.value(value_) - range_->first) / (range_->second - range_->first);
@@ -444,15 +441,15 @@ void HeatMapView::paint_axes(QPainter& painter) const {
 }
 
 void HeatMapView::paint_legend(QPainter& painter) const {
+    if (!has_scale()) {
+        return;
+    }
     const QRect all = area();
     const QRect bar(all.right() + 2 * gap, all.top(), legend_width, all.height());
-    for (int y = 0; range_ && y < bar.height(); ++y) {
+    for (int y = 0; y < bar.height(); ++y) {
         const double share = 1 - static_cast<double>(y) / std::max(1, bar.height() - 1);
         painter.setPen(cividis(share));
         painter.drawLine(bar.left(), bar.top() + y, bar.right(), bar.top() + y);
-    }
-    if (!range_) {
-        return;
     }
     const int height = fontMetrics().height();
     const int left = bar.right() + gap;

@@ -71,6 +71,9 @@ class HeatMapView : public QWidget {
     /// "Not shown: K = 3, 5-7 (no room), M = 9-11 (infeasible)"; "" if the axes have no gaps.
     QString left_out() const;
 
+    /// Whether a scale of colours is drawn: no if all cells have one value.
+    bool has_scale() const;
+
     QSize sizeHint() const override;
     QSize minimumSizeHint() const override;
 

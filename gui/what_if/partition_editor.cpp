@@ -243,22 +243,26 @@ std::vector<QString> PartitionEditor::time_labels() const {
     const auto unit = static_cast<double>(label_unit(longest).count());
     const double highest = static_cast<double>(longest.count()) / unit;
     const int most_decimals = highest >= 100 ? 0 : highest >= 10 ? 1 : 2;
+    std::vector<QString> best;
+    std::ptrdiff_t most_fit = -1;
     for (int decimals = most_decimals; decimals >= 0; --decimals) {
         std::vector<QString> labels;
-        bool fit = true;
         int layer = 0;
-        for (std::size_t piece = 0; piece < pieces_.size() && fit; ++piece) {
+        for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
             const double time = static_cast<double>(time_of_piece(piece).count()) / unit;
-            labels.push_back(QString::number(time, 'f', decimals));
+            const QString label = QString::number(time, 'f', decimals);
             const int left = x_of_layer(layer);
             layer += pieces_[piece];
-            fit = fontMetrics().horizontalAdvance(labels.back()) + 4 <= x_of_layer(layer) - left;
+            const int room = x_of_layer(layer) - left - 4;
+            labels.push_back(fontMetrics().horizontalAdvance(label) <= room ? label : QString());
         }
-        if (fit) {
-            return labels;
+        const auto fit = std::ranges::count_if(labels, &QString::size);
+        if (fit > most_fit) {
+            most_fit = fit;
+            best = std::move(labels);
         }
     }
-    return {};
+    return best;
 }
 
 void PartitionEditor::paintEvent(QPaintEvent*) {
@@ -288,11 +292,9 @@ void PartitionEditor::paintEvent(QPaintEvent*) {
             painter.drawText(place, Qt::AlignCenter, number);
         }
         painter.setPen(palette_.faint_text);
-        if (piece < times.size()) {
-            painter.drawText(QRect(begin, bar.bottom() + 3, place.width(), text_height),
-                             Qt::AlignCenter,
-                             times[piece]);
-        }
+        painter.drawText(QRect(begin, bar.bottom() + 3, place.width(), text_height),
+                         Qt::AlignCenter,
+                         times[piece]);
         layer += pieces_[piece];
     }
     for (int cut = 0; cut < cut_count(); ++cut) {

@@ -34,8 +34,8 @@ class PartitionEditor : public QWidget {
     /// mean.
     QString summary() const;
 
-    /// The times of the pieces in `unit` and with as many decimals as fit below every piece; none
-    /// where not even whole ones do.
+    /// The times of the pieces in `unit`, with the number of decimals with which most of them fit
+    /// below their pieces; empty texts for the others.
     std::vector<QString> time_labels() const;
     QString unit() const;
 

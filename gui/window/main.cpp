@@ -48,7 +48,7 @@ const char* const side_by_side = "side-by-side";  ///< name of a page
 /// Whether the run could be read whole; prints what could not.
 bool is_complete(const RunData& run) {
     for (const std::string& problem : run.problems) {
-        say(std::cerr, problem + '\n');
+        say(std::cerr, "error: " + problem + '\n');
     }
     return run.problems.empty();
 }
@@ -83,7 +83,7 @@ int write_screenshot(MainWindow& window, const Options& options) {
     const std::string failed = write_drawing(
         *options.screenshot, [&](QBuffer& drawing) { window.grab().save(&drawing, "PNG"); });
     if (!failed.empty()) {
-        say(std::cerr, failed + '\n');
+        say(std::cerr, "error: " + failed + '\n');
         return EXIT_FAILURE;
     }
     return complete ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
         qInstallMessageHandler(leave_out_complaints);
     } else if (display_is_missing()) {
         say(std::cerr,
-            "no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
+            "error: no display: neither DISPLAY nor WAYLAND_DISPLAY is set\n"
             "hint: pipetwin-gui --screenshot PICTURE.png FILE writes a picture without a "
             "display\n");
         return EXIT_FAILURE;

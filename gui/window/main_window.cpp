@@ -242,11 +242,16 @@ void MainWindow::show_view(const QString& name) {
     for (QTabWidget* const tabs : {right_, below_}) {
         for (int i = 0; i < tabs->count(); ++i) {
             if (tabs->widget(i)->objectName() == name) {
-                tabs->setCurrentIndex(i);
-                (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
+                select_panel(tabs, i);
             }
         }
     }
+}
+
+/// Brings a panel to the front; the first one where its tab is hidden.
+void MainWindow::select_panel(QTabWidget* tabs, int number) {
+    tabs->setCurrentIndex(tabs->isTabVisible(number) ? number : 0);
+    (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
 }
 
 void MainWindow::show_panels(QTabWidget* tabs, bool shown) {
@@ -268,8 +273,7 @@ void MainWindow::show_panels(QTabWidget* tabs, bool shown) {
 /// Brings a panel to the front, shows it where it was hidden, and gives it the keys.
 void MainWindow::open_panel(QTabWidget* tabs, int number) {
     show_page(QStringLiteral("timeline"));
-    tabs->setCurrentIndex(number);
-    (tabs == right_ ? right_shown_ : below_shown_)->setChecked(true);
+    select_panel(tabs, number);
     show_panels(tabs, true);
     tabs->tabBar()->setFocus();
 }
@@ -356,7 +360,11 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     errors_->show_run(run_);
     critical_path_->show_run(run_);
     translations_->show_run(run_);
-    below_->setTabVisible(below_->indexOf(translations_), !run_->translations.empty());
+    const bool is_translated = !run_->translations.empty();
+    if (!is_translated && below_->currentWidget() == translations_) {
+        below_->setCurrentWidget(why_);
+    }
+    below_->setTabVisible(below_->indexOf(translations_), is_translated);
 }
 
 /// Shows the step of the selection in numbers, else the one in sight; of many in sight the main

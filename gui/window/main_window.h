@@ -140,6 +140,7 @@ class MainWindow : public QMainWindow {
     /// Shows or hides the panels at the right or below; they are hidden while there is no run.
     void show_panels(QTabWidget* tabs, bool shown);
     void share_room_with(const QTabWidget* panels);
+    void select_panel(QTabWidget* tabs, int number);
     void open_panel(QTabWidget* tabs, int number);
     void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);

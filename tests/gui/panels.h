@@ -14,6 +14,7 @@
 #include <QWidget>
 #include <gtest/gtest.h>
 
+#include "gui/base/text_table.h"
 #include "gui/view/run/run_data.h"
 
 namespace pipetwin::gui {
@@ -45,7 +46,7 @@ inline void expect_whole_columns(const QTreeView& view) {
     const QAbstractItemView& items = view;
     for (int column = 0; column < view.header()->count(); ++column) {
         const int width = view.header()->sectionSize(column);
-        EXPECT_GE(width, view.header()->sectionSizeHint(column)) << column;
+        EXPECT_GE(width, heading_width(*view.header(), column)) << column;
         EXPECT_GE(width, items.sizeHintForColumn(column)) << column;
     }
 }

@@ -52,15 +52,14 @@ class Formula {
             case ScheduleKind::LoopedBfs:
                 return looped();
             default:
-                return c_ > Duration{} ? none("the formula of this schedule knows no latency")
-                                       : without_latency();
+                return c_ > Duration{} ? none("it holds without latency only") : without_latency();
         }
     }
 
   private:
     static ClosedForm none(std::string why) {
         ClosedForm form;
-        form.why_not = "No closed form: " + std::move(why) + ".";
+        form.why_not = "No formula: " + std::move(why) + ".";
         return form;
     }
 

@@ -236,7 +236,7 @@ std::string sentence_of(const ErrorSummary& summary) {
                   cost.count,
                   too_long ? "less time" : "longer");
     return fmt::format(
-        "The {} of stage {} causes the largest error: over a whole step, its prediction is {} "
+        "The {} of stage {} causes the largest difference: over a whole step, its prediction is {} "
         "{}.{} "
         "The median {} of stage {}: predicted {}, {} {}, error {}.{}",
         op_words(cost.op),

@@ -143,11 +143,13 @@ std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
         return "";
     }
     const bool predicted = analysis.side() == Side::Predicted;
-    const std::string it = predicted ? "It" : "By the prediction, it";
-    return *slack == Duration{}
-               ? fmt::format(" {} could take no longer without delaying the step.", it)
-               : fmt::format(
-                     " {} could take {} longer without delaying the step.", it, short_time(*slack));
+    if (*slack == Duration{}) {
+        return predicted ? " If it took longer, the step would, too."
+                         : " According to the prediction, if it took longer, the step would, too.";
+    }
+    return fmt::format(" {} could take {} longer without delaying the step.",
+                       predicted ? "It" : "According to the prediction, it",
+                       short_time(*slack));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ bool is_even(const std::vector<double>& factors) {
 ClosedForm form_of(const PlaygroundSettings& settings) {
     if (!is_even(settings.factors)) {
         ClosedForm form;
-        form.why_not = "No closed form: the stages are uneven.";
+        form.why_not = "No formula: the stages are uneven.";
         return form;
     }
     const PlainCosts costs = costs_of(settings);

@@ -163,8 +163,11 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
 /// Anything a reader throws is something to show: a broken file must not take the window with it.
 void read_or_note(const fs::path& file, Sides& sides, std::vector<std::string>& problems) {
     try {
-        const FileKind kind = kind_of_file(file);
-        refuse_other_kinds(file, kind);
+        const FileKind known = kind_of_file(file);
+        refuse_other_kinds(file, known);
+        // The reader of scenarios says what is wrong with a file that is called one.
+        const bool is_called_scenario = known == FileKind::Unknown && file.extension() == ".toml";
+        const FileKind kind = is_called_scenario ? FileKind::Scenario : known;
         if (kind == FileKind::Scenario || kind == FileKind::Profile ||
             kind == FileKind::CostTable) {
             read_simulated(file, kind, sides);
@@ -404,7 +407,9 @@ void choose_replica(RunData& run, Trace& trace, int replica) {
     run.replicas = 1 + static_cast<int>(steps.front().replicas.size());
     if (replica < 0 || replica >= run.replicas) {
         run.problems.push_back(
-            fmt::format("no replica {}: the run has {}, numbered from 0", replica, run.replicas));
+            fmt::format("--replica: there is no replica {}, expected {}",
+                        replica,
+                        run.replicas == 1 ? "0" : fmt::format("0 to {}", run.replicas - 1)));
         replica = 0;
     }
     run.replica = replica;
@@ -498,7 +503,7 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         break_down(run, *sides.measured);
     } else if (sides.predicted && replica != 0) {
         run.problems.push_back(
-            fmt::format("no replica {}: a prediction has the rows of replica 0 only", replica));
+            fmt::format("--replica: there is no replica {}, expected 0", replica));
     }
     const std::optional<Trace>& predicted = sides.predicted;
     const std::optional<Trace>& measured = sides.measured;

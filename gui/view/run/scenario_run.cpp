@@ -159,7 +159,8 @@ ScenarioRun simulate_profile(const fs::path& file) {
         "A profile contains the costs of layers, but no pipeline. The timeline shows 1f1b with {} "
         "stages{}; the panel 'What if' can change it.",
         stages,
-        shares_device ? ", as many as the ranks that its costs were measured with" : "");
+        shares_device ? fmt::format(", because the costs were measured on {} ranks", measured_ranks)
+                      : "");
     return simulated(scenario, std::move(costs));
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/schedule_csv.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
@@ -259,6 +260,9 @@ HeatMap heat_map(const WhatIfSource& source,
                                        {own.micro_batches, settings.micro_batches});
     map.knows_memory = ranges.has_partition && source.knows_bytes();
     map.counts_samples = source.run().planned != nullptr;
+    if (is_schedule_file(settings.schedule)) {
+        map.only_numbers = own_numbers_words(settings.schedule);
+    }
     for (const int stages : map.stages) {
         for (const int micro_batches : map.micro_batches) {
             if (stop != nullptr && stop->load(std::memory_order_relaxed)) {

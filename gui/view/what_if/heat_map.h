@@ -37,6 +37,8 @@ struct HeatMap {
     int machine_stages = 0;                     ///< most stages that the machine has devices for
     std::vector<int> infeasible_stages;         ///< numbers without a row: no cell is feasible
     std::vector<int> infeasible_micro_batches;  ///< numbers without a column, likewise infeasible
+    /// Why there are no other numbers than those of the settings; "" where there may be.
+    std::string only_numbers{};
 
     bool empty() const { return cells.empty(); }
     const HeatCell& at(std::size_t row, std::size_t column) const {

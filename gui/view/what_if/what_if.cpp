@@ -122,6 +122,11 @@ WhatIf settings_of(const PlannedRun& planned) {
     return settings;
 }
 
+std::string own_numbers_words(const std::string& schedule_file) {
+    return fmt::format("{} has its own numbers of ranks and micro-batches",
+                       std::filesystem::path(schedule_file).filename().string());
+}
+
 WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(run)) {
     try {
         if (run_->planned != nullptr) {
@@ -137,7 +142,7 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
             [&](const ScheduleName& known) { return known.name == run_->schedule_name; });
         why_not_ =
             run_->own_plan && !is_built_in
-                ? fmt::format("What-ifs need a built-in schedule; {} is your own.",
+                ? fmt::format("What-ifs and the heat map need a built-in schedule; {} is not one.",
                               run_->path.filename().string())
                 : fmt::format(
                       "The run has no scenario, and its trace does not suffice for what-ifs: {}.",
@@ -151,11 +156,9 @@ void WhatIfSource::take_planned() {
         note_ = "The costs are estimates without memory, so the memory is not known.";
     }
     if (is_schedule_file(settings_.schedule)) {
-        note_ += fmt::format(
-            "{}{} has its own numbers of ranks and micro-batches; another schedule can have "
-            "others.",
-            note_.empty() ? "" : " ",
-            std::filesystem::path(settings_.schedule).filename().string());
+        note_ += fmt::format("{}{}; another schedule can have others.",
+                             note_.empty() ? "" : " ",
+                             own_numbers_words(settings_.schedule));
     }
     const std::vector<LinkCost>& links = run_->planned->plan->links;
     if (!links.empty()) {

@@ -163,6 +163,9 @@ class WhatIfSource {
 /// wherever a what-if has as many pieces, and else the balanced one.
 WhatIf settings_of(const PlannedRun& planned);
 
+/// "own.csv has its own numbers of ranks and micro-batches": why a schedule file has no others.
+std::string own_numbers_words(const std::string& schedule_file);
+
 /// Plans and simulates the settings, and computes their metrics. Never throws: what cannot be
 /// planned is a reason.
 WhatIfSimulation apply(const WhatIfSource& source,

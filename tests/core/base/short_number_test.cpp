@@ -15,7 +15,8 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 TEST(ShortNumber, HasThreeSignificantDigits) {
-    EXPECT_EQ(short_number(1234567), "1234567");
+    EXPECT_EQ(short_number(1234567), "1230000");
+    EXPECT_EQ(short_number(-4237), "-4240");
     EXPECT_EQ(short_number(203.706), "204");
     EXPECT_EQ(short_number(39.84), "39.8");
     EXPECT_EQ(short_number(1.8449), "1.84");
@@ -26,6 +27,8 @@ TEST(ShortNumber, HasThreeSignificantDigits) {
 TEST(ShortNumber, ThatIsRoundedUpToAPowerOfTenHasThreeDigitsToo) {
     EXPECT_EQ(short_number(9.999), "10.0");
     EXPECT_EQ(short_number(99.97), "100");
+    EXPECT_EQ(short_number(999.6), "1000");
+    EXPECT_EQ(short_number(99960), "100000");
     EXPECT_EQ(short_number(0.9996), "1.00");
 }
 
@@ -45,7 +48,7 @@ TEST(ShortTime, TakesTheUnitThatFits) {
     EXPECT_EQ(short_time(nanoseconds(204'300)), "204 us");
     EXPECT_EQ(short_time(microseconds(39'812)), "39.8 ms");
     EXPECT_EQ(short_time(milliseconds(3210)), "3.21 s");
-    EXPECT_EQ(short_time(seconds(12345)), "12345 s");
+    EXPECT_EQ(short_time(seconds(12345)), "12300 s");
     EXPECT_EQ(short_time(microseconds(-1845)), "-1.84 ms");
 }
 

@@ -50,8 +50,8 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     SettledScenario scenario = partitioned({2, 3});
     EXPECT_THAT(
         plan_of(scenario, profile)->notes,
-        ElementsAre("times are for 'v100-sxm2', the device of the costs, as cluster.device names "
-                    "no other"));
+        ElementsAre("the times are those of the device in the profile, 'v100-sxm2', because the "
+                    "scenario sets no cluster.device"));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);

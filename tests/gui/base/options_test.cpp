@@ -94,7 +94,7 @@ TEST(Options, WrongOnesAreToldInFull) {
               "hint: pipetwin-gui --help lists the options\n"},
              {{"--size", "12"},
               "error: --size: '12', expected WIDTHxHEIGHT from 200 to 16384, such as 1920x1080\n"
-              "hint: pipetwin-gui --help lists the options\n"},
+              "hint: write it as in --size 1280x720\n"},
              {{"x.csv", "--screenshot", "a/z.jpg"},
               "error: --screenshot: 'a/z.jpg' ends in .jpg, but the picture is a PNG\n"
               "hint: name it a/z.png\n"},

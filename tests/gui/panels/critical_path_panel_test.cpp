@@ -66,14 +66,14 @@ TEST_F(CriticalPathPanelTest, ShowsBothSidesAndTellsTheTimeline) {
     const auto* const model = view("Shares of the critical path")->model();
     EXPECT_EQ(model->columnCount(), 7);
     EXPECT_EQ(model->index(0, 0).data().toString(), "By kind");
-    EXPECT_THAT(said(), HasSubstr("step: predicted "));
-    EXPECT_THAT(said(), HasSubstr("; measured "));
+    EXPECT_THAT(said(), HasSubstr("step. Predicted: "));
+    EXPECT_THAT(said(), HasSubstr(" parts. Measured: "));
     EXPECT_EQ(model->headerData(1, Qt::Horizontal).toString(), "Predicted");
     EXPECT_EQ(model->headerData(4, Qt::Horizontal).toString(), "Measured, simulated");
     EXPECT_THAT(said(),
-                HasSubstr(", simulated with its durations " +
-                          short_time(measured->replayed_length()) + " in "));
-    EXPECT_THAT(said(), HasSubstr(" parts, messages as predicted"));
+                HasSubstr(". The simulation with the measured durations and the predicted message "
+                          "times takes " +
+                          short_time(measured->replayed_length()) + ", in "));
     panel_.resize(1280, 150);
     QApplication::processEvents();
     for (const QTreeView* const list : panel_.findChildren<QTreeView*>()) {

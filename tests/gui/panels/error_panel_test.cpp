@@ -54,13 +54,13 @@ TEST_F(ErrorPanelTest, ShowsAllOfItsListsInAWindowOf1280Pixels) {
     panel_.resize(1280, 150);
     show_run(jittered());
     expect_whole_columns(*view("Errors by kind and stage"));
-    expect_whole_columns(*view("Largest errors"));
+    expect_whole_columns(*view("Largest differences"));
 }
 
 TEST_F(ErrorPanelTest, AClickOnAWorstActionGoesThere) {
     const auto run = jittered();
     show_run(run);
-    QTreeView* const worst = view("Largest errors");
+    QTreeView* const worst = view("Largest differences");
     QSignalSpy went(&panel_, &ErrorPanel::go_to);
     QTest::mouseClick(worst->viewport(),
                       Qt::LeftButton,
@@ -109,6 +109,28 @@ TEST_F(ErrorPanelTest, ChangesItsHistogramWithTheChosenCost) {
     costs->setCurrentIndex(costs->model()->index(2, 0));
     EXPECT_THAT(panel_.findChild<HistogramView*>()->accessibleDescription().toStdString(),
                 HasSubstr("of stage"));
+}
+
+/// The labels at the ends leave the 0 in the middle some room, in any width.
+TEST_F(ErrorPanelTest, LabelsBelowTheHistogramDoNotTouch) {
+    HistogramView view;
+    ErrorHistogram errors{.bin_percent = 5, .counts = std::vector<std::int64_t>(40, 1)};
+    for (const std::int64_t outside : {0, 3}) {
+        errors.outside = outside;
+        view.show_errors("all actions", errors);
+        for (int width = view.minimumSizeHint().width(); width < 400; ++width) {
+            view.resize(width, 100);
+            const auto [left, right] = view.end_labels();
+            EXPECT_TRUE(left.startsWith("-100 %")) << left.toStdString();
+            EXPECT_TRUE(right.endsWith("+100 %")) << right.toStdString();
+            const int longest = std::max(view.fontMetrics().horizontalAdvance(left),
+                                         view.fontMetrics().horizontalAdvance(right));
+            EXPECT_LE(2 * longest + view.fontMetrics().horizontalAdvance("  0  "), width) << width;
+        }
+        EXPECT_EQ(view.end_labels().first, "-100 %, slower");
+        EXPECT_EQ(view.end_labels().second,
+                  outside == 0 ? QString("faster, +100 %") : QString("faster, \u2265 +100 %"));
+    }
 }
 
 TEST_F(ErrorPanelTest, OfOneSideSaysWhatIsMissing) {

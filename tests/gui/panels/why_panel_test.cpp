@@ -111,8 +111,8 @@ TEST_F(WhyPanelTest, SaysInOneSentenceWhatTheSelectedActionWaitedFor) {
     select(ref(Side::Predicted, Op::Forward, 1, 0));
     EXPECT_THAT(said(),
                 HasSubstr("1F0 waited 1.25 ms: 1.00 ms for 0F0 on rank 0 (compute), 250 us "
-                          "for the link from rank 0 to rank 1. It could take no longer without "
-                          "delaying the step."));
+                          "for the link from rank 0 to rank 1. If it took longer, the step would, "
+                          "too."));
     EXPECT_EQ(cell(0, WaitModel::ActionColumn), "0SEND_F0");
     EXPECT_EQ(cell(1, WaitModel::ActionColumn), "0F0");
     EXPECT_EQ(cell(1, WaitModel::WhyColumn), "compute");

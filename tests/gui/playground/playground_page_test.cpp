@@ -147,7 +147,7 @@ TEST_F(PlaygroundPageTest, UnevenStagesHaveNoClosedFormAndAreNamed) {
         factors.setText("1, 1, 3, 1");
         emit factors.editingFinished();
     });
-    EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("No closed form"));
+    EXPECT_THAT(text_of_label("Bubble by the formula"), HasSubstr("No formula"));
     EXPECT_THAT(text_of_label("Largest cause of idle time"), HasSubstr("is imbalance: rank 2"));
 }
 

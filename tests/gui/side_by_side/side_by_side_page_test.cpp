@@ -13,6 +13,7 @@
 #include "gui/timeline/legend.h"
 #include "gui/view/playground/playground.h"
 #include "tests/gui/canned.h"
+#include "tests/support/places.h"
 
 namespace pipetwin::gui {
 namespace side_by_side_page_test {
@@ -112,6 +113,18 @@ TEST_F(SideBySideTest, SaysWhichCostsARunHasAndThatAnotherHasOthers) {
     EXPECT_THAT(figures_of(*page_.tiles()[1]),
                 AllOf(HasSubstr("unit costs     "), HasSubstr("not compared with the first")));
     EXPECT_THAT(figures_of(*page_.tiles()[1]), Not(HasSubstr(" times ")));
+}
+
+TEST_F(SideBySideTest, SaysThatTheModelsOfTwoRunsDiffer) {
+    const auto add_scenario = [this](const char* name) {
+        page_.add(std::make_shared<const RunData>(
+            load_run(places::source_folder() + "/scenarios/" + name)));
+    };
+    add_scenario("gpt-text.toml");
+    add_scenario("own-schedule.toml");
+    add_scenario("paced-k4.toml");
+    EXPECT_THAT(figures_of(*page_.tiles()[1]), Not(HasSubstr("models differ")));
+    EXPECT_THAT(figures_of(*page_.tiles()[2]), HasSubstr("the first; their models differ"));
 }
 
 /// They ended at the edge of the window.

@@ -88,7 +88,7 @@ TEST_F(HeatMapPanelTest, CountsInWordsAndRoundsLargeNumbersToThreeDigits) {
     map.cells.front().per_second = 23456.7;
     map.machine_stages = 6;
     view.show_map(map);
-    EXPECT_TRUE(view.summary().contains("23,500 samples/s")) << view.summary().toStdString();
+    EXPECT_TRUE(view.summary().contains("23500 samples/s")) << view.summary().toStdString();
 }
 
 TEST_F(HeatMapPanelTest, SaysWhichCellIsTheBest) {
@@ -171,6 +171,21 @@ TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
     EXPECT_TRUE(view.left_out().contains("(not simulated)"));
     const QRect last = view.place_of({view.map().stages.size() - 1, 0});
     EXPECT_LE(last.bottom() + 2 * view.fontMetrics().height(), view.height());
+}
+
+/// The map of a schedule file has one cell: a scale of colours had one number three times.
+TEST_F(HeatMapPanelTest, OfOneCellHasNoScaleAndSaysWhyThereAreNoOthers) {
+    HeatMapView& view = panel.view();
+    EXPECT_TRUE(view.has_scale());
+    HeatMap map;
+    map.stages = {2};
+    map.micro_batches = {4};
+    map.cells.emplace_back().per_second = 10;
+    map.machine_stages = 2;
+    map.only_numbers = "own.csv has its own numbers of ranks and micro-batches";
+    view.show_map(map);
+    EXPECT_FALSE(view.has_scale());
+    EXPECT_EQ(view.left_out(), "Not shown: own.csv has its own numbers of ranks and micro-batches");
 }
 
 TEST_F(HeatMapPanelTest, NumbersAreReadOnEveryColour) {

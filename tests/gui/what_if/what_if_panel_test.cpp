@@ -240,23 +240,24 @@ TEST_F(WhatIfPanelTest, CutsMoveByKeysAndBalanceTakesThemBack) {
     EXPECT_FALSE(panel.settings().partition);
 }
 
-TEST_F(WhatIfPanelTest, EveryPieceHasItsTimeOrNoneHas) {
+TEST_F(WhatIfPanelTest, APieceHasItsTimeWhereThatFits) {
     show(panel_run());
     auto* const editor = panel.findChild<PartitionEditor*>();
-    std::size_t least = 2;
+    std::ptrdiff_t least = 2;
     for (const int width : {400, 160, 110, 80, 60, 40, 20}) {
         editor->resize(width, 60);
         const std::vector<QString> labels = editor->time_labels();
-        EXPECT_TRUE(labels.empty() || labels.size() == editor->pieces().size());
+        EXPECT_EQ(labels.size(), editor->pieces().size());
         int sum = 0;
         for (const QString& label : labels) {
             sum += editor->fontMetrics().horizontalAdvance(label);
         }
         EXPECT_LT(sum, width);
-        EXPECT_LE(labels.size(), least) << "what fits a narrow one fits a wider one";
-        least = labels.size();
+        const auto shown = std::ranges::count_if(labels, &QString::size);
+        EXPECT_LE(shown, least) << "what fits a narrow one fits a wider one";
+        least = shown;
     }
-    EXPECT_EQ(least, 0U);
+    EXPECT_EQ(least, 0);
     editor->resize(400, 60);
     bool says_unit =
         false;  // beside the bar: below a narrow piece there is room for a number alone
@@ -264,6 +265,18 @@ TEST_F(WhatIfPanelTest, EveryPieceHasItsTimeOrNoneHas) {
         says_unit = says_unit || label->text() == "&Partition (times in ms, without dispatch)";
     }
     EXPECT_TRUE(says_unit);
+}
+
+/// A stage that is too narrow for its time took the times of all others away.
+TEST_F(WhatIfPanelTest, OnlyTheTimeOfANarrowPieceIsLeftOut) {
+    using std::chrono::microseconds;
+    PartitionEditor editor;
+    editor.resize(400, 60);
+    editor.show_partition({{.name = "a", .time = microseconds(1)},
+                           {.name = "b", .time = microseconds(5000)},
+                           {.name = "c", .time = microseconds(4000)}},
+                          {1, 1, 1});
+    EXPECT_EQ(editor.time_labels(), (std::vector<QString>{"", "5.00", "4.00"}));
 }
 
 TEST_F(WhatIfPanelTest, CutsCanBeDragged) {

@@ -49,7 +49,7 @@ TEST(Program, HelpNeedsNoDisplay) {
 TEST(Program, WithoutADisplaySaysSoAndHowToDoWithout) {
     const Ended ended = run_gui({});
     EXPECT_EQ(ended.exit_code, 1);
-    EXPECT_TRUE(ended.err.contains("no display"));
+    EXPECT_TRUE(ended.err.contains("error: no display"));
     EXPECT_TRUE(ended.err.contains("--screenshot"));
 }
 
@@ -121,7 +121,7 @@ TEST(Program, ScreenshotOfWhatCannotBeReadShowsTheBannerAndFails) {
     const QString file = folder.filePath("a.png");
     const Ended ended = run_gui({folder.filePath("not-there"), "--screenshot", file});
     EXPECT_EQ(ended.exit_code, 1);
-    EXPECT_TRUE(ended.err.contains("not-there"));
+    EXPECT_TRUE(ended.err.contains("error: " + folder.filePath("not-there").toUtf8()));
     EXPECT_FALSE(QImage(file).isNull());
 }
 
@@ -130,6 +130,7 @@ TEST(Program, ScreenshotThatCannotBeWrittenFails) {
     const QString file = folder.filePath("no/such/folder/a.png");
     const Ended ended = run_gui({"--screenshot", file});
     EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_TRUE(ended.err.contains("error: "));
     EXPECT_TRUE(ended.err.contains("cannot write"));
 }
 

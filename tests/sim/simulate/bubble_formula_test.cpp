@@ -129,7 +129,7 @@ TEST(ClosedForm, SaysWhyThereIsNone) {
                                       std::pair(ScheduleKind::PipeDream, even(4, 8, 1, {}))}) {
         const ClosedForm form = closed_form(kind, costs);
         EXPECT_FALSE(form.known());
-        EXPECT_TRUE(form.why_not.starts_with("No closed form: ")) << form.why_not;
+        EXPECT_TRUE(form.why_not.starts_with("No formula: ")) << form.why_not;
         EXPECT_TRUE(form.symbols.empty());
     }
 }

@@ -75,7 +75,7 @@ TEST(Playground, PipeDreamIsNot1F1B) {
         const PlaygroundStep step = play(fitted({.schedule = schedule, .factors = {}}));
         EXPECT_THAT(step.headline, HasSubstr("drains the pipeline once in a whole training run"));
         EXPECT_THAT(step.headline, HasSubstr("its gradients are stale"));
-        EXPECT_EQ(step.form.why_not, "No closed form: the pipeline does not drain between steps.");
+        EXPECT_EQ(step.form.why_not, "No formula: the pipeline does not drain between steps.");
     }
 }
 
@@ -84,7 +84,7 @@ TEST(Playground, NamesTheSlowStageAsTheLargestCause) {
     EXPECT_THAT(step.headline, HasSubstr("imbalance: rank 2 computes for 384 ms"));
     // (3 x 192 + 384) / 4
     EXPECT_THAT(step.headline, HasSubstr("the average rank for 240 ms"));
-    EXPECT_EQ(step.form.why_not, "No closed form: the stages are uneven.");
+    EXPECT_EQ(step.form.why_not, "No formula: the stages are uneven.");
 }
 
 TEST(Playground, FactorsThatAreAllAlikeAreEvenStages) {

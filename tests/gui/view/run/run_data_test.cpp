@@ -115,7 +115,7 @@ TEST_F(RunFolder, AScheduleOfOnesOwnHasNoWhatIfs) {
     const auto run = std::make_shared<const RunData>(
         load_run(write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")));
     EXPECT_EQ(WhatIfSource(run).why_not(),
-              "What-ifs need a built-in schedule; two.csv is your own.");
+              "What-ifs and the heat map need a built-in schedule; two.csv is not one.");
     EXPECT_THAT(run->notes, ElementsAre(HasSubstr("A schedule file contains no times.")));
     EXPECT_EQ(cost_source(*run), "unit costs");
 }
@@ -292,7 +292,7 @@ TEST_F(RunFolder, HasTheRowsOfTheReplicaThatIsAskedFor) {
     const RunData none = load_run(folder(), 3);
     EXPECT_EQ(none.replica, 0);
     EXPECT_EQ(none.measured->step, std::chrono::milliseconds(363));
-    EXPECT_THAT(none.problems, ElementsAre(HasSubstr("no replica 3: the run has 3")));
+    EXPECT_THAT(none.problems, ElementsAre("--replica: there is no replica 3, expected 0 to 2"));
 }
 
 TEST_F(RunFolder, ABrokenScheduleFileNamesTheRanksThatAreToBlameAndNoOthers) {
@@ -324,8 +324,15 @@ TEST_F(RunFolder, OfWhatWasNotMeasuredThereIsReplica0Only) {
     const RunData run = load_run(file, 3);
     EXPECT_TRUE(run.predicted) << "it is shown nevertheless";
     EXPECT_EQ(run.replica, 0);
-    EXPECT_THAT(run.problems,
-                ElementsAre("no replica 3: a prediction has the rows of replica 0 only"));
+    EXPECT_THAT(run.problems, ElementsAre("--replica: there is no replica 3, expected 0"));
+}
+
+/// A file of another ending is read as a trace: "expected JSON", said the window of a scenario.
+TEST_F(RunFolder, AFileThatIsCalledTomlIsReadAsAScenario) {
+    const RunData run = load_run(write("only.toml", "x = 1\n"));
+    ASSERT_EQ(run.problems.size(), 1U);
+    EXPECT_THAT(run.problems.front(), AllOf(HasSubstr("only.toml"), HasSubstr("'x'")));
+    EXPECT_THAT(run.problems.front(), Not(HasSubstr("JSON")));
 }
 
 TEST_F(RunFolder, AScheduleFileIsSimulatedAtUnitCosts) {

@@ -165,7 +165,10 @@ TEST_F(ScenarioRunTest, AProfileOfRanksThatSharedADeviceIsShownWithAsManyStages)
         const RunData run = load_run(file("costs.json", print_profile(profile)));
         ASSERT_THAT(run.problems, IsEmpty());
         EXPECT_EQ(run.twin.rank_count(), ranks);
-        EXPECT_THAT(run.notes.front(), HasSubstr(std::to_string(ranks) + " stages, as many as"));
+        const std::string count = std::to_string(ranks);
+        EXPECT_THAT(run.notes.front(),
+                    HasSubstr("1f1b with " + count +
+                              " stages, because the costs were measured on " + count + " ranks"));
     }
 }
 

@@ -406,6 +406,7 @@ TEST(WhatIf, ASchedulesFileHasItsOwnRanksAndMicroBatchesOnly) {
     EXPECT_THAT(map.micro_batches, ElementsAre(2));
     ASSERT_EQ(map.cells.size(), 1U);
     EXPECT_TRUE(map.cells.front().fits());
+    EXPECT_EQ(map.only_numbers, "own.csv has its own numbers of ranks and micro-batches");
     for (const int stages : {1, 4}) {
         const WhatIf other = with_pieces(source.settings(), stages, 1);
         EXPECT_THAT(apply(source, other).outcome.reason,
