@@ -154,9 +154,8 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
         "HOW");
     add("--forward-ms",
         plain.forward_ms,
-        "Forward time of one stage: X for all stages, or X,X,... for each of the P x V stages. In "
-        "a "
-        "comparison: of all stages of a rank together",
+        "Forward time of one stage: one X that every stage takes, or X,X,... for each of the P x V "
+        "stages. In a comparison: the time of all stages of a rank together",
         "X[,X...]");
     add("--backward-ms",
         plain.backward_ms,

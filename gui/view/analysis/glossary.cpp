@@ -14,7 +14,9 @@ std::span<const GlossaryEntry> glossary() {
                       "Megatron's word for a chunk: one of several stages on the same rank"},
         GlossaryEntry{"rank",
                       "the device that computes one stage or several chunks. With tensor "
-                      "parallelism a rank is a group of devices. Each replica has its own ranks; "
+                      "parallelism a rank is a group of devices. The option --stages and the key "
+                      "pipeline.stages are the number of ranks: with 2 chunks per rank, the model "
+                      "is cut into twice as many stages. Each replica has its own ranks; "
                       "launch --ranks counts those of all replicas"},
         GlossaryEntry{"shape",
                       "how a plan uses the devices: the numbers of ranks, of replicas, and of "
@@ -38,7 +40,7 @@ std::span<const GlossaryEntry> glossary() {
                       "computes the gradients of a stage's input and weights from the gradient of "
                       "its output"},
         GlossaryEntry{"input gradient",
-                      "the half of a backward whose result the stage before waits for"},
+                      "the half of a backward whose result the previous stage waits for"},
         GlossaryEntry{"weight gradient",
                       "the half of a backward whose result no other stage waits for"},
         GlossaryEntry{"recompute",
@@ -48,7 +50,8 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"stashed",
                       "the largest number of stashes that a rank holds at once. Each forward makes "
                       "a stash, and its backward frees it. In tables that compare schedules, the "
-                      "stash of one chunk of two counts as half, so a value can be 5.5"},
+                      "stash of one of 2 chunks counts as 1/2, and of one of 5 chunks as 1/5, so a "
+                      "value can be 5.5 or 4.6"},
         GlossaryEntry{"boundary",
                       "the output of a stage that the next stage reads. In tables of memory: the "
                       "messages with such outputs, and with their gradients, that a rank holds"},
