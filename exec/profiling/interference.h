@@ -28,10 +28,11 @@ using StepActions = std::vector<std::vector<ActionTime>>;
 /// ranks share a device.
 StepActions action_times(const Timeline& timeline, const std::vector<int>& device_of_rank);
 
-/// [rank] By how much longer a rank's actions last for each other rank of its device that computes,
-/// as a share (`Contention::interference`): the shares with which actions of one kind last equally
-/// long where nobody else computes. The share is 0 where the actions do not show it: others always
-/// or never compute beside the rank, or the share explains less than a tenth of the differences.
+/// [rank] The share of its time by which an action of the rank takes longer for each other rank of
+/// its device that computes at the same time (`Contention::interference`). It is fitted: with it,
+/// actions of one kind would all take the same time if the rank computed alone. It is 0 if the
+/// actions cannot show it, because the number of ranks that compute beside this one never changes,
+/// or if it explains less than a tenth of the differences.
 std::vector<double> fitted_interference(const std::vector<StepActions>& steps);
 
 /// How long the actions of a stage and of these kinds would last alone, over how long they lasted:
