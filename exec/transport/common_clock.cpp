@@ -1,5 +1,6 @@
 #include "exec/transport/common_clock.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "exec/transport/byte_message.h"
@@ -27,21 +28,22 @@ void answer(ProcessGroup& group) {
     }
 }
 
+/// Process 0 read its clock after each question was asked and before its answer came. Every question
+/// so bounds the difference of the two clocks, and together they bound it more closely than the
+/// fastest alone.
 Duration how_far_ahead(ProcessGroup& group) {
-    Duration soonest = Duration::max();
-    Duration ahead{};
+    Duration least = Duration::min();
+    Duration most = Duration::max();
     for (int question = 0; question < questions; ++question) {
         const TimePoint asked = Clock::now();
         group.send(first, {});
         const std::vector<std::byte> message = group.receive(first);
         const TimePoint answered = Clock::now();
-        if (answered - asked < soonest) {
-            soonest = answered - asked;
-            const Duration theirs(ByteReader(message).get<std::int64_t>());
-            ahead = theirs - (asked + soonest / 2).time_since_epoch();
-        }
+        const Duration theirs(ByteReader(message).get<std::int64_t>());
+        least = std::max(least, theirs - answered.time_since_epoch());
+        most = std::min(most, theirs - asked.time_since_epoch());
     }
-    return ahead;
+    return least + (most - least) / 2;
 }
 
 }  // namespace

@@ -10,9 +10,9 @@ namespace pipetwin::exec {
 /// started, and none as fast as another.
 class CommonClock {
   public:
-    /// Asks process 0 what time it is, several times, and believes the answer that came back
-    /// soonest (Cristian, "Probabilistic clock synchronization", 1989): off by no more than half of
-    /// that way there and back. To be called by all processes.
+    /// Asks process 0 what time it is, several times, and takes the middle of the differences that
+    /// all answers allow (Cristian, "Probabilistic clock synchronization", 1989; Marzullo's
+    /// intersection). The error is at most half of the fastest round trip. All processes call it.
     void ask(ProcessGroup& group);
 
     /// Whether it was asked too long ago: the same in all processes for the same moment on it.
