@@ -1,6 +1,7 @@
 #include "tests/support/cuda_emulation/emulation.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -44,6 +45,9 @@ std::string name_of(const Launch& launch) {
 }
 
 uint3 place_in(unsigned index, const dim3& shape) {
+    if (index < shape.x) {  // nearly always, and two divisions take longer than many a turn
+        return {index, 0, 0};
+    }
     return {index % shape.x, index / shape.x % shape.y, index / shape.x / shape.y};
 }
 
@@ -94,7 +98,7 @@ struct Thread {
     Place place;                 ///< where it waits
     const char* operation = "";  ///< for what
     std::vector<AsyncCopy> open_copies;
-    std::deque<std::vector<AsyncCopy>> committed_copies;
+    std::vector<std::vector<AsyncCopy>> committed_copies;  ///< the oldest first
 };
 
 /// A collective operation of the lanes of one mask, over and over.
@@ -103,8 +107,8 @@ struct Gathering {
     unsigned arrived = 0;
     const char* operation = "";
     Place place;
-    Lanes coming{};
-    Lanes complete{};
+    std::array<Lanes, 2> inputs{};  ///< of the operation that lanes come to, and of the one before
+    std::size_t coming = 0;         ///< which of the two
 };
 
 struct Warp {
@@ -153,7 +157,13 @@ class ReadyThreads {
         : thread_at_(turns(size, random)), place_of_(size), words_((size + 63) / 64) {
         for (unsigned place = 0; place < size; ++place) {
             place_of_[thread_at_[place]] = place;
-            insert(thread_at_[place]);
+        }
+        insert_all();
+    }
+
+    void insert_all() {
+        for (unsigned place = 0; place < place_of_.size(); ++place) {
+            words_[place / 64] |= std::uint64_t{1} << place % 64;
         }
     }
 
@@ -221,9 +231,10 @@ class Block {
         ++at_barrier_;
         if (at_barrier_ == threads_.size()) {
             at_barrier_ = 0;
-            for (unsigned index = 0; index < threads_.size(); ++index) {
-                make_ready(index);
+            for (Thread& thread : threads_) {
+                thread.state = State::Ready;
             }
+            ready_.insert_all();
         }
         // The last one to arrive gives way, too, or the order would not decide who goes on first.
         fiber(current_).pause();
@@ -238,7 +249,9 @@ class Block {
                  " by a lane that its mask does not name");
         }
         if (gathering.arrived != 0 &&
-            (std::string_view(gathering.operation) != operation || !(gathering.place == place))) {
+            !((gathering.operation == operation ||
+               std::string_view(gathering.operation) == operation) &&
+              gathering.place == place)) {
             fail(std::string(operation) + " at " + text(place) +
                  " while lanes of its warp are in " + gathering.operation + " at " +
                  text(gathering.place));
@@ -246,8 +259,11 @@ class Block {
         gathering.operation = operation;
         gathering.place = place;
         gathering.arrived |= bit;
-        std::memcpy(
-            gathering.coming.inputs[static_cast<std::size_t>(lane())].bytes.data(), input, bytes);
+        const Lanes& operands = gathering.inputs[gathering.coming];
+        std::memcpy(gathering.inputs[gathering.coming].inputs[static_cast<std::size_t>(lane())]
+                        .bytes.data(),
+                    input,
+                    bytes);
         Thread& self = threads_[current_];
         self.place = place;
         self.operation = operation;
@@ -256,7 +272,7 @@ class Block {
             complete(gathering);
         }
         fiber(current_).pause();
-        return gathering.complete;
+        return operands;
     }
 
     int lane() const { return static_cast<int>(current_) % warp_size; }
@@ -286,11 +302,11 @@ class Block {
 
   private:
     static Fiber& fiber(unsigned index) {
-        static std::deque<Fiber> fibers;  // their stacks serve all launches
+        static std::vector<std::unique_ptr<Fiber>> fibers;  // their stacks serve all launches
         while (fibers.size() <= index) {
-            fibers.emplace_back();
+            fibers.push_back(std::make_unique<Fiber>());
         }
-        return fibers[index];
+        return *fibers[index];
     }
 
     void resume(unsigned index) {
@@ -334,7 +350,7 @@ class Block {
 
     void complete(Gathering& gathering) {
         gathering.arrived = 0;
-        gathering.complete = gathering.coming;
+        gathering.coming = 1 - gathering.coming;
         const unsigned first = current_ / warp_size * warp_size;
         for (unsigned lane = 0; lane < warp_size; ++lane) {
             if ((gathering.mask >> lane & 1U) != 0) {
@@ -522,7 +538,7 @@ void wait_for_copies(int pending) {
         for (const AsyncCopy& copy : self.committed_copies.front()) {
             std::memcpy(copy.to, copy.from, 16);
         }
-        self.committed_copies.pop_front();
+        self.committed_copies.erase(self.committed_copies.begin());
     }
 }
 

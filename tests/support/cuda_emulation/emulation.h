@@ -87,7 +87,7 @@ struct Place {
     int line = 0;
 };
 inline bool operator==(Place a, Place b) {
-    return a.line == b.line && std::string_view(a.file) == b.file;
+    return a.line == b.line && (a.file == b.file || std::string_view(a.file) == b.file);
 }
 
 void synchronize_block(Place place);
