@@ -47,42 +47,6 @@ int unbounded(const Schedule& schedule) {
     return schedule.micro_batches + 1;
 }
 
-/// "; the file implies 0RECV_B0 just before file cell 1 (0B0)".
-std::string place_in_file(const Action& action,
-                          std::string_view where,
-                          std::size_t cell,
-                          const Action& neighbour) {
-    return action == neighbour ? fmt::format("; {} is file cell {}", to_string(action), cell)
-                               : fmt::format("; the file implies {} {} file cell {} ({})",
-                                             to_string(action),
-                                             where,
-                                             cell,
-                                             to_string(neighbour));
-}
-
-/// Adds to each waiting action of `rows` the cell of the file that it belongs to: `written` are the
-/// file's rows, without the messages that `rows` have. A receive comes just before the action that
-/// needs it, a send just after the one that makes its tensor.
-void name_cells_of_file(const Schedule& written, const Schedule& rows, DeadlockReport& report) {
-    for (Violation& waiting : report.waiting) {
-        if (waiting.rank < 0 || waiting.cell < 0) {
-            continue;
-        }
-        const auto& row = rows.ranks[as_index(waiting.rank)];
-        const auto& own = written.ranks[as_index(waiting.rank)];
-        std::size_t before = 0;  // cells of the file that are before the action
-        for (int cell = 0; cell < waiting.cell; ++cell) {
-            before += before < own.size() && own[before] == row[as_index(cell)] ? 1U : 0U;
-        }
-        const Action& action = row[as_index(waiting.cell)];
-        if (is_send(action.op) && before > 0) {
-            waiting.why += place_in_file(action, "just after", before - 1, own[before - 1]);
-        } else if (before < own.size()) {
-            waiting.why += place_in_file(action, "just before", before, own[before]);
-        }
-    }
-}
-
 /// Tries a valid schedule for deadlock.
 void try_for_deadlock(const Schedule& lowered, bool preposted_receives, CheckResult& result) {
     DeadlockReport begun = find_deadlock_with_preposted_receives(lowered);
@@ -103,6 +67,7 @@ std::string fine_text(const Schedule& schedule, const CheckResult& result) {
     return fmt::format(
         "valid and free of deadlock: {}, {}, {}; smallest channel capacity "
         "{}{}\n"
+        "{}"
         "most stashes held at once, per rank: {}\n",
         counted(schedule.rank_count(), "rank"),
         counted(schedule.stage_count(), "stage"),
@@ -111,6 +76,9 @@ std::string fine_text(const Schedule& schedule, const CheckResult& result) {
         *result.smallest_capacity > 0 && *result.runs_with_preposted_receives
             ? " (0 with pre-posted receives, as between processes)"
             : "",
+        is_forward_only(schedule) ? "there is no backward: the schedule can be simulated, but not "
+                                    "trained with\n"
+                                  : "",
         fmt::join(result.peak_live_activations, " "));
 }
 
@@ -169,12 +137,14 @@ void execute(const CheckOptions& options, Console& console) {
         result.violations = validate(schedule);  // and the order of the messages
     }
     const bool valid = result.violations.empty();
-    const bool names_file_cells =
-        valid && !has_communication(written) && options.file.extension() != ".toml";
+    const Schedule* const file = options.file.extension() != ".toml" ? &written : nullptr;
+    if (file != nullptr) {
+        name_cells_of_file(*file, schedule, result.violations);
+    }
     if (valid) {
         try_for_deadlock(schedule, options.preposted_receives, result);
-        if (names_file_cells) {
-            name_cells_of_file(written, schedule, *result.deadlock);
+        if (file != nullptr) {
+            name_cells_of_file(*file, schedule, result.deadlock->waiting);
         }
         result.peak_live_activations = peak_live_activations(schedule);
     }
@@ -187,13 +157,7 @@ void execute(const CheckOptions& options, Console& console) {
                        grid_text(schedule, result, options.preposted_receives, console));
     } else {
         const auto& problems = valid ? result.deadlock->waiting : result.violations;
-        console.result(explain(schedule, problems, problems.size()) + '\n' +
-                       (names_file_cells
-                            ? "cells are places in the rows above, which have sends and receives; "
-                              "file cells are places in the file\n"
-                            : "") +
-                       "ranks, cells, stages and micro-batches count from 0; the first line of a "
-                       "file is rank 0\n");
+        console.result(explain(schedule, problems, problems.size(), &written) + '\n');
     }
     if (!valid) {
         throw Error(ErrorKind::Infeasible,

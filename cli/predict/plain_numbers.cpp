@@ -172,12 +172,12 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
             given.emplace_back(option);
         }
     }
+    costs.schedule_from_file = read_schedule_file(options.schedule_file);  // if it is there at all
     if (!given.empty()) {
         refuse(given.front(),
                fmt::format("the schedule file {} sets it already", options.schedule_file.string()),
                fmt::format("leave out {}", fmt::join(given, ", ")));
     }
-    costs.schedule_from_file = read_schedule_file(options.schedule_file);
     costs.receives = choice(options.receives,
                             "--receives",
                             std::array{Receives::Posted, Receives::Blocking},

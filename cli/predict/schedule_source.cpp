@@ -17,8 +17,10 @@ namespace pipetwin::cli {
 
 namespace {
 
-void require_valid_listing_all(const Schedule& schedule, std::string_view place) {
-    require_valid(schedule, place, std::numeric_limits<std::size_t>::max());
+void require_valid_listing_all(const Schedule& schedule,
+                               std::string_view place,
+                               const Schedule& written) {
+    require_valid(schedule, place, std::numeric_limits<std::size_t>::max(), &written);
 }
 
 /// The model of a scenario whose layers can have branches; none where it is a chain, or where its
@@ -96,10 +98,11 @@ Schedule with_communication(Schedule schedule, RecomputeTiming timing) {
 }
 
 Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view place) {
-    require_valid_listing_all(schedule, place);
+    const Schedule written = schedule;
+    require_valid_listing_all(schedule, place, written);
     schedule = with_communication(std::move(schedule), timing);
-    require_valid_listing_all(schedule, place);
-    require_deadlock_free(schedule, std::nullopt, place);
+    require_valid_listing_all(schedule, place, written);
+    require_deadlock_free(schedule, std::nullopt, place, &written);
     return schedule;
 }
 

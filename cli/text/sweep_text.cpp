@@ -64,10 +64,18 @@ bool have_equal_ranks(const std::vector<SweepCell>& cells) {
     return have_equal(cells, [](const SweepCell& cell) { return cell.stages; });
 }
 
+/// All plans have backwards, or none has.
+bool have_equal_passes(const std::vector<SweepCell>& cells) {
+    return have_equal(cells, [](const SweepCell& cell) {
+        return is_forward_only(cell.prediction->plan->schedule);
+    });
+}
+
 /// Whether a step does the same work in each plan. With plain numbers a rank's share of the model
 /// has the same time in each, so more ranks are a larger model.
 bool do_equal_work(const std::vector<SweepCell>& cells) {
-    return have_equal_batches(cells) && (is_of_scenarios(cells) || have_equal_ranks(cells));
+    return have_equal_batches(cells) && have_equal_passes(cells) &&
+           (is_of_scenarios(cells) || have_equal_ranks(cells));
 }
 
 /// The shortest step, if all do the same work.
@@ -207,6 +215,10 @@ std::string missing_text(const SweepCell& cell) {
 std::string unequal_work_text(const std::vector<SweepCell>& cells) {
     if (do_equal_work(cells)) {
         return "";
+    }
+    if (!have_equal_passes(cells)) {
+        return "  schedules without backwards do less work than those that train: their steps "
+               "cannot be compared\n";
     }
     if (is_of_scenarios(cells)) {
         return "  the plans have different numbers of samples per step: compare samples/s, not "

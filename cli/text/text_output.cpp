@@ -432,7 +432,8 @@ std::string compared_steps(const Noise& noise) {
 std::string comparison_text(const Comparison& comparison,
                             const Console& console,
                             const std::optional<ErrorRange>& expected) {
-    std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
+    std::vector<std::vector<std::string>> rows{
+        {"", "predicted", std::string(to_string(comparison.origin)), "error"}};
     rows.push_back(pair_row("step", comparison.step));
     rows.push_back(pair_row("pipeline", comparison.makespan));
     rows.push_back({"bubble",
@@ -458,6 +459,11 @@ std::string comparison_text(const Comparison& comparison,
     if (comparison.predicted_breakdown && comparison.measured_breakdown) {
         text +=
             "  the rows from forward to overhead are parts of the step, averaged over the ranks\n";
+    }
+    if (comparison.origin == Origin::Emulated) {
+        text +=
+            "  emulated: the device is paced, so each action takes the time that the plan says; "
+            "waits, messages\n  and overhead are real\n";
     }
     text += fmt::format(
         "\n  noise: during the compared steps {} took {:.2f} % of the time; p90/p10 of step times "

@@ -123,11 +123,21 @@ GeneratorOptions generator_options(const PlainCosts& costs) {
 /// cells.
 Schedule order_of(const PlainCosts& costs) {
     if (costs.schedule_from_file) {
-        require_valid(*costs.schedule_from_file, costs.schedule_name);
+        require_valid(*costs.schedule_from_file,
+                      costs.schedule_name,
+                      violations_shown,
+                      &*costs.schedule_from_file);
         return costs.receives == Receives::Posted ? wait_where_used(*costs.schedule_from_file)
                                                   : *costs.schedule_from_file;
     }
     return generate(costs.schedule, costs.shape, generator_options(costs));
+}
+
+/// What is wrong with the messages of a file's rows, by the cells of the file.
+void require_runnable(const Schedule& rows, const PlainCosts& costs) {
+    const Schedule& written = *costs.schedule_from_file;
+    require_valid(rows, costs.schedule_name, violations_shown, &written);
+    require_deadlock_free(rows, costs.channel_capacity, costs.schedule_name, &written);
 }
 
 /// One route for each skip: of the file's rows, where the second pipeline has the same as the
@@ -214,6 +224,9 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
                             .timing = parts.recompute_timing,
                             .messages = costs.message_order},
                            costs.schedule_name);
+    if (costs.schedule_from_file) {
+        require_runnable(parts.schedule, costs);
+    }
     parts.recompute = lowered_recompute(parts.schedule, costs.recompute);
     const int stages = parts.schedule.stage_count();
     parts.chunks = largest_stage_count_of_a_rank(parts.schedule);

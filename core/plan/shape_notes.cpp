@@ -23,7 +23,7 @@ std::vector<std::string> schedule_notes(std::string_view schedule, int chunks) {
     if (traits.stale_gradients) {
         notes.push_back(fmt::format(
             "gradients are stale: {} updates weights while micro-batches are under way, so it is "
-            "simulated only",
+            "simulated only; the simulated step has a fill and a drain, which a run has only once",
             schedule));
     }
     return notes;

@@ -23,6 +23,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/validate.h"
 
 /// A plan from a scenario: layer costs at the sizes of its micro-batches, summed into stages.
 namespace pipetwin {
@@ -143,14 +144,22 @@ Schedule lowered_order(const SettledScenario& scenario, Schedule grid, const Pla
         order = with_deferred_weights(order, parts, pipeline.deferred_weights);
     }
     order.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(order) > 1;
-    return lower(std::move(order),
-                 {.recompute = parts.recompute,
-                  .timing = parts.recompute_timing,
-                  .messages = pipeline.message_order,
-                  .updates = true,
-                  .replicas = parts.replicas > 1,
-                  .norms = scenario.training.clip_norm > 0},
-                 parts.schedule_name);
+    const std::optional<Schedule> written =
+        has_schedule_file(scenario) ? std::optional(order) : std::nullopt;
+    Schedule rows =
+        lower(std::move(order),
+              {.recompute = parts.recompute,
+               .timing = parts.recompute_timing,
+               .messages = pipeline.message_order,
+               .updates = true,
+               .replicas = parts.replicas > 1,
+               .norms = scenario.training.clip_norm > 0},
+              parts.schedule_name);
+    if (written) {
+        require_valid(rows, parts.schedule_name, violations_shown, &*written);
+        require_deadlock_free(rows, parts.channel_capacity, parts.schedule_name, &*written);
+    }
+    return rows;
 }
 
 /// Rows of a file may have updates of their own, which do not know of the norm.

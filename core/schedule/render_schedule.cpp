@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
-#include "core/base/error.h"
 
 namespace pipetwin {
 
@@ -29,7 +28,7 @@ struct Window {
 };
 
 Window window_of(std::size_t row_size, std::size_t max_cells, const std::set<int>& marks) {
-    constexpr std::size_t shown_before_mark = 4;
+    const std::size_t shown_before_mark = std::min<std::size_t>(4, max_cells / 2);
     const auto mark = marks.lower_bound(0);  // behind that of the rank's name
     const std::size_t first_mark = mark == marks.end() ? 0 : static_cast<std::size_t>(*mark);
     std::size_t begin = 0;
@@ -39,21 +38,24 @@ Window window_of(std::size_t row_size, std::size_t max_cells, const std::set<int
     return {begin, std::min(row_size, begin + max_cells)};
 }
 
-/// Cells padded to one width, and below them the arrows, if any.
+std::string count_before(const Window& window) {
+    return window.begin > 0 ? fmt::format("({} before) ", window.begin) : "";
+}
+
+/// Cells padded to one width, and below them the arrows, if any. `before`: the columns for the count
+/// of the cells before the window, in all rows.
 std::string grid_row(const std::vector<Action>& row,
                      const std::string& label,
                      const Window& window,
                      const std::set<int>& marks,
-                     std::size_t width) {
+                     std::size_t width,
+                     std::size_t before) {
     std::string line = label;
     const std::size_t name = label.find_last_not_of(' ') + 1;
     std::string arrows(label.size(), ' ');
     arrows.replace(0, name, name, marks.contains(-1) ? '^' : ' ');
-    if (window.begin > 0) {
-        const std::string skipped = fmt::format("({} before) ", window.begin);
-        line += skipped;
-        arrows.append(skipped.size(), ' ');
-    }
+    line += fmt::format("{:<{}}", count_before(window), before);
+    arrows.append(before, ' ');
     for (std::size_t cell = window.begin; cell < window.end; ++cell) {
         const std::string text = cell_text(row[cell]);
         const bool marked = marks.contains(static_cast<int>(cell));
@@ -99,20 +101,22 @@ std::vector<std::set<int>> by_rank(std::span<const CellMark> marks, std::size_t 
 }  // namespace
 
 std::string render_schedule(const Schedule& schedule,
-                            int max_cells,
+                            int columns,
                             std::span<const CellMark> marks) {
-    PIPETWIN_EXPECT(max_cells > 4, "room for a few cells");
     const std::vector<std::set<int>> marks_of = by_rank(marks, schedule.ranks.size());
     const std::vector<std::size_t> shown = ranks_to_show(marks_of);
-    std::vector<Window> windows;
     std::size_t width = 0;
     for (const std::size_t rank : shown) {
-        const auto& row = schedule.ranks[rank];
-        windows.push_back(
-            window_of(row.size(), static_cast<std::size_t>(max_cells), marks_of[rank]));
-        for (std::size_t cell = windows.back().begin; cell < windows.back().end; ++cell) {
-            width = std::max(width, cell_text(row[cell]).size());
+        for (const Action& action : schedule.ranks[rank]) {
+            width = std::max(width, cell_text(action).size());
         }
+    }
+    const std::size_t max_cells = std::max<std::size_t>(2, as_index(columns) / (width + 1));
+    std::vector<Window> windows;
+    std::size_t before = 0;
+    for (const std::size_t rank : shown) {
+        windows.push_back(window_of(schedule.ranks[rank].size(), max_cells, marks_of[rank]));
+        before = std::max(before, count_before(windows.back()).size());
     }
     std::string text;
     for (std::size_t i = 0; i < shown.size(); ++i) {
@@ -121,7 +125,8 @@ std::string render_schedule(const Schedule& schedule,
                          row_label(static_cast<int>(rank), schedule.ranks.size()),
                          windows[i],
                          marks_of[rank],
-                         width);
+                         width,
+                         before);
     }
     return text;
 }

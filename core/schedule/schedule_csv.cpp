@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/suggest.h"
 #include "core/schedule/edge.h"
 #include "core/text/csv_lines.h"
 #include "core/text/json_text.h"
@@ -84,6 +85,65 @@ std::string_view clipped(std::string_view text) {
 
 // --- One cell. ---
 
+/// A cell in its three parts: "2", "F", "0".
+struct CellParts {
+    std::string_view stage;
+    std::string_view type;
+    std::string_view micro_batch;
+
+    std::string text() const { return fmt::format("{}{}{}", stage, type, micro_batch); }
+};
+
+/// None where the text is not digits, letters and digits.
+std::optional<CellParts> parts_of(std::string_view text) {
+    constexpr std::string_view digits = "0123456789";
+    const std::size_t type = std::min(text.find_first_not_of(digits), text.size());
+    const std::size_t micro_batch = std::min(text.find_first_of(digits, type), text.size());
+    if (type == 0 || type == micro_batch ||
+        text.find_first_not_of(digits, micro_batch) != std::string_view::npos) {
+        return std::nullopt;
+    }
+    return CellParts{text.substr(0, type),
+                     text.substr(type, micro_batch - type),
+                     text.substr(micro_batch)};
+}
+
+/// A cell of a known type, with a micro-batch where the type has one.
+bool is_well_formed(const CellParts& parts) {
+    const auto found = std::ranges::find(words, parts.type, &Word::text);
+    return found != words.end() && has_micro_batch(found->op) != parts.micro_batch.empty();
+}
+
+/// "did you mean 2I4?", of a cell in small letters, with blanks inside or with a slip in its type, or
+/// of two cells without a comma between them; empty where nothing is near.
+std::string likely_meant(std::string_view cell) {
+    std::string text;
+    for (const char c : clipped(cell)) {
+        if (c != ' ') {
+            text += ascii::upper(c);
+        }
+    }
+    for (std::size_t end = 1; end < text.size(); ++end) {
+        const auto first = parts_of(std::string_view(text).substr(0, end));
+        const auto second = parts_of(std::string_view(text).substr(end));
+        if (first && second && is_well_formed(*first) && is_well_formed(*second) &&
+            first->stage == second->stage) {
+            return fmt::format("did you mean two cells, {},{}?", first->text(), second->text());
+        }
+    }
+    std::optional<CellParts> parts = parts_of(text);
+    if (!parts) {
+        return {};
+    }
+    constexpr std::size_t letters_to_go_by = 3;  // one letter more or less names another action
+    if (parts->type.size() >= letters_to_go_by) {
+        std::array<std::string_view, words.size()> known{};
+        std::ranges::transform(words, known.begin(), &Word::text);
+        parts->type = nearest_word(parts->type, known);
+    }
+    return is_well_formed(*parts) ? fmt::format("did you mean {}?", parts->text()) : "";
+}
+
 struct Cell {
     Action action;
     bool old_full_backward = false;
@@ -135,6 +195,9 @@ class CellReader {
 
   private:
     [[noreturn]] void fail(std::string_view why) const {
+        if (const std::string meant = likely_meant(text_); !meant.empty()) {
+            refuse(place_, offset_ + position_, whole_, why, meant);
+        }
         refuse(place_, offset_ + position_, whole_, why);
     }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -369,6 +370,11 @@ void report_missing(Inspection& in, int stage, Op op, Lacks lacks, std::int16_t 
                               which,
                               stage,
                               neighbours_text(in.cells(stage), action, last)));
+        const Action end{.op = op, .stage = stage, .micro_batch = last, .hop = hop};
+        in.found.back().mend = fmt::format("add {}{} to rank {}",
+                                           to_string(action),
+                                           first == last ? "" : " to " + to_string(end),
+                                           in.rank_of(stage));
         first = last;
     }
 }
@@ -387,13 +393,38 @@ void check_backwards(Inspection& in, int stage) {
     const auto whole = [&](int k) { return cells.has(Op::Backward, k); };
     const auto input = [&](int k) { return cells.has(Op::BackwardInput, k); };
     const auto weight = [&](int k) { return cells.has(Op::BackwardWeight, k); };
-    report_missing(
-        in, stage, Op::Backward, [&](int k) { return !whole(k) && !input(k) && !weight(k); });
-    report_missing(
-        in, stage, Op::BackwardInput, [&](int k) { return !whole(k) && !input(k) && weight(k); });
-    report_missing(
-        in, stage, Op::BackwardWeight, [&](int k) { return !whole(k) && input(k) && !weight(k); });
+    const auto none = [&](int k) { return !whole(k) && !input(k) && !weight(k); };
+    const auto count = [&](const auto& has) {
+        return std::ranges::count_if(std::views::iota(0, in.schedule.micro_batches), has);
+    };
+    const bool has_parts = count(input) + count(weight) > 2 * count(whole);
+    report_missing(in, stage, Op::Backward, [&](int k) { return none(k) && !has_parts; });
+    report_missing(in, stage, Op::BackwardInput, [&](int k) {
+        return none(k) ? has_parts : !whole(k) && !input(k);
+    });
+    report_missing(in, stage, Op::BackwardWeight, [&](int k) {
+        return none(k) ? has_parts : !whole(k) && !weight(k);
+    });
     for (int k = 0; k < in.schedule.micro_batches; ++k) {
+        if (whole(k) && has_parts && input(k) != weight(k)) {
+            const Action lacking{.op = input(k) ? Op::BackwardWeight : Op::BackwardInput,
+                                 .stage = stage,
+                                 .micro_batch = k};
+            const Op part = input(k) ? Op::BackwardInput : Op::BackwardWeight;
+            in.report(in.rank_of(stage),
+                      cells.at(Op::Backward, k),
+                      {.op = Op::Backward, .stage = stage, .micro_batch = k},
+                      fmt::format("is a full backward, but {} in cell {} is a part of one, and the "
+                                  "other backwards of stage {} are in two parts",
+                                  to_string({.op = part, .stage = stage, .micro_batch = k}),
+                                  cells.at(part, k),
+                                  stage));
+            in.found.back().mend = fmt::format("write {} in rank {}, cell {}",
+                                               to_string(lacking),
+                                               in.rank_of(stage),
+                                               cells.at(Op::Backward, k));
+            continue;
+        }
         for (const Op part : {Op::BackwardInput, Op::BackwardWeight}) {
             if (whole(k) && cells.has(part, k)) {
                 in.report(
@@ -683,6 +714,10 @@ void check_message_order(
                 to_string({.op = send, .stage = sender, .micro_batch = sent[k], .hop = hop}),
                 in.rank_of(sender),
                 in.cells(sender).at(send, sent[k], hop)));
+        in.found.back().mend = fmt::format(
+            "compute the micro-batches in the same order on stages {} and {}",
+            std::min(sender, receiver),
+            std::max(sender, receiver));
         return;  // what follows on this channel is shifted by the same mistake
     }
 }

@@ -60,25 +60,38 @@ constexpr std::size_t violations_shown = 20;
 /// "rank 1, cell 4: 1B3 comes twice"; without the place where no rank is to blame.
 std::string line_of(const Violation& violation);
 
+/// Adds to each violation of `rows` the cell of the file that it belongs to ("; 1F0 is file cell
+/// 1"): `written` are the file's rows, and `rows` the same with messages. A receive comes just
+/// before the action that needs it, a send just after the one that makes its tensor. Does nothing
+/// where the file has messages of its own.
+void name_cells_of_file(const Schedule& written,
+                        const Schedule& rows,
+                        std::vector<Violation>& violations);
+
 /// The grid of the schedule, with an arrow at every violation, then one line for each. Of many rows
-/// the first are shown, of the violations the first `most`, and the rest is counted.
+/// the first are shown, of the violations the first `most`, and the rest is counted. `written`: the
+/// rows of the file that the schedule comes from, where there is one; then two lines say what its
+/// ranks and cells are.
 std::string explain(const Schedule& schedule,
                     const std::vector<Violation>& violations,
-                    std::size_t most = violations_shown);
+                    std::size_t most = violations_shown,
+                    const Schedule* written = nullptr);
 
 /// What to correct, of some violations.
 std::string hint_for(const std::vector<Violation>& violations);
 
 /// Throws Error(Infeasible) with `explain` if `validate` finds anything. `place` names the
-/// schedule.
+/// schedule; `written` as for `explain`.
 void require_valid(const Schedule& schedule,
                    std::string_view place,
-                   std::size_t most = violations_shown);
+                   std::size_t most = violations_shown,
+                   const Schedule* written = nullptr);
 
 /// Throws Error(Infeasible) with the actions that wait on each other and the smallest capacity that
-/// works. Without a capacity channels are unbounded.
+/// works. Without a capacity channels are unbounded. `written` as for `explain`.
 void require_deadlock_free(const Schedule& schedule,
                            std::optional<int> capacity,
-                           std::string_view place);
+                           std::string_view place,
+                           const Schedule* written = nullptr);
 
 }  // namespace pipetwin

@@ -39,18 +39,9 @@ Duration total_of(const Timeline& timeline, Op op) {
     return total;
 }
 
-/// As `Bubble::total`, from the timeline alone.
-double bubble_total(const Timeline& timeline) {
-    Duration work{};
-    for (const Op op :
-         {Op::Forward, Op::Backward, Op::BackwardInput, Op::BackwardWeight, Op::Recompute}) {
-        work += total_of(timeline, op);
-    }
-    const Duration area =
-        pipeline_time(timeline) * static_cast<std::int64_t>(timeline.ranks.size());
-    return area == Duration{}
-               ? 0
-               : static_cast<double>((area - work).count()) / static_cast<double>(area.count());
+/// Whether compute spans begin with the host time before the action; measured ones begin after it.
+bool has_overhead_in_spans(const Timeline& timeline) {
+    return timeline.origin != Origin::Measured;
 }
 
 [[noreturn]] void refuse(std::string place, std::string text) {
@@ -206,14 +197,33 @@ std::string_view Noise::verdict() const {
                                 : "The run is too short to be compared";
 }
 
+double bubble_beside(const Timeline& timeline, Duration overhead) {
+    const auto ranks = static_cast<std::int64_t>(timeline.ranks.size());
+    Duration work{};
+    for (const Op op :
+         {Op::Forward, Op::Backward, Op::BackwardInput, Op::BackwardWeight, Op::Recompute}) {
+        work += total_of(timeline, op);
+    }
+    if (has_overhead_in_spans(timeline)) {
+        work -= std::min(work, overhead * ranks);
+    }
+    const Duration area = pipeline_time(timeline) * ranks;
+    return area == Duration{}
+               ? 0
+               : static_cast<double>((area - work).count()) / static_cast<double>(area.count());
+}
+
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
     require_comparable(predicted, measured);
-    return {.makespan = {.predicted = median_over(predicted, pipeline_time),
+    const auto bubble = [overhead = predicted.breakdown.value_or(Breakdown{}).overhead](
+                            const Timeline& timeline) { return bubble_beside(timeline, overhead); };
+    return {.origin = median_step(measured).origin,
+            .makespan = {.predicted = median_over(predicted, pipeline_time),
                          .measured = median_over(measured, pipeline_time)},
             .step = {.predicted = step_time(median_step(predicted)),
                      .measured = step_time(median_step(measured))},
-            .predicted_bubble_total = median_over(predicted, bubble_total),
-            .measured_bubble_total = median_over(measured, bubble_total),
+            .predicted_bubble_total = median_over(predicted, bubble),
+            .measured_bubble_total = median_over(measured, bubble),
             .peaks = peak_deltas(predicted, measured),
             .by_op = op_totals(predicted, measured),
             .actions = action_deltas(predicted, measured),

@@ -82,9 +82,10 @@ struct PeakDelta {
 
 /// The predicted step beside the measured one: times, bubbles, memory, and every action.
 struct Comparison {
+    Origin origin = Origin::Measured;  ///< of the measured side: Emulated on a paced device
     Pair makespan;
     Pair step;
-    double predicted_bubble_total = 0;
+    double predicted_bubble_total = 0;  ///< `bubble_beside` of both sides
     double measured_bubble_total = 0;
     std::vector<PeakDelta> peaks;  ///< empty unless both sides know theirs
     /// Total time of one kind of compute action on both sides.
@@ -101,6 +102,11 @@ struct Comparison {
     std::optional<Pair> replay;
     Noise noise;
 };
+
+/// The idle share of all ranks' pipeline time, as `Bubble::total`, but with overhead counted as idle:
+/// a measured span begins after the host time before its action, a predicted or emulated one with it.
+/// `overhead`: the mean over ranks of the host time in predicted spans (`Breakdown::overhead`).
+double bubble_beside(const Timeline& timeline, Duration overhead);
 
 /// Joins by position with equality of the action as a check. The step time of a side is that of its
 /// median step, so that a breakdown of that sums to it; all else are medians of their own. Throws

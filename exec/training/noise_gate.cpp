@@ -74,27 +74,35 @@ void NoiseGate::add(const StepResult& step, int number) {
 
 /// The remembered step whose time is nearest to the median; asked for where no step passes.
 const NoiseGate::Candidate& NoiseGate::nearest_median() const {
-    const auto& candidates = disturbed_.candidates;
-    if (candidates.empty()) {
-        return last_warm_up_;
-    }
     const Duration median = quantile(times_, 0.5);
-    return *std::ranges::min_element(candidates, {}, [median](const Candidate& candidate) {
-        return std::chrono::abs(candidate.time - median);
-    });
+    const Candidate* nearest = nullptr;
+    for (const EvenlySpread* const steps : {&disturbed_, &calm_}) {
+        for (const Candidate& step : steps->candidates) {
+            if (nearest == nullptr ||
+                std::chrono::abs(step.time - median) < std::chrono::abs(nearest->time - median)) {
+                nearest = &step;
+            }
+        }
+    }
+    return nearest != nullptr ? *nearest : last_warm_up_;
 }
 
 TimelineSet NoiseGate::result() const {
     PIPETWIN_EXPECT(steps_ > 0, "a step to judge");
     std::vector<Candidate> kept = calm_.candidates;
     TimelineSet set;
-    if (kept.empty()) {
-        kept.push_back(nearest_median());
-    } else {
-        const Duration longest = longest_quiet_time(calm_times_);
+    if (!kept.empty()) {
+        // Fast steps that lost time to others still say that slower ones were not quiet.
+        const Duration longest =
+            std::min(longest_quiet_time(calm_times_), longest_quiet_time(times_));
         const auto is_quiet = [longest](Duration time) { return time <= longest; };
         set.noise.steps = static_cast<int>(std::ranges::count_if(calm_times_, is_quiet));
         std::erase_if(kept, [&](const Candidate& step) { return !is_quiet(step.time); });
+    }
+    if (kept.empty()) {
+        kept.push_back(nearest_median());
+        set.noise.steps = 0;
+    } else {
         kept = representatives(std::move(kept));
     }
     double stolen = 0;

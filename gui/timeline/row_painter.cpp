@@ -230,10 +230,20 @@ QString RowPainter::label_for(const Action& action, const OpStyle& style, int wi
 void RowPainter::paint_label(const Action& action, const QRect& seen, int room) {
     const OpStyle& style = this->style(action.op);
     const QString text = label_for(action, style, std::min(seen.width(), room));
-    if (!text.isEmpty()) {
-        painter_.setPen(style.text);
-        painter_.drawText(seen, Qt::AlignCenter, text);
+    if (text.isEmpty()) {
+        return;
     }
+    if (style.pattern != Qt::NoBrush) {  // no line of the hatching crosses a letter
+        const int digits = static_cast<int>(text.size()) - 1;
+        QRect plain(0,
+                    0,
+                    letter_widths_[as_index(action.op)] + digits * digit_width_ + label_margin / 2,
+                    painter_.fontMetrics().height());
+        plain.moveCenter(seen.center());
+        painter_.fillRect(plain & seen, style.fill);
+    }
+    painter_.setPen(style.text);
+    painter_.drawText(seen, Qt::AlignCenter, text);
 }
 
 /// Paints the predicted actions as outlines.

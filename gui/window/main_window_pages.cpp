@@ -115,8 +115,9 @@ void MainWindow::show_page(const QString& name) {
         start_->show_recent();
         pages_->setCurrentWidget(start_);
     }
-    // Both speak of the run.
-    banner_->setVisible(page() == run_page && !banner_text_->text().isEmpty());
+    // The banner and the status bar speak of the run, or of a file that could not be opened.
+    const bool is_of_run = page() == run_page || (page() == start_page && run_->empty());
+    banner_->setVisible(is_of_run && !banner_text_->text().isEmpty());
     statusBar()->setVisible(page() == start_page || page() == run_page);
 }
 

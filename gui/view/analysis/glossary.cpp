@@ -49,7 +49,8 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"stash", "the activations that a forward keeps in memory for its backward"},
         GlossaryEntry{"stashed",
                       "the largest number of stashes that a rank holds at once. Each forward makes "
-                      "a stash, and its backward frees it. In tables that compare schedules, the "
+                      "a stash, and its backward frees it (the weight gradient, if the backward is "
+                      "in two parts). In tables that compare schedules, the "
                       "stash of one of 2 chunks counts as 1/2, and of one of 5 chunks as 1/5, so a "
                       "value can be 5.5 or 4.6"},
         GlossaryEntry{"boundary",
@@ -57,7 +58,7 @@ std::span<const GlossaryEntry> glossary() {
                       "messages with such outputs, and with their gradients, that a rank holds"},
         GlossaryEntry{"workspace", "the memory that a layer needs only while it computes"},
         GlossaryEntry{"context",
-                      "the memory that the runtime of a device takes even without a model"},
+                      "the memory that the runtime of a device takes even without a model, and the buffers for messages between devices"},
         GlossaryEntry{"skip message",
                       "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
                       "output of stage 0 to stage 3"},

@@ -266,11 +266,11 @@ std::string most_waited_for_words(const StepAnalysis& analysis) {
                        100 * to_seconds(*most) / to_seconds(whole));
 }
 
-/// After "all of it": "for other ranks to compute".
+/// After "all of it": "for messages on their links".
 std::string_view all_words(WaitPart part) {
     switch (part) {
         case WaitPart::Compute:
-            return "for other ranks to compute";
+            return "until other ranks had computed what it needed";
         case WaitPart::RankBusy:
             return "for ranks that were busy with other actions";
         case WaitPart::Link:

@@ -645,7 +645,6 @@ Duration total_of(const Timeline& timeline, Op op) {
 Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const Timeline& timeline) {
     comparison.makespan.predicted = step.metrics.makespan;
     comparison.step.predicted = step.metrics.step;
-    comparison.predicted_bubble_total = step.metrics.bubble.total;
     for (PeakDelta& peak : comparison.peaks) {
         peak.predicted = step.peaks.empty() ? Bytes{} : step.peaks.at(as_index(peak.rank));
     }
@@ -658,6 +657,8 @@ Comparison with_predicted(Comparison comparison, const WhatIfStep& step, const T
         delta.begin.predicted = span.begin;
     }
     comparison.predicted_breakdown = sim::breakdown(step.plan, timeline);
+    comparison.predicted_bubble_total =
+        bubble_beside(timeline, comparison.predicted_breakdown->overhead);
     return comparison;
 }
 

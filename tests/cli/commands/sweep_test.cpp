@@ -49,6 +49,23 @@ TEST_F(Sweep, HasTheStepsOfThePapers) {
     }
 }
 
+TEST_F(Sweep, DoesNotCallAScheduleWithoutBackwardsTheFastest) {
+    const Outcome text = pipetwin({"simulate",
+                                   "--schedule",
+                                   "gpipe,forward-only",
+                                   "--stages",
+                                   "2",
+                                   "--micro-batches",
+                                   "4",
+                                   "--forward-ms",
+                                   "1",
+                                   "--backward-ms",
+                                   "2"});
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_THAT(text.out, Not(HasSubstr("fastest")));
+    EXPECT_THAT(text.out, HasSubstr("schedules without backwards do less work"));
+}
+
 TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
     const auto found =
         plans({"--schedule", "naive,gpipe", "--stages", "2", "--micro-batches", "4"});

@@ -19,6 +19,7 @@ namespace training_test {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -482,6 +483,7 @@ TEST_F(Training, OffloadsStashesOfDevicesThatHaveMemoryOfTheirOwn) {
     const auto loss = [this](const std::vector<std::string>& more) {
         const Outcome outcome = pipetwin(command("run", more));
         EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_THAT(outcome.out, ContainsRegex("predicted +emulated +error"));
         const std::string metrics = content_of(folder() / "run" / "metrics.jsonl");
         return nlohmann::json::parse(metrics.substr(0, metrics.find('\n')))["loss"].get<double>();
     };

@@ -309,7 +309,7 @@ TEST(Plan, RefusesADeadlockAtAStatedCapacityOfGeneratedRows) {
     const PlainCosts costs = uniform_costs(
         {.kind = ScheduleKind::OneFOneB, .ranks = 2, .micro_batches = 2, .capacity = 0});
     EXPECT_THAT(error_of([&] { make_plan(costs, RowsFrom::Generator); }).text(),
-                HasSubstr("deadlock at channel capacity 0"));
+                HasSubstr("deadlock with channel capacity 0"));
 }
 
 TEST(Plan, CopiesDoNotSeeTheCapacityOfOneAnother) {
@@ -328,7 +328,7 @@ TEST(Plan, RefusesADeadlockAtItsCapacityAndNamesTheSmallest) {
         {.kind = ScheduleKind::OneFOneB, .ranks = 2, .micro_batches = 2, .capacity = 0});
     const Error error = error_of([&] { make_plan(costs); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-    EXPECT_THAT(error.text(), HasSubstr("deadlock at channel capacity 0"));
+    EXPECT_THAT(error.text(), HasSubstr("deadlock with channel capacity 0"));
     EXPECT_THAT(error.hint(), HasSubstr("works is 1"));
 }
 

@@ -204,7 +204,7 @@ TEST(RequireDeadlockFree, NamesTheSmallestCapacityThatWorks) {
     EXPECT_NO_THROW(require_deadlock_free(schedule, 1, "x"));
     const Error error = testing::error_of([&] { require_deadlock_free(schedule, 0, "x"); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-    EXPECT_THAT(error.text(), HasSubstr("deadlock at channel capacity 0"));
+    EXPECT_THAT(error.text(), HasSubstr("deadlock with channel capacity 0"));
     EXPECT_THAT(error.text(), HasSubstr("waits for"));
     EXPECT_THAT(error.hint(), HasSubstr("works is 1"));
 }

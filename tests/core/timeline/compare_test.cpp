@@ -83,6 +83,21 @@ TEST(Compare, TellsTheBubbleOfBothSides) {
     EXPECT_EQ(comparison.measured_bubble_total, 0.25);
 }
 
+/// The host spends 5 ms before the backward: the predicted span of the backward contains them, the
+/// measured one begins after them.
+TEST(Compare, CountsOverheadAsIdleOnBothSides) {
+    Timeline predicted = step(10, 30);
+    predicted.origin = Origin::Predicted;
+    Timeline measured = step(10, 25);
+    measured.origin = Origin::Measured;
+    measured.ranks[0][1] = span({.op = Op::Backward}, 15, 40);
+    TimelineSet prediction = set_of({predicted});
+    prediction.breakdown = Breakdown{.overhead = milliseconds(5)};
+    const Comparison comparison = compare(prediction, set_of({measured}));
+    EXPECT_DOUBLE_EQ(comparison.predicted_bubble_total, 5.0 / 40);
+    EXPECT_DOUBLE_EQ(comparison.measured_bubble_total, 5.0 / 40);
+}
+
 TEST(Compare, ComparesPeaksOnlyIfBothSidesKnowTheirs) {
     TimelineSet predicted = set_of({step(1, 1)});
     predicted.peak_bytes = {Bytes{110}};

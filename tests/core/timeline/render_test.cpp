@@ -234,21 +234,36 @@ TEST(RenderSchedule, MarksOverlappedPairs) {
 
 TEST(RenderSchedule, CutsLongRowsAndCountsTheRest) {
     const Schedule schedule = generate(ScheduleKind::GPipe, {.ranks = 1, .micro_batches = 4});
-    EXPECT_EQ(render_schedule(schedule, 6), "rank 0  0F0 0F1 0F2 0F3 0B3 0B2 (2 more)\n");
+    EXPECT_EQ(render_schedule(schedule, 24), "rank 0  0F0 0F1 0F2 0F3 0B3 0B2 (2 more)\n");
 }
 
 TEST(RenderSchedule, ShowsALongRowFromShortlyBeforeItsFirstMark) {
     const Schedule schedule = generate(ScheduleKind::GPipe, {.ranks = 1, .micro_batches = 10});
     const std::vector<CellMark> marks{{0, 12}};
-    EXPECT_EQ(render_schedule(schedule, 6, marks),
-              "rank 0  (8 before) 0F8 0F9 0B9 0B8 0B7 0B6 (6 more)\n"
-              "                                   ^^^\n");
+    EXPECT_EQ(render_schedule(schedule, 24, marks),
+              "rank 0  (9 before) 0F9 0B9 0B8 0B7 0B6 0B5 (5 more)\n"
+              "                               ^^^\n");
+}
+
+/// A row of twelve cells of ten columns each, marked at its end, below one that is marked at its
+/// beginning: at most 70 columns of cells, in the same columns of both rows.
+TEST(RenderSchedule, CutsRowsToTheWidthOfATerminalAndKeepsTheirColumns) {
+    const Schedule schedule = schedule_of(
+        {"0F0 0SEND_F10 0F1 0SEND_F11 0F2 0SEND_F12 0F3 0SEND_F13 0F4 0SEND_F14 0F5 0SEND_F15",
+         "1RECV_F10 1F0 1RECV_F11 1F1 1RECV_F12 1F2 1RECV_F13 1F3 1RECV_F14 1F4 1RECV_F15 1F5"});
+    const std::vector<CellMark> marks{{0, 0}, {1, 10}};
+    EXPECT_EQ(
+        render_schedule(schedule, 70, marks),
+        "rank 0             0F0       0SEND_F10 0F1       0SEND_F11 0F2       0SEND_F12 0F3       (5 more)\n"
+        "                   ^^^\n"
+        "rank 1  (5 before) 1F2       1RECV_F13 1F3       1RECV_F14 1F4       1RECV_F15 1F5\n"
+        "                                                                     ^^^^^^^^^\n");
 }
 
 TEST(RenderSchedule, ShowsOfAWideScheduleOnlyTheRanksThatAreMarked) {
     const Schedule schedule = generate(ScheduleKind::GPipe, {.ranks = 40, .micro_batches = 1});
     const std::vector<CellMark> marks{{33, 1}};
-    EXPECT_EQ(render_schedule(schedule, 6, marks),
+    EXPECT_EQ(render_schedule(schedule, 24, marks),
               "rank 33  33F0 33B0\n"
               "              ^^^^\n");
 }

@@ -173,6 +173,19 @@ TEST_F(Gate, WhereNothingPassesItKeepsTheStepNearestTheMedianAndSaysSo) {
     EXPECT_NEAR(set.noise.stolen_percent, 50, 1e-9);
 }
 
+/// A run of four ranks on two cores: the only step that lost no time to others took twice as long as
+/// those that did.
+TEST_F(Gate, AStepThatIsSlowerThanDisturbedOnesIsNotQuiet) {
+    add(2, 10);
+    add(10, 30, 0.5);
+    add(1, 52);
+    const TimelineSet set = gate.result();
+    EXPECT_EQ(set.noise.steps, 0);
+    EXPECT_EQ(set.noise.dropped_steps, 13);
+    ASSERT_EQ(set.steps.size(), 1U);
+    EXPECT_EQ(step_time(set.steps.front()), std::chrono::milliseconds(30));
+}
+
 TEST_F(Gate, AWarmUpIsBetterThanNothing) {
     add(1, 10);
     const TimelineSet set = gate.result();

@@ -122,7 +122,10 @@ TEST(Program, ScreenshotOfWhatCannotBeReadShowsTheBannerAndFails) {
     const Ended ended = run_gui({folder.filePath("not-there"), "--screenshot", file});
     EXPECT_EQ(ended.exit_code, 1);
     EXPECT_TRUE(ended.err.contains("error: " + folder.filePath("not-there").toUtf8()));
-    EXPECT_FALSE(QImage(file).isNull());
+    const QImage with_banner(file);
+    ASSERT_FALSE(with_banner.isNull());
+    ASSERT_EQ(run_gui({"--screenshot", file}).exit_code, 0);
+    EXPECT_NE(with_banner, QImage(file)) << "no banner over the start page";
 }
 
 TEST(Program, ScreenshotThatCannotBeWrittenFails) {
