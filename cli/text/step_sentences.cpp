@@ -98,11 +98,19 @@ class Words {
                     plan_.micro_batches(),
                     rounded_percent(now),
                     rounded_percent(what_.more->bubble_share),
-                    what_.more->same_batch
-                        ? fmt::format(", and the step to {}", time_(what_.more->step))
-                        : "");
+                    what_.more->same_batch ? step_of_more() : "");
             }
         }
+    }
+
+    /// The step with more micro-batches of the same batch: smaller ones can compute more slowly.
+    std::string step_of_more() const {
+        const Duration step = what_.more->step;
+        return step <= what_.step || !time_.differ(step, what_.step)
+                   ? fmt::format(", and the step to {}", time_(step))
+                   : fmt::format(", but the step would be longer: {} instead of {}",
+                                 time_(step),
+                                 time_(what_.step));
     }
 
     void say_filling() {
@@ -150,7 +158,9 @@ class Words {
         }
         if (what_.equal_step && *what_.equal_step < what_.step &&
             time_.differ(*what_.equal_step, what_.step)) {
-            add("If all stages were equal, the step would take {}.", time_(*what_.equal_step));
+            add("If all stages were equal, the step would take {}: ranks that wait now would "
+                "compute more.",
+                time_(*what_.equal_step));
         }
     }
 

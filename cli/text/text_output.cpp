@@ -462,8 +462,8 @@ std::string comparison_text(const Comparison& comparison,
     }
     if (comparison.origin == Origin::Emulated) {
         text +=
-            "  emulated: the device is paced, so each action takes the time that the plan says; "
-            "waits, messages\n  and overhead are real\n";
+            "  emulated: the device is paced, so an action takes the time that the plan says, "
+            "or longer on a\n  busy machine; messages and overhead are real\n";
     }
     text += fmt::format(
         "\n  noise: during the compared steps {} took {:.2f} % of the time; p90/p10 of step times "

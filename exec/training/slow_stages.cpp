@@ -65,10 +65,11 @@ std::vector<std::string> SlowStages::add(const Timeline& step) {
         if (others > 0 && all[index] >= slow * others && !stage.is_told) {
             stage.is_told = true;
             sentences.push_back(fmt::format(
-                "stage {} (rank {}) is slow: it computes for {} in a step, {:.1f} times as long as "
-                "planned; the other stages take {:.1f} times as long as planned",
+                "stage {} (rank {}) is slow: in the median of {} steps it computes for {}, {:.1f} "
+                "times as long as planned; the other stages take {:.1f} times as long as planned",
                 index,
                 rank_of_stage_[index],
+                steps_looked_at,
                 format_duration(quantile(stage.taken, 0.5)),
                 all[index],
                 others));

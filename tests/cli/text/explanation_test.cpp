@@ -93,7 +93,7 @@ TEST(Explanation, NamesTheSlowestStage) {
                 HasSubstr("imbalance: the work is not spread evenly. Rank 2 (stage 2) computes "
                           "longest: 48.0 ms, 100.0 % more than the mean of the ranks (24.0 ms). "
                           "The others wait for it. If all stages were equal, the step would take "
-                          "36.0 ms."));
+                          "36.0 ms: ranks that wait now would compute more."));
 }
 
 TEST(Explanation, NamesLinksAndWhatMessagesCost) {
