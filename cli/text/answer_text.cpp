@@ -98,12 +98,12 @@ std::vector<std::string> communication_lines(const Prediction& best) {
     if (part < least) {
         return {};
     }
-    const std::string kinds =
-        tensor == Duration{}   ? ", all of it for shards of weights and gradients"
-        : shards == Duration{} ? ", all of it for tensor parallelism"
-                               : fmt::format(": {} for shards, {} for tensor parallelism",
-                                             format_duration(shards),
-                                             format_duration(tensor));
+    const std::string kinds = tensor == Duration{} ? ", for shards of weights and gradients"
+                              : shards == Duration{}
+                                  ? ", for tensor parallelism"
+                                  : fmt::format(": {} for shards, {} for tensor parallelism",
+                                                format_duration(shards),
+                                                format_duration(tensor));
     return {fmt::format("communication that nothing hides: {} of the step ({}){}",
                         format_duration(shards + tensor),
                         rounded_percent(part),

@@ -79,10 +79,10 @@ TEST_F(PlanOfModel, SaysWhatOfTheStepIsCommunicationThatNothingHides) {
     EXPECT_EQ(best["messages_in_actions_ms"]["shards"], 0);
     const double share = 100 * tensor / best["step_ms"].get<double>();
     ASSERT_GE(share, 5);
-    EXPECT_THAT(pipetwin(question(shared)).out,
-                AllOf(HasSubstr("\n  communication that nothing hides: "),
-                      HasSubstr(fmt::format(
-                          " of the step ({:.1f} %), all of it for tensor parallelism\n", share))));
+    EXPECT_THAT(
+        pipetwin(question(shared)).out,
+        AllOf(HasSubstr("\n  communication that nothing hides: "),
+              HasSubstr(fmt::format(" of the step ({:.1f} %), for tensor parallelism\n", share))));
     const Outcome alone = pipetwin(question({"--set",
                                              "pipeline.tensor_parallel=1",
                                              "--set",
