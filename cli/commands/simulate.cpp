@@ -25,6 +25,7 @@
 #include "core/costs/profile_json.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
+#include "sim/explain/cluster_links.h"
 #include "sim/explain/explanation.h"
 
 namespace pipetwin::cli {
@@ -49,10 +50,11 @@ void write_plan(RunFolder& folder,
                              run_file::predicted));
 }
 
-/// A prediction, and what makes the same plan again with twice as many micro-batches.
+/// A prediction, the same plan with twice as many micro-batches, and steps with faster links.
 struct Predicted {
     Prediction prediction;
     std::optional<Plan> more;
+    std::vector<sim::WhatIf> cluster_links{};  ///< empty for plain numbers
     std::optional<sim::Calibration> calibration{};
 };
 
@@ -143,8 +145,11 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     }
     std::optional<Plan> more =
         with_doubled_micro_batches(prediction.plan, scenario, model, found.profile);
+    std::vector<sim::WhatIf> cluster_links = sim::faster_cluster_links(
+        prediction.plan, prediction.metrics.step, scenario, model, found.profile);
     return {.prediction = std::move(prediction),
             .more = std::move(more),
+            .cluster_links = std::move(cluster_links),
             .calibration = std::move(calibration)};
 }
 
@@ -208,7 +213,7 @@ void execute(const SimulateOptions& options, Console& console) {
                     "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 "
                     "--micro-batches 16 --forward-ms 1 --backward-ms 2");
     }
-    const auto [prediction, more, calibration] =
+    const auto [prediction, more, cluster_links, calibration] =
         numbers ? from_numbers(options, console) : from_scenario(options, console);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
@@ -216,8 +221,8 @@ void execute(const SimulateOptions& options, Console& console) {
     const Undertaking undertaking =
         undertaking_of_plan({.stages = prediction.plan.stage_count(),
                              .micro_batches = prediction.plan.micro_batches()});
-    const sim::Explanation explanation =
-        sim::explain(prediction.plan, prediction.timeline, prediction.breakdown, more);
+    const sim::Explanation explanation = sim::explain(
+        prediction.plan, prediction.timeline, prediction.breakdown, more, cluster_links);
     const Uncertainty varied = uncertainty(
         options.uncertainty, prediction.plan, prediction.metrics.step, seed_of(options));
     if (options.common.json) {

@@ -65,6 +65,7 @@ Prediction predict(Plan plan) {
     Timeline timeline = sim::simulate(plan);
     Metrics metrics = measure(plan, timeline);
     const Breakdown breakdown = sim::breakdown(plan, timeline);
+    const sim::MessagesInActions messages = sim::messages_in_actions(plan, timeline);
     const IdleTime idle = idle_time(plan, timeline);
     std::vector<sim::CriticalStep> critical = sim::critical_path(plan, timeline);
     std::optional<OffloadEffect> offload = offload_effect(plan);
@@ -72,6 +73,7 @@ Prediction predict(Plan plan) {
             .timeline = std::move(timeline),
             .metrics = std::move(metrics),
             .breakdown = breakdown,
+            .messages = messages,
             .idle = idle,
             .critical_path = std::move(critical),
             .offload = std::move(offload)};

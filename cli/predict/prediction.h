@@ -12,6 +12,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
+#include "sim/explain/breakdown.h"
 #include "sim/explain/critical_path.h"
 
 namespace pipetwin::cli {
@@ -30,6 +31,7 @@ struct Prediction {
     Timeline timeline;
     Metrics metrics;
     Breakdown breakdown;
+    sim::MessagesInActions messages;
     IdleTime idle;
     std::vector<sim::CriticalStep> critical_path;
     std::optional<OffloadEffect> offload;  ///< none where nothing is offloaded

@@ -27,6 +27,7 @@
 #include "core/base/printable.h"
 #include "core/svg/svg.h"
 #include "sim/calibration/step_range.h"
+#include "sim/explain/cluster_links.h"
 #include "sim/explain/explanation.h"
 
 namespace pipetwin::cli {
@@ -204,10 +205,16 @@ std::vector<std::string> difference_sentences(const FinishedRun& run) {
 /// What `simulate` says about the plan, and how the measurement differs.
 std::string explanation(const FinishedRun& run) {
     const Prediction& prediction = run.prediction;
-    const std::optional<Plan> more = with_doubled_micro_batches(
-        prediction.plan, run.scenario, scenario_model(run.scenario, &run.profile), run.profile);
-    sim::Explanation what =
-        sim::explain(prediction.plan, prediction.timeline, prediction.breakdown, more);
+    const Model model = scenario_model(run.scenario, &run.profile);
+    const std::optional<Plan> more =
+        with_doubled_micro_batches(prediction.plan, run.scenario, model, run.profile);
+    sim::Explanation what = sim::explain(
+        prediction.plan,
+        prediction.timeline,
+        prediction.breakdown,
+        more,
+        sim::faster_cluster_links(
+            prediction.plan, prediction.metrics.step, run.scenario, model, run.profile));
     if (run.comparison.noise.sharing_ranks > 0) {
         // What was measured as dispatch is then for the most part waiting for a core.
         std::erase_if(what.best_of_kind, [](const auto& best) {

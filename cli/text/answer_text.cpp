@@ -88,6 +88,28 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
     return lines;
 }
 
+/// Says what of the step is communication that no computation hides, where it is 5 % or more.
+std::vector<std::string> communication_lines(const Prediction& best) {
+    constexpr double least = 0.05;
+    const Duration step = best.metrics.step;
+    const Duration shards = best.messages.shards;
+    const Duration tensor = best.messages.tensor;
+    const double part = share(shards + tensor, step);
+    if (part < least) {
+        return {};
+    }
+    const std::string kinds = tensor == Duration{} ? ", for shards of weights and gradients"
+                              : shards == Duration{}
+                                  ? ", for tensor parallelism"
+                                  : fmt::format(": {} for shards, {} for tensor parallelism",
+                                                format_duration(shards),
+                                                format_duration(tensor));
+    return {fmt::format("communication that nothing hides: {} of the step ({}){}",
+                        format_duration(shards + tensor),
+                        rounded_percent(part),
+                        kinds)};
+}
+
 std::vector<std::string> memory_lines(const Answer& answer) {
     const std::optional<double> headroom = answer.headroom();
     if (!headroom) {
@@ -247,6 +269,7 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
     for (const auto& lines : {expert_lines(parts),
                               unused_lines(parts, answer),
                               throughput_lines(parts, answer),
+                              communication_lines(parts.best),
                               memory_lines(answer),
                               bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());

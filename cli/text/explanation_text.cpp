@@ -37,6 +37,10 @@ std::string target_text(const sim::Target& target) {
             return all ? "every link between ranks"
                        : fmt::format(
                              "the link between stages {} and {}", target.index, target.index + 1);
+        case Part::NodeLinks:
+            return "links between nodes";
+        case Part::InnerLinks:
+            return "links inside a node";
         case Part::HostLink:
             return "every link to host memory";
         case Part::Rank:

@@ -204,6 +204,9 @@ Json prediction_json(const Prediction& prediction) {
     json["model_flops_utilisation"] = or_null(prediction.outlook.model_flops_utilisation);
     json["bubble"] = bubble_json(metrics.bubble);
     json["breakdown_ms"] = breakdown_json(prediction.breakdown);
+    json["messages_in_actions_ms"] = {
+        {"shards", to_milliseconds(prediction.messages.shards)},
+        {"tensor_parallel", to_milliseconds(prediction.messages.tensor)}};
     json["idle_ms"] = idle_json(prediction.idle);
     json["devices"] = Json::array();
     for (const DeviceMetrics& device : metrics.devices) {

@@ -43,6 +43,7 @@ class Words {
         say_host_copies();
         say_back_pressure();
         say_sharing();
+        say_messages_in_actions();
         say_recompute();
         say_dispatch();
         say_longest_wait();
@@ -60,6 +61,14 @@ class Words {
     }
 
     void say_work_and_wait() {
+        if (!time_.shows(what_.wait) && (notable_shards() || notable_tensor())) {
+            say("A step takes {}. {}",
+                time_(what_.step),
+                plan_.rank_count() == 1
+                    ? "Its one rank is never idle, but it does not compute all the time."
+                    : "No rank is ever idle, but ranks do not compute all the time.");
+            return;
+        }
         if (!time_.shows(what_.wait)) {
             say("A step takes {}, and {}.",
                 time_(what_.step),
@@ -251,6 +260,34 @@ class Words {
                 "processor, "
                 "slow each other down.",
                 time_(shown(Part::Sharing)));
+        }
+    }
+
+    bool notable_shards() const {
+        return sim::is_notable(what_.messages.busiest_shards, what_.step);
+    }
+    bool notable_tensor() const {
+        return sim::is_notable(what_.messages.busiest_tensor, what_.step);
+    }
+
+    void say_messages_in_actions() {
+        const sim::MessagesInActions& messages = what_.messages;
+        const auto part = [&](Duration time) {
+            return fmt::format("Of rank {}'s {} of work, {} ({})",
+                               messages.busiest,
+                               time_(messages.work),
+                               time_(time),
+                               rounded_percent(share(time, messages.work)));
+        };
+        if (notable_shards()) {
+            say("{} wait for weights and gradients of other replicas: their messages take longer "
+                "than the computation that they overlap with.",
+                part(messages.busiest_shards));
+        }
+        if (notable_tensor()) {
+            say("{} are sums among the {} devices of a rank (tensor parallelism).",
+                part(messages.busiest_tensor),
+                plan_->tensor_parallel);
         }
     }
 

@@ -70,6 +70,17 @@ std::string outlook_text(const Prediction& prediction) {
     return text;
 }
 
+/// Says what the bubble leaves out: actions that wait for messages inside of them.
+std::string not_idle_text(const sim::MessagesInActions& messages, Duration step) {
+    if (!sim::is_notable(messages.busiest_shards, step)) {
+        return "";
+    }
+    return fmt::format(
+        "  not counted as idle: {} of the step, in which actions wait for shards (see Where the "
+        "time goes)\n",
+        rounded_percent(share(messages.shards, step)));
+}
+
 std::string bubble_text(const Bubble& bubble) {
     const auto line = [](std::string_view name, double share, std::string_view words) {
         return fmt::format("  {:<24}{:>9}  {}\n", name, percent_text(share), words);
@@ -222,14 +233,20 @@ std::string offload_text(const Prediction& prediction) {
                                                      format_duration(step)));
 }
 
-std::string breakdown_table(const Breakdown& breakdown) {
+std::string breakdown_table(const Breakdown& breakdown, const sim::MessagesInActions& messages) {
     std::vector<std::vector<std::string>> rows{{"mean over ranks", "time", "share"}};
     const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
-    for (const BreakdownPart& part : breakdown_parts) {
-        const Duration time = breakdown.*part.value;
+    const auto add = [&](std::string_view words, Duration time) {
         const std::string share = percent_text(static_cast<double>(time.count()) / total);
         if (share != percent_text(0)) {
-            rows.push_back({std::string(part.words), format_duration(time), share});
+            rows.push_back({std::string(words), format_duration(time), share});
+        }
+    };
+    for (const BreakdownPart& part : breakdown_parts) {
+        add(part.words, breakdown.*part.value);
+        if (part.value == &Breakdown::recompute) {  // the last of those that hold these messages
+            add("of these, waiting for shards of weights and gradients", messages.shards);
+            add("of these, sums of tensor parallelism", messages.tensor);
         }
     }
     rows.push_back({"step", format_duration(breakdown.sum()), ""});
@@ -368,9 +385,10 @@ std::string prediction_text(const Prediction& prediction, const Console& console
     text += outlook_text(prediction) + '\n';
     text += timeline_text(prediction.timeline, console.width());
     text += '\n' + bubble_text(metrics.bubble);
+    text += not_idle_text(prediction.messages, metrics.step);
     text += '\n' + device_table(prediction);
     text += offload_text(prediction);
-    text += '\n' + breakdown_table(prediction.breakdown);
+    text += '\n' + breakdown_table(prediction.breakdown, prediction.messages);
     if (console.verbose()) {
         text += critical_path_text(prediction);
     }

@@ -19,6 +19,23 @@ enum class CostSource { Measured, Imported, Datasheet, Estimated };
 /// The word of a source in profiles: "measured".
 std::string_view to_string(CostSource source);
 
+/// Messages that are part of a layer's times, in nanoseconds.
+struct LayerMessages {
+    Duration forward_sums{};   ///< part of `forward`: among the devices that share the layer
+    Duration backward_sums{};  ///< part of `backward_input`: the same
+    /// Part of `forward`, and as much of `backward_input`, in which the layer waits for its weights
+    /// before it computes.
+    Duration gather{};
+    Duration beside_forward{};   ///< with other replicas, while `forward` goes on
+    Duration beside_backward{};  ///< with other replicas, while the backward goes on
+    Duration forward_wait{};     ///< part of `forward`: `beside_forward` is longer than the rest
+    /// Part of `backward_weight`, or, where that is zero, of `backward_input`: `beside_backward` is
+    /// longer than the rest of the backward.
+    Duration backward_wait{};
+
+    bool operator==(const LayerMessages&) const = default;
+};
+
 /// What one layer costs for one micro-batch of `micro_batch_size` samples.
 ///
 /// Memory, byte for byte what the executor counts:
@@ -70,6 +87,9 @@ struct LayerSample {
     /// Blocks that are computed again together with the layer's own; 0: the layer is in none. With
     /// more than 1 the input of a group is in `rebuilt`: where a group begins, a stage decides.
     int rebuilt_blocks = 0;
+    /// Zero in a profile: `with_tensor_parallel` (core/plan/tensor_parallel.h) and
+    /// `with_gathered_weights` (core/plan/gathered_weights.h) say so.
+    LayerMessages messages{};
 
     Duration backward() const { return backward_input + backward_weight; }
 

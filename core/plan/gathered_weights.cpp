@@ -26,11 +26,16 @@ LayerSamples with_gathered_weights(const Profile& profile,
         const Duration sums = half(weights * gradient);
         const Duration beside = gathered.prefetch ? gather : Duration{};
         const Duration before = gather - beside;
-        sample.forward = before + std::max(sample.forward, beside);
-        const Duration waits = std::max(Duration{}, beside + sums - sample.backward());
+        LayerMessages& messages = sample.messages;
+        messages.gather = before;
+        messages.beside_forward = beside;
+        messages.beside_backward = beside + sums;
+        messages.forward_wait = std::max(Duration{}, beside - sample.forward);
+        messages.backward_wait = std::max(Duration{}, beside + sums - sample.backward());
+        sample.forward += before + messages.forward_wait;
         sample.backward_input += before;
         (sample.backward_weight > Duration{} ? sample.backward_weight : sample.backward_input) +=
-            waits;
+            messages.backward_wait;
     }
     return samples;
 }

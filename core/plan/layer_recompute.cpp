@@ -40,6 +40,7 @@ void rebuild_block(const Model& model,
         const bool stops = rules.stops_early && rules.blocks == 1 && layer + 1 == block.end;
         const Duration again = sample.forward - (stops ? sample.tail_forward : Duration{});
         rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, again);
+        sample.messages.backward_sums += std::min(again, sample.messages.forward_sums);
         sample.rebuilt_with_next = layer + 1 < block.end;
         sample.rebuilt_blocks = rules.blocks;
     }

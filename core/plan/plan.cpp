@@ -269,6 +269,62 @@ Duration Plan::duration(const Action& action) const {
     }
 }
 
+namespace {
+
+/// The messages in a compute action; B has those of both of its halves.
+std::vector<const ActionMessages*> messages_of(Op op, const StageCost& stage) {
+    switch (op) {
+        case Op::Forward:
+        case Op::Recompute:
+            return {&stage.forward_messages};
+        case Op::BackwardInput:
+            return {&stage.backward_input_messages};
+        case Op::BackwardWeight:
+            return {&stage.backward_weight_messages};
+        case Op::Backward:
+            return {&stage.backward_input_messages, &stage.backward_weight_messages};
+        default:
+            return {};
+    }
+}
+
+Duration sum_over(const std::vector<const ActionMessages*>& messages,
+                  Duration ActionMessages::*part) {
+    Duration sum{};
+    for (const ActionMessages* const of_half : messages) {
+        sum += of_half->*part;
+    }
+    return sum;
+}
+
+}  // namespace
+
+Duration Plan::shard_wait(const Action& action) const {
+    return is_compute(action.op)
+               ? sum_over(messages_of(action.op, cost(action.stage, action.micro_batch)),
+                          &ActionMessages::shards)
+               : Duration{};
+}
+
+Duration Plan::tensor_sums(const Action& action) const {
+    return is_compute(action.op)
+               ? sum_over(messages_of(action.op, cost(action.stage, action.micro_batch)),
+                          &ActionMessages::tensor)
+               : Duration{};
+}
+
+Duration Plan::with_computation(const Action& action, const OtherTime& other) const {
+    const Duration time = duration(action) - parts_->dispatch;
+    if (action.op == Op::Optimizer) {
+        const Duration gather = weight_gather_time(action.stage);
+        return other(time - gather) + gather;
+    }
+    return is_compute(action.op)
+               ? pipetwin::with_computation(
+                     time, messages_of(action.op, cost(action.stage, action.micro_batch)), other)
+               : other(time);
+}
+
 Duration Plan::all_reduce_time(int stage) const {
     return parts_->all_reduce.empty() ? Duration{} : parts_->all_reduce.at(as_index(stage));
 }

@@ -11,6 +11,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/partition.h"
+#include "core/plan/action_messages.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/receives.h"
@@ -46,6 +47,9 @@ struct StageCost {
     /// need: what it computes again, and the gradients inside of the stage. 0: nothing is computed
     /// again.
     Bytes backward_again{};
+    ActionMessages forward_messages{};          ///< of `forward`, and as much of `recompute`
+    ActionMessages backward_input_messages{};   ///< of `backward_input`, and of `backward`
+    ActionMessages backward_weight_messages{};  ///< of `backward_weight`, and of `backward`
 };
 
 /// Memory that a stage holds all the time, and the times of its update.
@@ -155,6 +159,18 @@ class Plan {
     /// Compute actions, NORM and OPT: their duration, dispatch included. REDUCE_GRAD: how long the
     /// rank is busy with it. Zero for sends and receives.
     Duration duration(const Action& action) const;
+
+    /// The time within `duration` of a compute action in which the rank waits for shards of weights
+    /// and gradients, in nanoseconds; zero for other actions. Parts of one duration: this, the next
+    /// one, dispatch and computation.
+    Duration shard_wait(const Action& action) const;
+    /// The time within `duration` of a compute action that sums among the devices of the rank take
+    /// (tensor parallelism), in nanoseconds; zero for other actions.
+    Duration tensor_sums(const Action& action) const;
+    /// The duration without dispatch of a compute action, NORM or OPT if its computation took
+    /// another time. Its messages take as long as they do: those of the shards, of tensor
+    /// parallelism, and the gather of weights at the end of an OPT.
+    Duration with_computation(const Action& action, const OtherTime& other) const;
 
     /// Bytes that the REDUCE_GRAD of a stage hands to another stage of the pipeline, for a stage
     /// that does so.

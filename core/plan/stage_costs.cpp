@@ -22,6 +22,34 @@ std::vector<Bytes> input_gradients(const Model& model, const LayerSamples& sampl
     return gradients;
 }
 
+/// Adds a layer's times, and what messages take of them.
+void add_times(StageCost& cost, const LayerSample& layer) {
+    cost.forward += layer.forward;
+    cost.backward_input += layer.backward_input;
+    cost.backward_weight += layer.backward_weight;
+    cost.backward += layer.backward();
+    const LayerMessages& messages = layer.messages;
+    cost.forward_messages.shards += messages.gather + messages.forward_wait;
+    cost.forward_messages.tensor += messages.forward_sums;
+    cost.backward_input_messages.shards += messages.gather;
+    cost.backward_input_messages.tensor += messages.backward_sums;
+    if (messages.beside_forward > Duration{}) {
+        cost.forward_messages.overlaps.push_back(
+            {.computation = layer.forward - messages.gather - messages.forward_wait,
+             .sums = messages.forward_sums,
+             .messages = messages.beside_forward});
+    }
+    ActionMessages& waits = layer.backward_weight > Duration{} ? cost.backward_weight_messages
+                                                               : cost.backward_input_messages;
+    waits.shards += messages.backward_wait;
+    if (messages.beside_backward > Duration{}) {
+        waits.overlaps.push_back(
+            {.computation = layer.backward() - messages.gather - messages.backward_wait,
+             .sums = messages.backward_sums,
+             .messages = messages.beside_backward});
+    }
+}
+
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
 class StageSum {
   public:
@@ -36,10 +64,7 @@ class StageSum {
         Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
             inputs += kept_input(layer, groups.next(), cost.input);
-            cost.forward += sample(layer).forward;
-            cost.backward_input += sample(layer).backward_input;
-            cost.backward_weight += sample(layer).backward_weight;
-            cost.backward += sample(layer).backward();
+            add_times(cost, sample(layer));
             cost.saved += sample(layer).saved;
             cost.split += sample(layer).split + sample(layer).rebuilt_for_weight;
             cost.input_saved += sample(layer).input_saved;
@@ -223,10 +248,7 @@ class BranchSum {
             cost.saved += kept(layer);
             cost.split += for_input_half(layer) + tensors_.rebuilt_value(layer);
             cost.split += tensors_.group(layer) ? rebuilt(layer) : Bytes{};
-            cost.forward += own.forward;
-            cost.backward_input += own.backward_input;
-            cost.backward_weight += own.backward_weight;
-            cost.backward += own.backward();
+            add_times(cost, own);
         }
         cost.recompute = cost.forward;
         add_forward_peaks(cost);

@@ -32,7 +32,9 @@ void divide_sequence(LayerSample& sample, Bytes input, Duration gather, int devi
     const Bytes whole_for_weight = std::min({input, for_weight, sample.whole_saved});
     sample.forward -= all_but_one_part(sample.whole_forward);
     const Duration divided = all_but_one_part(sample.whole_backward);
-    sample.backward_input -= divided - std::min(divided, gather);
+    const Duration gathered = std::min(divided, gather);
+    sample.backward_input -= divided - gathered;
+    sample.messages.backward_sums += gathered;
     sample.saved -= other_parts(sample.whole_saved);
     sample.input_saved =
         std::max(Bytes{}, sample.saved - for_weight + other_parts(whole_for_weight));
@@ -69,10 +71,12 @@ LayerSamples with_tensor_parallel(const Model& model,
             input += outputs[as_index(source)];
         }
         if (sample.output.count > 0) {
-            sample.forward += sums * sum_of(sample.output);
+            sample.messages.forward_sums = sums * sum_of(sample.output);
+            sample.forward += sample.messages.forward_sums;
         }
         if (input.count > 0) {
-            sample.backward_input += sums * sum_of(input);
+            sample.messages.backward_sums = sums * sum_of(input);
+            sample.backward_input += sample.messages.backward_sums;
         }
         const Bytes own_input = layer == 0 ? sample.input : input;
         if (known == SharesKnown::No) {

@@ -1,6 +1,7 @@
 #include "core/scenario/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -52,6 +53,18 @@ void require_whole_ranks(const SettledScenario& scenario, int tensor) {
     }
 }
 
+/// A link that is `factor` times as fast.
+LinkCost faster_link(LinkCost link, double factor) {
+    if (std::isinf(factor)) {
+        return {.between = std::move(link.between)};
+    }
+    // Rounded down, as in sim/explain/sensitivity.h.
+    link.latency =
+        Duration{static_cast<std::int64_t>(static_cast<double>(link.latency.count()) / factor)};
+    link.bytes_per_second *= factor;
+    return link;
+}
+
 }  // namespace
 
 LinkCost WrittenLink::put_over(LinkCost link) const {
@@ -70,11 +83,15 @@ LinkCost WrittenLink::put_over(LinkCost link) const {
     return link;
 }
 
-Cluster::Cluster(const SettledScenario& scenario, const Profile& profile, int ranks)
+Cluster::Cluster(const SettledScenario& scenario,
+                 const Profile& profile,
+                 int ranks,
+                 const LinkFactors& factors)
     : scenario_(scenario),
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel),
       tensor_(scenario.pipeline.tensor_parallel),
+      factors_(factors),
       devices_(rank_devices(scenario, profile, ranks)),
       written_inside_(written_link(
           scenario.cluster.link, scenario.cluster.link_gbps, scenario.cluster.link_latency_us)),
@@ -117,6 +134,14 @@ int Cluster::node_of(int rank, int replica) const {
 }
 
 LinkCost Cluster::inside(int rank, int other) const {
+    return faster_link(known_inside(rank, other), factors_.inside);
+}
+
+LinkCost Cluster::between(int rank, int other) const {
+    return faster_link(known_between(rank, other), factors_.between);
+}
+
+LinkCost Cluster::known_inside(int rank, int other) const {
     LinkCost link = profiled_inside_.value_or(LinkCost{});
     const auto& one = devices_.at(as_index(rank)).profile;
     const auto& two = devices_.at(as_index(other)).profile;
@@ -127,7 +152,7 @@ LinkCost Cluster::inside(int rank, int other) const {
     return written_inside_.put_over(link);
 }
 
-LinkCost Cluster::between(int rank, int other) const {
+LinkCost Cluster::known_between(int rank, int other) const {
     if (profiled_between_) {
         return written_between_.put_over(*profiled_between_);
     }
@@ -146,7 +171,7 @@ LinkCost Cluster::between(int rank, int other) const {
                     "set cluster.node_link = \"infiniband-ndr\", or another of its kind, or "
                     "per_node so that all ranks fit on one node");
     }
-    return written_between_.put_over(inside(rank, other));
+    return written_between_.put_over(known_inside(rank, other));
 }
 
 LinkCost Cluster::link(int rank, int other) const {

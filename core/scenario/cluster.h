@@ -28,6 +28,12 @@ struct WrittenLink {
     LinkCost put_over(LinkCost link) const;
 };
 
+/// How many times as fast links are as a scenario and a profile say, in latency and rate.
+struct LinkFactors {
+    double inside = 1;   ///< of a node; infinity: messages take no time
+    double between = 1;  ///< nodes; infinity: messages take no time
+};
+
 /// How the devices of a rank share its layers, and what the layers compute again.
 struct LayerRules {
     TensorParallel tensor{};
@@ -51,7 +57,10 @@ class Cluster {
   public:
     /// What the scenario says about a link goes before what the profile measured, and that before
     /// what is known of the device. Throws as `rank_devices`.
-    Cluster(const SettledScenario& scenario, const Profile& profile, int ranks);
+    Cluster(const SettledScenario& scenario,
+            const Profile& profile,
+            int ranks,
+            const LinkFactors& factors = {});
 
     const std::vector<RankDevice>& devices() const { return devices_; }
     int replicas() const { return replicas_; }
@@ -77,6 +86,8 @@ class Cluster {
 
   private:
     ReplicaGroup slowest_replicas() const;
+    LinkCost known_inside(int rank, int other) const;
+    LinkCost known_between(int rank, int other) const;
     LinkCost inside(int rank, int other) const;
     LinkCost between(int rank, int other) const;
 
@@ -84,6 +95,7 @@ class Cluster {
     int ranks_;
     int replicas_;
     int tensor_;  ///< devices of a rank
+    LinkFactors factors_;
     std::vector<RankDevice> devices_;
     WrittenLink written_inside_;
     WrittenLink written_between_;

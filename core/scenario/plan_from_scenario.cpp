@@ -585,13 +585,20 @@ LayerCosts layer_costs(const Model& model,
     return costs;
 }
 
-/// The plan of a scenario. `other`, if not null, has the rows, and `known` the costs of the layers.
+/// What a plan takes over in place of making it.
+struct Known {
+    const Plan* rows = nullptr;         ///< the plan that has the rows; null: they are made
+    const LayerCosts* costs = nullptr;  ///< of the layers; null: they are computed
+    LinkFactors factors{};              ///< of the links
+};
+
+/// The plan of a scenario.
 Plan planned(const SettledScenario& scenario,
              const Model& model,
              const Profile& profile,
              RowsFrom rows,
-             const Plan* other,
-             const LayerCosts* known = nullptr) {
+             const Known& given = {}) {
+    const Plan* const other = given.rows;
     require_same_layers(model, profile);
     require_devices(scenario);
 
@@ -603,9 +610,10 @@ Plan planned(const SettledScenario& scenario,
     Schedule grid = other == nullptr ? grid_of(scenario) : (*other)->schedule;
     const std::vector<StagePair> skips_of_rows = grid.skips;
     require_recompute_fits(parts.recompute, grid, scenario);
-    const Cluster cluster(scenario, profile, grid.rank_count());
+    const Cluster cluster(scenario, profile, grid.rank_count(), given.factors);
     const DeviceKinds kinds = device_kinds(cluster);
     require_costs_at(classes.sizes, scenario, profile);
+    const LayerCosts* known = given.costs;
     std::optional<LayerCosts> own;
     if (known == nullptr) {
         known = &own.emplace(layer_costs(model, profile, classes.sizes, cluster, grid));
@@ -617,7 +625,8 @@ Plan planned(const SettledScenario& scenario,
                 : partition_for(rank_chain(samples.front(), kinds, grid, parts.recompute));
     grid.skips = skips_of(routes_of(model, *parts.partition), grid);
     if (other != nullptr && grid.skips != skips_of_rows) {
-        return planned(scenario, model, profile, rows, nullptr);  // other messages, so other rows
+        // Other messages, so other rows.
+        return planned(scenario, model, profile, rows, {.factors = given.factors});
     }
 
     add_memory(parts, scenario, cluster);
@@ -671,7 +680,7 @@ Plan make_plan(const SettledScenario& scenario,
                const Model& model,
                const Profile& profile,
                RowsFrom rows) {
-    return planned(scenario, model, profile, rows, nullptr);
+    return planned(scenario, model, profile, rows);
 }
 
 RankChain rank_chain_of(const SettledScenario& scenario,
@@ -710,7 +719,17 @@ Plan make_plan_with_rows_of(const Plan& other,
                             const Profile& profile,
                             const LayerCosts* costs) {
     PIPETWIN_EXPECT(!rows_follow_costs(scenario), "the rows are those of any costs");
-    return planned(scenario, model, profile, RowsFrom::Generator, &other, costs);
+    return planned(scenario, model, profile, RowsFrom::Generator, {.rows = &other, .costs = costs});
+}
+
+Plan make_plan_with_faster_links(const Plan& plan,
+                                 const SettledScenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 const LinkFactors& factors) {
+    SettledScenario same = scenario;
+    same.pipeline.partition = plan->partition.value().layers_per_stage();
+    return planned(same, model, profile, RowsFrom::Generator, {.rows = &plan, .factors = factors});
 }
 
 }  // namespace pipetwin

@@ -5,6 +5,7 @@
 #include "core/costs/profile.h"
 #include "core/partition/rank_partition.h"
 #include "core/plan/plan.h"
+#include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
 
 /// A plan after another that differs from it in its costs or links alone: making the rows takes
@@ -42,5 +43,14 @@ Plan make_plan_with_rows_of(const Plan& other,
                             const Model& model,
                             const Profile& profile,
                             const LayerCosts* costs = nullptr);
+
+/// The plan of a scenario if its links were faster: with the rows and the partition of `plan`,
+/// which is a plan of this scenario, and the scenario's own capacity of channels. Throws as
+/// make_plan.
+Plan make_plan_with_faster_links(const Plan& plan,
+                                 const SettledScenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 const LinkFactors& factors);
 
 }  // namespace pipetwin

@@ -78,6 +78,38 @@ Duration dispatch_in_actions(const Plan& plan, const Timeline& timeline) {
     return in_actions ? plan->dispatch : Duration{};
 }
 
+MessagesInActions messages_in_actions(const Plan& plan, const Timeline& timeline) {
+    MessagesInActions result;
+    for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+        Duration work{};
+        Duration shards{};
+        Duration tensor{};
+        for (const Span& span : timeline.ranks[rank]) {
+            if (!is_send(span.action.op) && !is_receive(span.action.op)) {
+                work += span.end - span.ready;
+            }
+            shards += plan.shard_wait(span.action);
+            tensor += plan.tensor_sums(span.action);
+        }
+        result.shards += shards;
+        result.tensor += tensor;
+        if (work > result.work) {
+            result.busiest = static_cast<int>(rank);
+            result.work = work;
+            result.busiest_shards = shards;
+            result.busiest_tensor = tensor;
+        }
+    }
+    const auto ranks = std::max<std::int64_t>(1, std::ssize(timeline.ranks));
+    result.shards /= ranks;
+    result.tensor /= ranks;
+    return result;
+}
+
+bool is_notable(Duration messages, Duration step) {
+    return messages > Duration{} && messages >= step / 100;
+}
+
 Breakdown breakdown(const Plan& plan, const Timeline& timeline) {
     const auto ranks = static_cast<std::int64_t>(plan.rank_count());
     const Work work = work_of(plan, timeline);

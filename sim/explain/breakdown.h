@@ -35,4 +35,22 @@ Breakdown breakdown(const Plan& plan, const Timeline& timeline);
 /// and on a paced device, 0 in a measured step, where it is a gap between spans.
 Duration dispatch_in_actions(const Plan& plan, const Timeline& timeline);
 
+/// Time of a predicted step in which actions wait for messages that are part of them
+/// (core/plan/action_messages.h), in nanoseconds. It is part of the work, not of the idle time.
+struct MessagesInActions {
+    Duration shards{};  ///< waiting for weights and gradients of other replicas, mean over ranks
+    Duration tensor{};  ///< sums among the devices of a rank, mean over ranks
+
+    int busiest = 0;            ///< the rank with the most work
+    Duration work{};            ///< of that rank: its actions, without sends and receives
+    Duration busiest_shards{};  ///< of that rank
+    Duration busiest_tensor{};  ///< of that rank
+};
+
+/// Computes the messages inside of actions of a predicted step.
+MessagesInActions messages_in_actions(const Plan& plan, const Timeline& timeline);
+
+/// Whether messages take enough of a step to be spoken of: 1 % or more.
+bool is_notable(Duration messages, Duration step);
+
 }  // namespace pipetwin::sim

@@ -154,7 +154,25 @@ std::vector<std::vector<Target>> kinds_of_targets(const std::vector<Target>& tar
     return kinds;
 }
 
-void explain_gains(const Plan& plan, Explanation& result) {
+/// Where all links between ranks are of one class, faster links of this class bring the same.
+void add_cluster_links(const std::vector<WhatIf>& cluster_links, Explanation& result) {
+    Duration with_faster_messages = result.step;
+    for (const WhatIf& what : result.what_ifs) {
+        if (what.target == Target{.part = Part::Link}) {
+            with_faster_messages = what.step;
+        }
+    }
+    for (const WhatIf& what : cluster_links) {
+        if (what.step < with_faster_messages) {
+            result.what_ifs.push_back(what);
+            result.best_of_kind.push_back({what});
+        }
+    }
+}
+
+void explain_gains(const Plan& plan,
+                   const std::vector<WhatIf>& cluster_links,
+                   Explanation& result) {
     if (action_count(plan) > largest_explained) {
         return;
     }
@@ -175,6 +193,7 @@ void explain_gains(const Plan& plan, Explanation& result) {
             result.best_of_kind.push_back(std::move(best));
         }
     }
+    add_cluster_links(cluster_links, result);
     std::ranges::stable_sort(result.what_ifs, {}, &WhatIf::step);
     result.what_ifs.resize(std::min(most_explained, result.what_ifs.size()));
     std::ranges::stable_sort(
@@ -215,13 +234,15 @@ std::size_t action_count(const Plan& plan) {
 Explanation explain(const Plan& plan,
                     const Timeline& timeline,
                     const Breakdown& breakdown,
-                    const std::optional<Plan>& more) {
+                    const std::optional<Plan>& more,
+                    const std::vector<WhatIf>& cluster_links) {
     Explanation result;
     result.step = step_time(timeline);
     for (const Wait& wait : waits_of(timeline)) {
         result.wait += wait.end - wait.begin;
     }
     result.wait /= std::max(1, plan.rank_count());
+    result.messages = messages_in_actions(plan, timeline);
     result.recompute = breakdown.recompute;
     for (const auto& row : plan->schedule.ranks) {
         const auto dispatched =
@@ -236,7 +257,7 @@ Explanation explain(const Plan& plan,
     for (const Wait& wait : longest_waits(timeline, most_explained)) {
         result.waits.push_back({.wait = wait, .chain = chain_of(causes, wait)});
     }
-    explain_gains(plan, result);
+    explain_gains(plan, cluster_links, result);
     if (more) {
         result.more = with_more(*more);
     }

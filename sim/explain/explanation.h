@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/timeline/metrics.h"
+#include "sim/explain/breakdown.h"
 #include "sim/explain/sensitivity.h"
 #include "sim/explain/waits.h"
 
@@ -46,6 +47,8 @@ struct Explanation {
     std::optional<Duration> roomy_step;      ///< the step if no send ever waited for room
     std::optional<Duration> step_on_device;  ///< where stashes are offloaded: if they were not
 
+    MessagesInActions messages{};  ///< part of the work
+
     Duration recompute{};
     std::optional<Duration> step_without_recompute;
     Duration dispatch{};
@@ -71,8 +74,8 @@ struct Explanation {
     std::vector<ExplainedWait> waits;  ///< the longest, longest first
 
     /// Twice as fast: the best of all, and those of each kind (one kind of work everywhere, one
-    /// stage's, links, one rank), best first. Empty for plans of more than `largest_explained`
-    /// actions; of a large plan not all are tried.
+    /// stage's, links, one rank, links between nodes, links inside of nodes), best first. Empty for
+    /// plans of more than `largest_explained` actions; of a large plan not all are tried.
     std::vector<WhatIf> what_ifs;
     std::vector<std::vector<WhatIf>> best_of_kind;
 };
@@ -83,11 +86,13 @@ constexpr std::size_t most_explained = 20;
 constexpr std::size_t largest_explained = 1'000'000;
 
 /// Explains a predicted step. `more` is the plan with twice as many micro-batches, where there is
-/// one.
+/// one, and `cluster_links` are what faster links of the cluster would bring, where it is known
+/// (sim/explain/cluster_links.h).
 Explanation explain(const Plan& plan,
                     const Timeline& timeline,
                     const Breakdown& breakdown,
-                    const std::optional<Plan>& more);
+                    const std::optional<Plan>& more,
+                    const std::vector<WhatIf>& cluster_links = {});
 
 /// Number of actions of all ranks.
 std::size_t action_count(const Plan& plan);

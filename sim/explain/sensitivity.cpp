@@ -73,6 +73,7 @@ void Sensitivity::know_owners() {
         Owner owner{.kind = Owner::Kind::Action,
                     .op = action.op,
                     .stage = action.stage,
+                    .micro_batch = action.micro_batch,
                     .rank = place.rank};
         if (place.kind == TaskKind::Copy) {
             owner.kind = Owner::Kind::Copy;
@@ -162,16 +163,29 @@ bool Sensitivity::concerns(const Target& target, const Owner& owner) {
             return is_of(acts, owner.rank);
         case Part::Dispatch:
             return acts;
+        case Part::NodeLinks:
+        case Part::InnerLinks:
         case Part::Cores:
             return false;
     }
     PIPETWIN_EXPECT(false, "part out of range");
 }
 
+bool Sensitivity::can_answer(const Target& target) const {
+    if (target.part != Part::BackwardInput && target.part != Part::BackwardWeight) {
+        return true;
+    }
+    return std::ranges::none_of(plan_->costs, [](const auto& stages) {
+        return std::ranges::any_of(stages, [](const StageCost& cost) {
+            return !cost.backward_weight_messages.overlaps.empty();
+        });
+    });
+}
+
 /// Everywhere first; where there is one stage, link or rank, it is everywhere.
 void Sensitivity::know_targets() {
     const auto add = [&](const Target& target) {
-        if (takes_time(target)) {
+        if (can_answer(target) && takes_time(target)) {
             targets_.push_back(target);
         }
     };
@@ -238,8 +252,14 @@ Duration Sensitivity::faster(std::size_t cost,
             (target.part == Part::Dispatch ? faster_host : faster_work) = true;
         }
     }
-    return (faster_work ? divided(work, factor) : work) +
-           (faster_host ? divided(host, factor) : host);
+    if (faster_work && owner.kind == Owner::Kind::Action) {
+        work = plan_.with_computation(
+            {.op = owner.op, .stage = owner.stage, .micro_batch = owner.micro_batch},
+            [factor](Duration time) { return divided(time, factor); });
+    } else if (faster_work) {
+        work = divided(work, factor);
+    }
+    return work + (faster_host ? divided(host, factor) : host);
 }
 
 Duration Sensitivity::step_if(std::span<const Target> targets, double factor) const {

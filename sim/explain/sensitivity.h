@@ -21,6 +21,8 @@ enum class Part {
     Update,          ///< of all stages
     Reduction,       ///< of gradients, of all stages
     Link,            ///< over a boundary, both ways: latency, and time on the link
+    NodeLinks,       ///< all links between nodes (sim/explain/cluster_links.h)
+    InnerLinks,      ///< all links inside of nodes (sim/explain/cluster_links.h)
     HostLink,        ///< stashes to host memory and back, of all ranks
     Rank,            ///< all that a rank computes, its updates included
     Dispatch,        ///< the host's time before each action
@@ -63,8 +65,13 @@ class Sensitivity {
     /// and every rank; and each kind of work everywhere.
     const std::vector<Target>& targets() const { return targets_; }
 
+    /// False for one half of the backward where both halves together hide messages of shards: how
+    /// much longer the other half would wait is not known.
+    bool can_answer(const Target& target) const;
+
     /// The step time if all targets were `factor` times as fast: times are divided by it, and
-    /// rounded down to a nanosecond.
+    /// rounded down to a nanosecond. Messages inside of an action take as long as they do
+    /// (`Plan::with_computation`).
     Duration step_if(std::span<const Target> targets, double factor) const;
     Duration step_if(const Target& target, double factor) const {
         return step_if(std::span(&target, 1), factor);
@@ -94,6 +101,7 @@ class Sensitivity {
         Kind kind = Kind::Nobody;
         Op op{};
         int stage = 0;
+        int micro_batch = 0;  ///< one of those with the same cost
         int rank = 0;
         int boundary = 0;
     };

@@ -72,6 +72,23 @@ SettledScenario partitioned(std::vector<int> pieces, int micro_batches, int batc
     return scenario;
 }
 
+Profile long_and_short_layer() {
+    return {.dispatch = Duration(1), .layers = {layer("a", 4000, 5, 13), layer("b", 1000, 0, 31)}};
+}
+
+SettledScenario sharded_over_nodes() {
+    SettledScenario scenario = partitioned({2}, 2, 8);
+    scenario.pipeline.data_parallel = 4;
+    scenario.pipeline.shard = Shard::Weights;
+    scenario.pipeline.all_reduce = AllReduceKind::Ring;
+    scenario.cluster.per_node = 1;
+    scenario.cluster.link_gbps = 80;
+    scenario.cluster.link_latency_us = 1;
+    scenario.cluster.node_link_gbps = 4;
+    scenario.cluster.node_link_latency_us = 1;
+    return scenario;
+}
+
 Plan plan_of(const SettledScenario& scenario, const Profile& profile) {
     return make_plan(scenario, scenario_model(scenario, &profile), profile);
 }

@@ -35,6 +35,18 @@ SettledScenario scenario_of(int stages, int micro_batches, int batch);
 /// With so many layers of `chain_profile` in each stage.
 SettledScenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch = 2);
 
+/// Two layers with 100 bytes of weights: a forward of 4000 and of 1000 ns, and a backward of three
+/// times as long. Host time is 1 ns.
+Profile long_and_short_layer();
+
+/// One stage of `long_and_short_layer`, in four replicas on a node each that share the weights, and
+/// two micro-batches. Between nodes a byte takes 2 ns, and a message 1000 ns more. A gather, and a
+/// sum of gradients, is 3 messages of 25 bytes around a ring: 3 * 1050 = 3150 ns.
+///
+///     forward    a max( 4000, 3150)   b max(1000, 3150)
+///     backward   a max(12000, 6300)   b max(3000, 6300)
+SettledScenario sharded_over_nodes();
+
 Plan plan_of(const SettledScenario& scenario, const Profile& profile = chain_profile());
 
 /// Every list of sizes of at least 1 that sums to `layers`.

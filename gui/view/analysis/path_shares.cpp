@@ -193,7 +193,10 @@ class Gains {
                    sim::replayed_step(plan_, faster(plan_, conditions_, group));
         }
         const std::vector<Target> targets = targets_of(plan_, group);
-        if (targets.empty()) {
+        const auto can_answer = [this](const Target& target) {
+            return sensitivity_->can_answer(target);
+        };
+        if (targets.empty() || !std::ranges::all_of(targets, can_answer)) {
             return std::nullopt;
         }
         return analysis_.length() - sensitivity_->step_if(targets, 1 / faster_factor);

@@ -57,9 +57,18 @@ std::vector<std::vector<StageCost>> scaled_costs(const Plan& plan,
             const int piece = model_stage_of(plan->schedule, static_cast<int>(stage));
             const double scale = scales.at(as_index(piece));
             StageCost& cost = of_class[stage];
-            for (Duration* const time :
-                 {&cost.forward, &cost.recompute, &cost.backward_input, &cost.backward_weight}) {
-                *time = scaled(*time, scale);
+            const auto other = [scale](Duration time) { return scaled(time, scale); };
+            const auto change = [&other](Duration& time, const ActionMessages& messages) {
+                time = with_computation(time, {&messages}, other);
+            };
+            change(cost.forward, cost.forward_messages);
+            change(cost.recompute, cost.forward_messages);
+            change(cost.backward_input, cost.backward_input_messages);
+            change(cost.backward_weight, cost.backward_weight_messages);
+            for (ActionMessages* const messages : {&cost.forward_messages,
+                                                   &cost.backward_input_messages,
+                                                   &cost.backward_weight_messages}) {
+                *messages = with_computation(std::move(*messages), other);
             }
             // The halves are rounded one by one, and the whole has to be their sum where it was.
             cost.backward = cost.backward_input + cost.backward_weight;

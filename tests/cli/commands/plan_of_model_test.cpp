@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -62,6 +63,33 @@ TEST(SamplesFor, AreDividedByTheDevicesWhereANumberWithinFivePercentIs) {
     EXPECT_EQ(samples_for(4e6, 4096, 3 * 128), 960);        // 192 * 5: none is divided by 384
     EXPECT_EQ(samples_for(4e6, 4096, 1013), 1013);
     EXPECT_EQ(samples_for(64e3, 1024, 72), 60);  // 12 divides both; 9 divides 63, and 8 divides 64
+}
+
+/// Eight devices that share every layer sum its output and its gradient; a plan without replicas
+/// waits for no shards. One device alone has nothing to sum.
+TEST_F(PlanOfModel, SaysWhatOfTheStepIsCommunicationThatNothingHides) {
+    const std::vector<std::string> shared{"--set",
+                                          "pipeline.tensor_parallel=8",
+                                          "--set",
+                                          "pipeline.data_parallel=1",
+                                          "--set",
+                                          "pipeline.stages=1"};
+    const auto best = pipetwin(question(joined(shared, {"--json"}))).json()["best"];
+    const double tensor = best["messages_in_actions_ms"]["tensor_parallel"];
+    EXPECT_EQ(best["messages_in_actions_ms"]["shards"], 0);
+    const double share = 100 * tensor / best["step_ms"].get<double>();
+    ASSERT_GE(share, 5);
+    EXPECT_THAT(
+        pipetwin(question(shared)).out,
+        AllOf(HasSubstr("\n  communication that nothing hides: "),
+              HasSubstr(fmt::format(" of the step ({:.1f} %), for tensor parallelism\n", share))));
+    const Outcome alone = pipetwin(question({"--set",
+                                             "pipeline.tensor_parallel=1",
+                                             "--set",
+                                             "pipeline.data_parallel=1",
+                                             "--set",
+                                             "pipeline.stages=1"}));
+    EXPECT_THAT(alone.out, Not(HasSubstr("communication that nothing hides")));
 }
 
 TEST_F(PlanOfModel, AnswersInTheUnitsOfABill) {

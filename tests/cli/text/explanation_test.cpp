@@ -1,13 +1,19 @@
+#include <sstream>
+
 #include <gmock/gmock.h>
 
 #include "cli/predict/prediction.h"
 #include "cli/text/explanation_text.h"
+#include "cli/text/json_output.h"
 #include "cli/text/sentences.h"
+#include "cli/text/text_output.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/explain/breakdown.h"
+#include "sim/explain/cluster_links.h"
 #include "sim/simulate/simulate.h"
 #include "tests/cli/support.h"
 #include "tests/support/plain_plan.h"
+#include "tests/support/scenario_plans.h"
 
 /// The sentences over hand-derived numbers. For gpipe with p equal stages, m micro-batches, F = 1
 /// and B = 2 a step takes (m + p - 1)(F + B), a rank works m (F + B) of it, and the last rank
@@ -22,10 +28,12 @@ using ::testing::Not;
 using testing::plain;
 
 /// All lines, each on one line.
-std::string words_of(const Plan& plan, const std::optional<Plan>& more = std::nullopt) {
+std::string words_of(const Plan& plan,
+                     const std::optional<Plan>& more = std::nullopt,
+                     const std::vector<sim::WhatIf>& cluster_links = {}) {
     const Timeline timeline = sim::simulate(plan);
     const sim::Explanation explanation =
-        sim::explain(plan, timeline, sim::breakdown(plan, timeline), more);
+        sim::explain(plan, timeline, sim::breakdown(plan, timeline), more, cluster_links);
     std::string text;
     for (const Paragraph& paragraph : explanation_paragraphs(plan, explanation)) {
         text += std::string(paragraph.heading) + '\n';
@@ -66,6 +74,66 @@ TEST(Explanation, OfOneStageSaysNothingOfWaits) {
     const std::string words = words_of(make_plan(plain(ScheduleKind::GPipe, 1, 4)));
     EXPECT_THAT(words, HasSubstr("A step takes 12.0 ms, and its one rank works all the time."));
     EXPECT_THAT(words, AllOf(Not(HasSubstr("wait")), Not(HasSubstr("bubble"))));
+}
+
+/// A step of 2 * (7151 + 18301) + 4 = 50908 ns, of which 2 * (2150 + 3300) = 10900 ns wait for
+/// shards. Links between nodes that are twice as fast leave 2 * (5576 + 15151) + 4 = 41458 ns, and
+/// infinitely fast ones 2 * (5001 + 15001) + 4 = 40008 ns; backwards that are twice as fast
+/// still take max(6000, 6300) + max(1500, 6300) = 12600 ns.
+TEST(Explanation, SaysThatActionsWaitForShards) {
+    const SettledScenario scenario = testing::sharded_over_nodes();
+    const Profile profile = testing::long_and_short_layer();
+    const Model model = scenario_model(scenario, &profile);
+    const Plan plan = make_plan(scenario, model, profile);
+    const std::string words =
+        words_of(plan,
+                 std::nullopt,
+                 sim::faster_cluster_links(plan, Duration(50908), scenario, model, profile));
+    EXPECT_THAT(words,
+                AllOf(HasSubstr("A step takes 50.9 us. Its one rank is never idle, but it does "
+                                "not compute all the time.\n"),
+                      HasSubstr("Of rank 0's 50.9 us of work, 10.9 us (21.4 %) wait for weights "
+                                "and gradients of other replicas: their messages take longer than "
+                                "the computation that they overlap with.\n"),
+                      Not(HasSubstr("works all the time")),
+                      HasSubstr("every backward twice as fast: 50.9 -> 39.5 us (-22.4 %)"),
+                      HasSubstr("links between nodes twice as fast: 50.9 -> 41.5 us (-18.6 %); "
+                                "infinitely fast: 40.0 us\n")));
+}
+
+/// 10900 of 50908 ns.
+TEST(Explanation, MessagesInsideOfActionsArePartOfTheTables) {
+    const Prediction prediction =
+        predict(testing::plan_of(testing::sharded_over_nodes(), testing::long_and_short_layer()));
+    std::ostringstream stream;
+    const Console console(stream, stream, Terminal{});
+    const std::string text = prediction_text(prediction, console);
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("  not counted as idle: 21.4 % of the step, in which actions wait "
+                                "for shards (see Where the time goes)\n"),
+                      HasSubstr("\n  of these, waiting for shards of weights and gradients"),
+                      HasSubstr("21.41 %\n"),
+                      Not(HasSubstr("of these, sums"))));
+    const Json messages = prediction_json(prediction)["messages_in_actions_ms"];
+    EXPECT_EQ(messages["shards"], 0.0109);
+    EXPECT_EQ(messages["tensor_parallel"], 0);
+    const Prediction none = predict(make_plan(plain(ScheduleKind::GPipe, 2, 4)));
+    EXPECT_EQ(prediction_json(none)["messages_in_actions_ms"]["shards"], 0);
+    EXPECT_THAT(prediction_text(none, console),
+                AllOf(Not(HasSubstr("not counted as idle")), Not(HasSubstr("of these"))));
+}
+
+/// Two devices share two layers: 2 * (1000 + 5 / 2) = 2005 ns of sums in the forward of the first
+/// and in the backward of the second, of a step of 2 * (2500 + 7500 + 2 * 2005 + 2) + 15 ns.
+TEST(Explanation, SaysWhatSumsOfTensorParallelismTake) {
+    SettledScenario scenario = testing::partitioned({2});
+    scenario.pipeline.tensor_parallel = 2;
+    scenario.cluster.link_gbps = 8;
+    scenario.cluster.link_latency_us = 1;
+    const Plan plan = testing::plan_of(scenario, testing::long_and_short_layer());
+    EXPECT_THAT(words_of(plan),
+                HasSubstr("Of rank 0's 28.0 us of work, 8.0 us (28.6 %) are sums among the 2 "
+                          "devices of a rank (tensor parallelism).\n"));
 }
 
 // row   001122ccc.......bbb..aaa

@@ -43,7 +43,13 @@ TEST(GatheredWeights, OneReplicaChangesNothing) {
 }
 
 TEST(GatheredWeights, MessagesGoOnBesideALongComputation) {
-    EXPECT_EQ(gathered(sample_of(1000, 1500, 1500), two_replicas()), sample_of(1000, 1500, 1500));
+    const LayerSample sample = gathered(sample_of(1000, 1500, 1500), two_replicas());
+    EXPECT_EQ(sample.forward, Duration(1000));
+    EXPECT_EQ(sample.backward(), Duration(3000));
+    EXPECT_EQ(sample.messages.beside_forward, Duration(1000));
+    EXPECT_EQ(sample.messages.beside_backward, Duration(1000 + 2000));
+    EXPECT_EQ(sample.messages.forward_wait, Duration{});
+    EXPECT_EQ(sample.messages.backward_wait, Duration{});
 }
 
 TEST(GatheredWeights, AShortComputationWaitsForThem) {
@@ -51,6 +57,8 @@ TEST(GatheredWeights, AShortComputationWaitsForThem) {
     EXPECT_EQ(sample.forward, Duration(1000));
     EXPECT_EQ(sample.backward(), Duration(1000 + 2000));
     EXPECT_EQ(sample.saved, Bytes{7});
+    EXPECT_EQ(sample.messages.forward_wait, Duration(1000 - 400));
+    EXPECT_EQ(sample.messages.backward_wait, Duration(3000 - 500 - 600));
     // A layer without a backward of its weights waits in that of its input.
     EXPECT_EQ(gathered(sample_of(400, 500, 0), two_replicas()).backward_input, Duration(3000));
 }
@@ -60,6 +68,8 @@ TEST(GatheredWeights, WithoutPrefetchAGatherIsAdded) {
     how.prefetch = false;
     const LayerSample slow = gathered(sample_of(1500, 2000, 1000), how);
     EXPECT_EQ(slow.forward, Duration(1000 + 1500));
+    EXPECT_EQ(slow.messages.gather, Duration(1000));
+    EXPECT_EQ(slow.messages.forward_wait, Duration{});
     EXPECT_EQ(slow.backward(), Duration(1000 + 3000));
     EXPECT_EQ(gathered(sample_of(400, 500, 600), how).backward(), Duration(1000 + 2000));
 }

@@ -69,6 +69,10 @@ TEST(TensorParallel, KnownSharesAreNotDividedAgain) {
     expected[1].forward += sum_of_1200;
     expected[1].backward_input += sum_of_400;
     expected[2].backward_input += sum_of_1200;
+    expected[0].messages.forward_sums = sum_of_400;
+    expected[1].messages.forward_sums = sum_of_1200;
+    expected[1].messages.backward_sums = sum_of_400;
+    expected[2].messages.backward_sums = sum_of_1200;
     EXPECT_EQ(with_tensor_parallel(chain(), profile(), samples(), four(), SharesKnown::Yes),
               expected);
 }
@@ -131,6 +135,8 @@ TEST(TensorParallel, ABackwardGathersTheDividedInputAgain) {
     of.sequence_parallel = true;
     const LayerSample b = with_tensor_parallel(chain(), profile(), all, of, SharesKnown::Yes)[1];
     EXPECT_EQ(b.backward_input, Duration(900 - 450) + sum_of_400 / 2 + sum_of_400);
+    EXPECT_EQ(b.messages.backward_sums, sum_of_400 / 2 + sum_of_400);
+    EXPECT_EQ(b.messages.forward_sums, sum_of_1200);
 }
 
 /// Parts of what is saved are never more than all of it, whatever is divided.

@@ -301,6 +301,81 @@ TEST(PlanClusters, TwoPipelinesOfOneModelHaveNoReplicas) {
                 HasSubstr("a schedule of two pipelines with the same weights does not support"));
 }
 
+/// b waits for the rest of what goes on beside it, and a for nothing.
+TEST(PlanClusters, APlanKnowsHowLongItWaitsForShards) {
+    const Plan plan =
+        testing::plan_of(testing::sharded_over_nodes(), testing::long_and_short_layer());
+    const Action forward{.op = Op::Forward};
+    const Action backward{.op = Op::Backward};
+    EXPECT_EQ(plan.duration(forward), Duration(1 + 4000 + 3150));
+    EXPECT_EQ(plan.duration(backward), Duration(1 + 12000 + 6300));
+    EXPECT_EQ(plan.shard_wait(forward), Duration(3150 - 1000));
+    EXPECT_EQ(plan.shard_wait(backward), Duration(6300 - 3000));
+    EXPECT_EQ(plan.tensor_sums(forward), Duration{});
+    EXPECT_EQ(plan.shard_wait({.op = Op::Optimizer}), Duration{});
+}
+
+/// Layers that compute longer than their messages take hide them, as do links that take no time.
+TEST(PlanClusters, MessagesOfShardsThatAreHiddenAreNotWaitedFor) {
+    Profile profile = testing::long_and_short_layer();
+    profile.layers[1] = testing::layer("b", 3150, 0, 31);
+    SettledScenario scenario = testing::sharded_over_nodes();
+    const Plan hidden = testing::plan_of(scenario, profile);
+    scenario.pipeline.prefetch = 0;  // a gather has nothing to hide behind
+    const Plan gathered_before = testing::plan_of(scenario, profile);
+    scenario.pipeline.shard = Shard::None;
+    const Plan whole = testing::plan_of(scenario, profile);
+    for (const Op op : {Op::Forward, Op::Backward}) {
+        EXPECT_EQ(hidden.shard_wait({.op = op}), Duration{});
+        EXPECT_EQ(gathered_before.shard_wait({.op = op}), Duration(2 * 3150));
+        EXPECT_EQ(whole.shard_wait({.op = op}), Duration{});
+    }
+}
+
+/// The parts of a backward in two halves: the half of the weights waits.
+TEST(PlanClusters, TheHalfOfTheWeightsWaitsForShards) {
+    SettledScenario scenario = testing::sharded_over_nodes();
+    scenario.pipeline.schedule = "zb-h1";
+    const Plan plan = testing::plan_of(scenario, testing::long_and_short_layer());
+    EXPECT_EQ(plan.shard_wait({.op = Op::BackwardInput}), Duration{});
+    EXPECT_EQ(plan.shard_wait({.op = Op::BackwardWeight}), Duration(6300 - 3000));
+    scenario.pipeline.prefetch = 0;  // both gathers of a backward, then the sums beside it
+    const Plan before = testing::plan_of(scenario, testing::long_and_short_layer());
+    EXPECT_EQ(before.shard_wait({.op = Op::BackwardInput}), Duration(2 * 3150));
+    EXPECT_EQ(before.shard_wait({.op = Op::BackwardWeight}), Duration(3150 - 3000));
+}
+
+/// A device that computes twice as fast hides less: forward max(2000, 3150) + max(500, 3150),
+/// backward max(6000, 6300) + max(1500, 6300).
+TEST(PlanClusters, FasterComputationLeavesMessagesAsTheyAre) {
+    const Plan plan =
+        testing::plan_of(testing::sharded_over_nodes(), testing::long_and_short_layer());
+    const OtherTime half = [](Duration time) { return time / 2; };
+    const OtherTime nothing = [](Duration) { return Duration{}; };
+    const OtherTime twice = [](Duration time) { return 2 * time; };
+    const Action forward{.op = Op::Forward};
+    const Action backward{.op = Op::Backward};
+    EXPECT_EQ(plan.with_computation(forward, half), Duration(3150 + 3150));
+    EXPECT_EQ(plan.with_computation(backward, half), Duration(6300 + 6300));
+    EXPECT_EQ(plan.with_computation(forward, nothing), Duration(3150 + 3150));
+    EXPECT_EQ(plan.with_computation(forward, twice), Duration(8000 + 3150));
+    EXPECT_EQ(plan.with_computation(backward, twice), Duration(24000 + 6300));
+    const ActionMessages messages = with_computation(plan.cost(0, 0).forward_messages, half);
+    EXPECT_EQ(messages.shards, Duration((3150 - 2000) + (3150 - 500)));
+    EXPECT_EQ(with_computation(messages, twice), plan.cost(0, 0).forward_messages);
+}
+
+/// The gather at the end of an update is no computation.
+TEST(PlanClusters, AFasterUpdateGathersAsLong) {
+    SettledScenario scenario = testing::sharded_over_nodes();
+    scenario.pipeline.shard = Shard::Optimizer;
+    const Plan plan = testing::plan_of(scenario, testing::long_and_short_layer());
+    const Action update{.op = Op::Optimizer};
+    ASSERT_GT(plan.weight_gather_time(0), Duration{});
+    EXPECT_EQ(plan.with_computation(update, [](Duration) { return Duration{}; }),
+              plan.weight_gather_time(0));
+}
+
 /// Two devices to a rank, a byte per nanosecond between them and 1 us. Around a ring of two, n
 /// bytes take 2 * (1000 + n / 2): 2005 ns for the 5 that layer a hands on, 2007 for the 7 of layer
 /// b.
@@ -317,6 +392,33 @@ TEST(PlanClusters, DevicesOfARankShareItsLayersAndSumTheirResults) {
     EXPECT_EQ(plan.cost(0, 0).output, Bytes{7});
     EXPECT_EQ(plan->states[0].weights, Bytes{50 + 50});
     EXPECT_EQ(plan->tensor_parallel, 2);
+    const Action forward{.op = Op::Forward};
+    EXPECT_EQ(plan.tensor_sums(forward), Duration(2005 + 2007));
+    EXPECT_EQ(plan.tensor_sums({.op = Op::Recompute}), Duration(2005 + 2007));
+    EXPECT_EQ(plan.tensor_sums({.op = Op::Backward}), Duration(2005));
+    EXPECT_EQ(plan.tensor_sums({.op = Op::BackwardWeight}), Duration{});
+    EXPECT_EQ(plan.shard_wait(forward), Duration{});
+    EXPECT_EQ(plan.with_computation(forward, [](Duration time) { return time / 5; }),
+              Duration(1 + 2005 + 2 + 2007));
+}
+
+/// A block that is computed again sums its outputs again.
+TEST(PlanClusters, RecomputeOfLayersRepeatsTheirSums) {
+    SettledScenario scenario = partitioned({3});
+    scenario.pipeline.tensor_parallel = 2;
+    scenario.cluster.link_gbps = 8;
+    scenario.cluster.link_latency_us = 1;
+    Profile profile = chain_profile();
+    profile.layers.resize(3);
+    const char* const names[]{"embedding", "block0", "head"};
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+        profile.layers[layer].name = names[layer];
+        profile.layers[layer].inputs.clear();
+    }
+    const Action backward{.op = Op::Backward};
+    const Duration once = plan_of(scenario, profile).tensor_sums(backward);
+    scenario.pipeline.layer_recompute = LayerRecompute::Block;
+    EXPECT_EQ(plan_of(scenario, profile).tensor_sums(backward), once + Duration(2007));
 }
 
 TEST(PlanClusters, DevicesOfARankSitOnOneNodeAndCountAgainstTheDevices) {

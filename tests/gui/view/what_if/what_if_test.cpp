@@ -211,6 +211,36 @@ TEST(WhatIf, CostsOfAllStagesTwiceAsHighMakeThePipelineTwiceAsLong) {
     EXPECT_EQ(doubled.step->metrics.makespan, 2 * as_known.step->metrics.makespan);
 }
 
+/// Two replicas that share weights, 4 MB a layer, over a link of 1 GB/s: a gather, and a sum of
+/// gradients, takes 2 ms. Forward max(4, 2) + max(1, 2) = 6 ms, backward max(8, 4) + max(2, 4) = 12
+/// ms. With half of the costs max(2, 2) + max(0.5, 2) = 4 ms and max(4, 4) + max(1, 4) = 8 ms.
+TEST(WhatIf, CheaperLayersStillWaitForShards) {
+    Profile profile = weighted_profile({4, 1});
+    for (LayerCost& layer : profile.layers) {
+        layer.parameter_count = 1'000'000;
+        layer.parameter_bytes = Bytes{4'000'000};
+    }
+    const WhatIfSource source(run_of(profile,
+                                     {"training.batch = 2",
+                                      "training.optimizer = \"sgd\"",
+                                      "pipeline.stages = 1",
+                                      "pipeline.micro_batches = 1",
+                                      "pipeline.recompute = \"none\"",
+                                      "pipeline.data_parallel = 2",
+                                      "pipeline.shard = \"weights\"",
+                                      "pipeline.all_reduce = \"ring\"",
+                                      "cluster.link_gbps = 8"}));
+    WhatIf settings = source.settings();
+    const WhatIfOutcome as_known = apply(source, settings).outcome;
+    ASSERT_NE(as_known.step, nullptr) << as_known.reason;
+    EXPECT_EQ(as_known.step->metrics.makespan, Duration(18'000'000));
+    settings.cost_scale = {0.5};
+    const WhatIfOutcome halved = apply(source, settings).outcome;
+    ASSERT_NE(halved.step, nullptr) << halved.reason;
+    EXPECT_EQ(halved.step->metrics.makespan, Duration(12'000'000));
+    EXPECT_EQ(halved.step->plan.shard_wait({.op = Op::Forward}), Duration(1'500'000));
+}
+
 // One micro-batch on two stages: F0 F1 B1 B0 with two messages of `bytes / rate + latency`.
 TEST(WhatIf, LinksCostTheirLatencyAndTheirBandwidth) {
     const WhatIfSource source(uniform_run());
