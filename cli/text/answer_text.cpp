@@ -101,9 +101,7 @@ std::vector<std::string> communication_lines(const Prediction& best) {
     const std::string kinds = tensor == Duration{} ? ", for shards of weights and gradients"
                               : shards == Duration{}
                                   ? ", for tensor parallelism"
-                                  : fmt::format(": {} for shards, {} for tensor parallelism",
-                                                format_duration(shards),
-                                                format_duration(tensor));
+                                  : fmt::format(", {} of it for shards", format_duration(shards));
     return {fmt::format("communication that nothing hides: {} of the step ({}){}",
                         format_duration(shards + tensor),
                         rounded_percent(part),
