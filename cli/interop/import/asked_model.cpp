@@ -333,8 +333,16 @@ AskedModel asked_model(const ModelQuestion& question) {
             "the costs are for fp16; the plan's scenario says bf16, because scenarios have no "
             "fp16");
     }
-    asked.scenario = open_scenario(question, asked.samples, trained_as(profile.precision), devices);
-    asked.scenario.file = question.model;  // of which errors speak
+    const int per_node = devices_of_node(node.cluster);
+    asked.on_nodes = [question, tokens, sequence, per_node, type = trained_as(profile.precision)](
+                         int nodes) {
+        const int count = nodes * per_node;
+        Scenario scenario =
+            open_scenario(question, samples_for(tokens, sequence, count), type, count);
+        scenario.file = question.model;  // of which errors speak
+        return scenario;
+    };
+    asked.scenario = asked.on_nodes(question.nodes);
     return asked;
 }
 

@@ -326,7 +326,7 @@ TEST(CheckMemory, EveryRankHasItsOwnLimitWhereTheyDiffer) {
     EXPECT_NO_THROW(check_memory(Plan::make(parts)));
     parts.memory_limits = {Bytes{1'000'000}, Bytes{13268}};
     const Error error = testing::error_of([&] { check_memory(Plan::make(parts)); });
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 peaks at 12.96 KiB (13269 bytes)"));
     EXPECT_THAT(error.what(), ::testing::HasSubstr("over the limit of 12.96 KiB"));
 }
 
@@ -337,7 +337,7 @@ TEST(CheckMemory, RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     const std::string text = error.what();
     EXPECT_THAT(text, ::testing::HasSubstr("1 of 2 ranks needs more than the limit of 12.96 KiB"));
-    EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
+    EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 12.96 KiB (13269 bytes)"));
     EXPECT_THAT(text, ::testing::HasSubstr("over the limit"));
     EXPECT_THAT(error.hint(), ::testing::HasSubstr("recompute"));
     PlanParts recomputed = two_stages(ScheduleKind::GPipe, 3, Recompute::Always).parts();
