@@ -182,16 +182,15 @@ constexpr std::string_view or_less = "or use a smaller model or shorter sequence
 /// than there are.
 std::string hint_for_memory(const NodesOfModel& nodes, int least, std::optional<int> enough) {
     if (enough) {
-        return fmt::format("a plan fits on {} (--nodes {}); {}",
-                           counted(*enough, "node"),
-                           *enough,
-                           or_less);
+        return fmt::format(
+            "a plan fits on {} (--nodes {}); {}", counted(*enough, "node"), *enough, or_less);
     }
     return least > nodes.count
-               ? fmt::format("use more nodes (--nodes): weights, gradients and optimizer state "
-                             "alone need at least {}; {}",
-                             least,
-                             or_less)
+               ? fmt::format(
+                     "use more nodes (--nodes): weights, gradients and optimizer state "
+                     "alone need at least {}; {}",
+                     least,
+                     or_less)
                : fmt::format("use more nodes (--nodes), {}", or_less);
 }
 
@@ -468,6 +467,7 @@ AnswerParts Findings::answer() const {
             .sequence = static_cast<int>(plan.profile.tokens_per_sample),
             .tokens = options.tokens,
             .price = options.price,
+            .sizes = model_sizes(question.config, plan.profile),
             .scenario = question.scenario,
             .profile = plan.profile,
             .best = prediction,

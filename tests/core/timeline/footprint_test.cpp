@@ -344,6 +344,17 @@ TEST(CheckMemory, RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     recomputed.memory_limit = Bytes{1};
     EXPECT_THAT(testing::error_of([&] { check_memory(Plan::make(recomputed)); }).hint(),
                 ::testing::Not(::testing::HasSubstr("recompute")));
+    // More micro-batches than samples, and more stages than layers, cannot be.
+    parts.micro_batch_sizes.assign(parts.cost_class.size(), 1);
+    EXPECT_EQ(testing::error_of([&] { check_memory(Plan::make(parts)); }).hint(),
+              "recompute = \"always\" or more stages need less memory per rank");
+    parts.partition = Partition({1, 1}, 2);
+    EXPECT_EQ(testing::error_of([&] { check_memory(Plan::make(parts)); }).hint(),
+              "recompute = \"always\" needs less memory per rank");
+    recomputed.micro_batch_sizes = parts.micro_batch_sizes;
+    recomputed.partition = parts.partition;
+    EXPECT_EQ(testing::error_of([&] { check_memory(Plan::make(recomputed)); }).hint(),
+              "use devices with more memory, or a smaller model");
     for (const bool largest_recomputes : {false, true}) {  // rank 1 needs more than rank 0
         PlanParts mixed =
             two_stages(ScheduleKind::GPipe,
