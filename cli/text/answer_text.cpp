@@ -102,19 +102,21 @@ std::string plan_name(const sim::FoundPlan& plan) {
     return shape_text(plan.candidate.shape) + (divides_sequence(plan) ? "s" : "");
 }
 
-/// The fastest plan of the shapes that leaves enough memory: "1x8x4s is 0.66 % slower and leaves
+/// The fastest of the listed plans that leaves enough memory: "1x8x4s is 0.66 % slower and leaves
 /// 11.4 %".
 std::string roomier_text(const AnswerParts& parts, Bytes memory) {
-    const std::vector<sim::FoundPlan>& plans = parts.shapes.plans;
+    // Where no plan has all devices, there is none of a shape.
+    const std::vector<sim::FoundPlan>& plans =
+        parts.shapes.plans.empty() ? parts.search.ranked : parts.shapes.plans;
     const auto leaves = [memory](const sim::FoundPlan& plan) {
         return 1 - ratio(plan.peak, memory);
     };
     const auto found = std::ranges::find_if(
         plans, [&](const sim::FoundPlan& plan) { return leaves(plan) >= least_headroom; });
     if (found == plans.end()) {
-        return "no plan in the list below leaves more than that";
+        return "none of the plans below leaves that much";
     }
-    return fmt::format("{} in the list below is {:.2f} % slower and leaves {}",
+    return fmt::format("{} is {:.2f} % slower and leaves {}",
                        plan_name(*found),
                        100 * (to_seconds(found->step) / to_seconds(parts.plan.step) - 1),
                        rounded_percent(leaves(*found)));

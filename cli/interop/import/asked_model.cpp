@@ -368,14 +368,14 @@ AskedModel asked_model(const ModelQuestion& question) {
             "fp16");
     }
     const int per_node = devices_of_node(node.cluster);
-    asked.on_nodes =
-        [question, tokens, sequence, per_node, type = trained_as(profile.precision)](int nodes) {
-            const int count = nodes * per_node;
-            Scenario scenario =
-                open_scenario(question, samples_for(tokens, sequence, count), type, count);
-            scenario.file = question.model;  // of which errors speak
-            return scenario;
-        };
+    const std::string type(trained_as(profile.precision));
+    asked.on_nodes = [question, tokens, sequence, per_node, type](int nodes) {
+        const int count = nodes * per_node;
+        Scenario scenario =
+            open_scenario(question, samples_for(tokens, sequence, count), type, count);
+        scenario.file = question.model;  // of which errors speak
+        return scenario;
+    };
     asked.scenario = asked.on_nodes(question.nodes);
     return asked;
 }

@@ -205,7 +205,7 @@ TEST_F(Failures, DevicesNeverFail) {
 
 // The error for an unknown link names this list, which had no links.
 TEST_F(Failures, DevicesListTheLinksThatAScenarioCanName) {
-    const auto& links = pipetwin({"devices", "--json"}).json()["links"];
+    const auto links = pipetwin({"devices", "--json"}).json()["links"];
     std::vector<std::string> names;
     for (const auto& link : links) {
         names.push_back(link["name"]);
