@@ -144,7 +144,7 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
         plain.deferred_weights,
-        "Weight gradients that a rank may postpone into its waits (default 0)",
+        "Number N of weight gradients that a rank may postpone into its waits (default 0)",
         "N");
     app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
     add("--message-order",
@@ -177,7 +177,7 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
         "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
-        "Recompute time, in the same form (default: the forward time)",
+        "Recompute time, in the same form as --forward-ms (default: the forward time)",
         "X[,X...]");
     add("--recompute-timing",
         plain.recompute_timing,
@@ -398,7 +398,8 @@ void Grammar::add_exchange() {
     import
         .add_option("--micro-batch-size",
                     import_.micro_batch_size,
-                    "hf, pipedream and traces: samples per micro-batch of the costs")
+                    "hf, pipedream and traces: samples in the micro-batch whose costs are written "
+                    "(hf) or were measured (pipedream, traces)")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 16));
     import

@@ -1,8 +1,12 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -96,6 +100,19 @@ std::string names_text(std::string_view what,
     return names.empty() ? "" : fmt::format("{:<9} {}  ({})\n", what, fmt::join(names, ", "), use);
 }
 
+/// The table with a text behind each of its lines.
+std::string with_descriptions(std::string_view table,
+                              const std::vector<std::string>& descriptions) {
+    std::string text;
+    for (const std::string& description : descriptions) {
+        const std::size_t end = table.find('\n');
+        text += table.substr(0, end);
+        text += description.empty() ? "\n" : fmt::format("  {}\n", description);
+        table.remove_prefix(end + 1);
+    }
+    return text;
+}
+
 std::string profiles_text(const std::vector<DeviceProfile>& devices) {
     std::vector<std::vector<std::string>> rows{
         {"profile", "dense rate", "memory", "memory rate", "to a neighbour", "host link"}};
@@ -119,6 +136,34 @@ std::string profiles_text(const std::vector<DeviceProfile>& devices) {
                                  profiles_folder().string());
 }
 
+/// Classes of links; none where the folder of profiles has no such file.
+std::vector<LinkProfile> shipped_links() {
+    std::error_code ignored;
+    return std::filesystem::exists(profiles_folder() / "links.json", ignored)
+               ? all_links()
+               : std::vector<LinkProfile>();
+}
+
+std::string links_text(const std::vector<LinkProfile>& links) {
+    if (links.empty()) {
+        return "";
+    }
+    std::vector<std::vector<std::string>> rows{{"link", "rate", "latency", "rate is"}};
+    std::vector<std::string> descriptions{""};
+    for (const LinkProfile& link : links) {
+        const LinkFacts& facts = link.facts;
+        rows.push_back({link.name,
+                        fmt::format("{:.4g} Gbit/s", facts.bytes_per_second.value * 8 / 1e9),
+                        fmt::format("{:.4g} us", to_milliseconds(facts.latency.value) * 1e3),
+                        std::string(to_string(facts.bytes_per_second.kind))});
+        descriptions.push_back(link.description);
+    }
+    return fmt::format(
+        "\n{}  for cluster.link, cluster.node_link and cluster.host_link; rates are per "
+        "direction; --json lists sources\n",
+        with_descriptions(text_table(rows), descriptions));
+}
+
 /// By device of the probe; empty: not asked for.
 using Measured = std::vector<MeasuredDevice>;
 
@@ -136,7 +181,8 @@ Measured measure(const exec::CudaProbe& cuda, const DevicesOptions& options) {
 Json devices_json(const Machine& machine,
                   const exec::CudaProbe& cuda,
                   const Measured& measured,
-                  const std::vector<DeviceProfile>& devices) {
+                  const std::vector<DeviceProfile>& devices,
+                  const std::vector<LinkProfile>& links) {
     const auto text_or_null = [](const std::string& text) {
         return text.empty() ? Json(nullptr) : Json(text);
     };
@@ -166,6 +212,7 @@ Json devices_json(const Machine& machine,
     for (const DeviceProfile& device : devices) {
         json["profiles"].push_back(Json::parse(print_device_profile(device)));
     }
+    json["links"] = Json::parse(print_link_profiles(links))["links"];
     json["clusters"] = cluster_names();
     json["models"] = model_names();
     return json;
@@ -174,7 +221,8 @@ Json devices_json(const Machine& machine,
 std::string devices_text(const Machine& machine,
                          const exec::CudaProbe& cuda,
                          const Measured& measured,
-                         const std::vector<DeviceProfile>& devices) {
+                         const std::vector<DeviceProfile>& devices,
+                         const std::vector<LinkProfile>& links) {
     std::string text = fmt::format("this-machine  {}, {}  {}\n",
                                    counted(machine.cores, "core"),
                                    format_bytes(machine.memory),
@@ -198,7 +246,7 @@ std::string devices_text(const Machine& machine,
             text += fmt::format("              {}\n", line);
         }
     }
-    return text + profiles_text(devices) + "\n" +
+    return text + profiles_text(devices) + links_text(links) + "\n" +
            names_text("clusters", cluster_names(), "pipetwin plan MODEL --cluster NAME") +
            names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER");
 }
@@ -210,9 +258,11 @@ void execute(const DevicesOptions& options, Console& console) {
     const exec::CudaProbe cuda = exec::probe_cuda();
     const Measured measured = measure(cuda, options);
     const std::vector<DeviceProfile> devices = shipped_devices();
-    const std::string json = json_text(devices_json(machine, cuda, measured, devices));
+    const std::vector<LinkProfile> links = shipped_links();
+    const std::string json = json_text(devices_json(machine, cuda, measured, devices, links));
     write_result(json, options.common, console);
-    console.result(options.common.json ? json : devices_text(machine, cuda, measured, devices));
+    console.result(options.common.json ? json
+                                       : devices_text(machine, cuda, measured, devices, links));
 }
 
 }  // namespace pipetwin::cli

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -32,6 +33,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/partition/layer_order.h"
 #include "core/plan/stage_costs.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/search/every_shape.h"
@@ -139,36 +141,98 @@ int least_nodes(const Scenario& scenario,
     return static_cast<int>((state.count + of_node - 1) / of_node);
 }
 
+/// A model on a number of nodes of its cluster.
+struct NodesOfModel {
+    int count = 0;  ///< 0: a scenario names devices, not nodes
+    std::function<Scenario(int count)> scenario_on{};
+};
+
+/// The first number of nodes from `first` on of which a plan with one stage per rank fits; none:
+/// none of the first four.
+std::optional<int> enough_nodes(const NodesOfModel& nodes,
+                                const Profile& profile,
+                                int first,
+                                Console& console) {
+    constexpr int most_tried = 4;
+    const StopSignal stop;
+    Progress progress(console, "looking for a number of nodes that is enough");
+    sim::SearchOptions any;
+    any.progress = [](const sim::SearchProgress& now) {
+        return !now.best.has_value() && StopSignal::received() == 0;
+    };
+    any.finds_closest = false;
+    for (int tried = 0; tried < most_tried && StopSignal::received() == 0; ++tried) {
+        progress.update(double{1} * tried / most_tried, "");
+        Scenario scenario = nodes.scenario_on(first + tried);
+        Scenario::PipelinePart& pipeline = scenario.pipeline;
+        if (!pipeline.schedule && pipeline.schedules.empty()) {
+            pipeline.schedule = to_string(ScheduleKind::OneFOneB);  // a try takes a second
+        }
+        const Model model = scenario_model(scenario, &profile);
+        if (!sim::search_plans(scenario, model, profile, any).ranked.empty()) {
+            return first + tried;
+        }
+    }
+    return std::nullopt;
+}
+
+constexpr std::string_view or_less = "or use a smaller model or shorter sequences (--sequence)";
+
+/// What helps where weights, gradients and optimizer state alone need `least` nodes, more or less
+/// than there are.
+std::string hint_for_memory(const NodesOfModel& nodes, int least, std::optional<int> enough) {
+    if (enough) {
+        return fmt::format(
+            "a plan fits on {} (--nodes {}); {}", counted(*enough, "node"), *enough, or_less);
+    }
+    return least > nodes.count
+               ? fmt::format(
+                     "use more nodes (--nodes): weights, gradients and optimizer state "
+                     "alone need at least {}; {}",
+                     least,
+                     or_less)
+               : fmt::format("use more nodes (--nodes), {}", or_less);
+}
+
 /// What helps where no plan of a model by its name can be run.
 std::string hint_for_model(const Scenario& scenario,
                            const Model& model,
                            const Profile& profile,
-                           int nodes,
-                           const sim::SearchResult& result) {
+                           const NodesOfModel& nodes,
+                           const sim::SearchResult& result,
+                           Console& console) {
     const auto is_a_reason = [&](std::string_view words) {
         return std::ranges::any_of(result.infeasible, [words](const sim::Infeasible& entry) {
             return entry.why.find(words) != std::string::npos;
         });
     };
+    constexpr std::string_view name_the_network =
+        "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
     const bool lacks_memory = is_a_reason("memory");
-    const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes, result) : 1;
-    if (least > nodes) {
-        return fmt::format(
-            "use at least {} nodes (--nodes), as fewer cannot hold weights, "
-            "gradients and optimizer state, or a smaller model",
-            least);
+    const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes.count, result) : 1;
+    if (least <= nodes.count && is_a_reason("nothing says what connects nodes")) {
+        return std::string(name_the_network);
     }
-    if (is_a_reason("nothing says what connects nodes")) {
-        return "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
+    if (!lacks_memory) {
+        return "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)";
     }
-    return lacks_memory
-               ? "use more nodes (--nodes), a smaller model or shorter sequences (--sequence)"
-               : "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)";
+    const bool has_network =
+        !scenario.cluster.node_link.empty() || scenario.cluster.node_link_gbps > 0;
+    if (!has_network) {
+        return fmt::format("{}; {}", hint_for_memory(nodes, least, std::nullopt), name_the_network);
+    }
+    const int first = std::max(least, nodes.count + 1);
+    return hint_for_memory(
+        nodes,
+        least,
+        result.complete ? enough_nodes(nodes, profile, first, console) : std::nullopt);
 }
 
-/// `nodes`: of the cluster of a model by its name; 0 for a scenario.
-Planned planned(
-    const Scenario& scenario, Profile profile, int nodes, bool every_cell, Console& console) {
+Planned planned(const Scenario& scenario,
+                Profile profile,
+                const NodesOfModel& nodes,
+                bool every_cell,
+                Console& console) {
     expect_unit_of_limit(scenario, profile);
     Model model = scenario_model(scenario, &profile);
     sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
@@ -177,7 +241,7 @@ Planned planned(
         if (const std::string hint = hint_for_schedule(scenario, result); !hint.empty()) {
             throw Error(lacking.kind(), lacking.place(), lacking.text(), hint);
         }
-        if (nodes == 0) {
+        if (nodes.count == 0) {
             throw lacking;
         }
         throw Error(
@@ -187,7 +251,7 @@ Planned planned(
                 "on {} x {} {}", scenario.cluster.count, scenario.cluster.device, lacking.text()),
             lacking.hint().starts_with(sharing_hint)
                 ? lacking.hint()
-                : hint_for_model(scenario, model, profile, nodes, result));
+                : hint_for_model(scenario, model, profile, nodes, result, console));
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }
@@ -218,7 +282,7 @@ std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Plann
 /// Takes the other order where the user asked for it and it is faster; else says that there is one.
 Planned in_the_better_order(const Scenario& scenario,
                             Planned first,
-                            int nodes,
+                            const NodesOfModel& nodes,
                             const PlanOptions& options,
                             Console& console) {
     const std::optional<NamedOrder> found = better_order_for(scenario, first);
@@ -277,6 +341,7 @@ struct Asked {
     FoundProfile found;
     bool is_model = false;
     std::string config{};  ///< the model's config.json, or empty
+    NodesOfModel nodes{};
 };
 
 /// Writes the plan in the words of other systems beside it.
@@ -352,7 +417,8 @@ Asked asked(const PlanOptions& options, Console& console) {
     return {.scenario = std::move(model.scenario),
             .found = std::move(model.found),
             .is_model = true,
-            .config = std::move(model.config)};
+            .config = std::move(model.config),
+            .nodes = {.count = options.nodes, .scenario_on = std::move(model.on_nodes)}};
 }
 
 sim::EveryShape shapes_with_progress(const Scenario& scenario,
@@ -401,6 +467,7 @@ AnswerParts Findings::answer() const {
             .sequence = static_cast<int>(plan.profile.tokens_per_sample),
             .tokens = options.tokens,
             .price = options.price,
+            .sizes = model_sizes(question.config, plan.profile),
             .scenario = question.scenario,
             .profile = plan.profile,
             .best = prediction,
@@ -477,9 +544,8 @@ void execute(const PlanOptions& options, Console& console) {
     const bool heat = !options.heat_map.empty();
     Planned plan = in_the_better_order(
         scenario,
-        planned(
-            scenario, question.found.profile, question.is_model ? options.nodes : 0, heat, console),
-        question.is_model ? options.nodes : 0,
+        planned(scenario, question.found.profile, question.nodes, heat, console),
+        question.nodes,
         options,
         console);
     sim::EveryShape shapes;

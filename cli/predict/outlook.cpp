@@ -70,6 +70,7 @@ Outlook outlook(const Plan& plan,
         outlook.model_flops_utilisation = *operations * *metrics.samples_per_second / *rate;
     }
     outlook.error = sim::step_range(plan, scenario, profile);
+    outlook.lacks_runs = sim::lacks_runs(plan, profile);
     return outlook;
 }
 

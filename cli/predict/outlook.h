@@ -21,6 +21,8 @@ struct Outlook {
     std::optional<double> model_flops_utilisation;
     /// Between what times a measured step is to be expected; none for measured costs.
     std::optional<ErrorRange> error;
+    /// There is none because no published run of a model with experts was compared.
+    bool lacks_runs = false;
 };
 
 /// The outlook of a scenario's predicted step.

@@ -12,6 +12,8 @@
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
+#include "core/interop/hf_config.h"
+#include "core/model/decoder_model.h"
 #include "core/partition/model_blocks.h"
 #include "core/scenario/rank_device.h"
 
@@ -59,7 +61,7 @@ std::vector<std::string> expert_lines(const AnswerParts& parts) {
     }
     return {
         "warning: expert parallelism is not modelled: each rank has all experts of its layers; "
-        "with it a cluster can be much faster and need less memory"};
+        "with expert parallelism a cluster can be much faster and need less memory"};
 }
 
 std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer& answer) {
@@ -68,10 +70,13 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
     if (const auto& error = parts.best.outlook.error) {
         step += fmt::format(
             ", probably between {} and {}: 90 % of the {} were this close to "
-            "their estimates",
+            "their estimates{}",
             format_duration(scaled(parts.plan.step, error->low)),
             format_duration(scaled(parts.plan.step, error->high)),
-            error->of);
+            error->of,
+            unseen_text(*error));
+    } else if (parts.best.outlook.lacks_runs) {
+        step += fmt::format("; no range, as {}", no_runs_with_experts);
     }
     lines.push_back("step " + step);
     lines.push_back(fmt::format("{} tokens/s, {} per device",
@@ -79,9 +84,8 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
                                 rounded(answer.tokens_per_second / answer.devices)));
     if (answer.utilisation) {
         lines.push_back(
-            fmt::format("{} MFU: FLOPs of the model's matrix products, recompute not counted, as a "
-                        "share of the "
-                        "devices' dense {} peak",
+            fmt::format("{} MFU: FLOPs of the model's matrix products (masked pairs of attention "
+                        "included, recompute not) as a share of the devices' dense {} peak",
                         rounded_percent(*answer.utilisation),
                         parts.profile.precision));
     }
@@ -108,7 +112,37 @@ std::vector<std::string> communication_lines(const Prediction& best) {
                         kinds)};
 }
 
-std::vector<std::string> memory_lines(const Answer& answer) {
+/// "2 x 8 x 4", as the head of the table says.
+std::string shape_text(const sim::Shape& shape) {
+    return fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
+}
+
+/// The name of a plan in the table of shapes: with an "s" where devices divide the sequence.
+std::string plan_name(const sim::FoundPlan& plan) {
+    return shape_text(plan.candidate.shape) + (divides_sequence(plan) ? "s" : "");
+}
+
+/// The fastest of the listed plans that leaves enough memory: "1x8x4s is 0.66 % slower and leaves
+/// 11.4 %".
+std::string roomier_text(const AnswerParts& parts, Bytes memory) {
+    // Where no plan has all devices, there is none of a shape.
+    const std::vector<sim::FoundPlan>& plans =
+        parts.shapes.plans.empty() ? parts.search.ranked : parts.shapes.plans;
+    const auto leaves = [memory](const sim::FoundPlan& plan) {
+        return 1 - ratio(plan.peak, memory);
+    };
+    const auto found = std::ranges::find_if(
+        plans, [&](const sim::FoundPlan& plan) { return leaves(plan) >= least_headroom; });
+    if (found == plans.end()) {
+        return "none of the plans below leaves that much";
+    }
+    return fmt::format("{} is {:.2f} % slower and leaves {}",
+                       plan_name(*found),
+                       100 * (to_seconds(found->step) / to_seconds(parts.plan.step) - 1),
+                       rounded_percent(leaves(*found)));
+}
+
+std::vector<std::string> memory_lines(const AnswerParts& parts, const Answer& answer) {
     const std::optional<double> headroom = answer.headroom();
     if (!headroom) {
         return {fmt::format("memory {} on the fullest device", format_bytes(answer.peak))};
@@ -119,10 +153,12 @@ std::vector<std::string> memory_lines(const Answer& answer) {
                                                rounded_percent(*headroom))};
     if (*headroom < least_headroom) {
         lines.push_back(
-            fmt::format("warning: less than {:.0f} % is left, and fragmentation of the allocator "
-                        "alone may take "
-                        "that; the list below shows plans with more room",
-                        100 * least_headroom));
+            fmt::format("warning: less than {:.0f} % is left{}; {}",
+                        100 * least_headroom,
+                        parts.scenario.cluster.allocator_reserve > 0
+                            ? ""
+                            : ", and fragmentation of the allocator alone may take that",
+                        roomier_text(parts, *answer.memory)));
     }
     return lines;
 }
@@ -138,12 +174,19 @@ std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answ
     if (answer.cost) {
         line += fmt::format(", cost {} at {:g} per hour", rounded(*answer.cost), *parts.price);
     }
+    const int all = parts.scenario.cluster.count;
+    if (answer.devices < all) {
+        const double more = double{1} * all / answer.devices;
+        line += answer.cost ? fmt::format(", for the {} used; all {} cost {}",
+                                          answer.devices,
+                                          all,
+                                          rounded(more * *answer.cost))
+                            : fmt::format(" of the {} used, {} of all {}",
+                                          answer.devices,
+                                          rounded(more * *answer.device_hours),
+                                          all);
+    }
     return {line};
-}
-
-/// "2 x 8 x 4", as the head of the table says.
-std::string shape_text(const sim::Shape& shape) {
-    return fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
 }
 
 /// Says where the best plan leaves devices unused.
@@ -199,11 +242,8 @@ std::string shapes_text(const AnswerParts& parts, const Console& console) {
     std::vector<std::string> front;
     for (const std::size_t index : sim::time_memory_front(shapes.plans)) {
         const sim::FoundPlan& plan = shapes.plans[index];
-        front.push_back(fmt::format("{}{} ({}, {})",
-                                    shape_text(plan.candidate.shape),
-                                    divides_sequence(plan) ? "s" : "",
-                                    format_duration(plan.step),
-                                    format_bytes(plan.peak)));
+        front.push_back(fmt::format(
+            "{} ({}, {})", plan_name(plan), format_duration(plan.step), format_bytes(plan.peak)));
     }
     below.lines.push_back(
         fmt::format("No shape is both faster and smaller than these: {}", fmt::join(front, ", ")));
@@ -221,6 +261,54 @@ Json number_json(const std::optional<double>& number) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> known_parameters(const Profile& profile) {
+    std::int64_t sum = 0;
+    for (const LayerCost& layer : profile.layers) {
+        const bool is_last = &layer == &profile.layers.back();
+        const Bytes tied = is_last ? profile.tied_bytes : Bytes{};  // they count in the first layer
+        if (layer.parameter_count == 0 && layer.parameter_bytes > tied) {
+            return std::nullopt;
+        }
+        sum += layer.parameter_count;
+    }
+    return sum;
+}
+
+ModelSizes model_sizes(const std::string& config, const Profile& profile) {
+    ModelSizes sizes;
+    sizes.weights = -profile.tied_bytes;
+    std::vector<std::string> names;
+    for (const LayerCost& layer : profile.layers) {
+        sizes.weights += layer.parameter_bytes;
+        names.push_back(layer.name);
+    }
+    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    sizes.layers = blocks ? blocks->count() : static_cast<int>(names.size());
+    if (config.empty()) {
+        sizes.parameters = known_parameters(profile);
+        return sizes;
+    }
+    const DecoderModel model = parse_hf_config(config, "config.json");
+    sizes.parameters = parameter_count(model);
+    sizes.layers = model.blocks + model.encoder_blocks;
+    sizes.heads = model.attention.heads;
+    sizes.key_value_heads = model.attention.key_value_heads;
+    return sizes;
+}
+
+std::string sizes_text(const ModelSizes& sizes) {
+    std::string text = sizes.parameters ? large_count(*sizes.parameters) + " parameters"
+                                        : format_bytes(sizes.weights) + " of weights";
+    text += ", " + counted(sizes.layers, "layer");
+    if (sizes.heads > 0) {
+        text += ", " + counted(sizes.heads, "head");
+    }
+    if (sizes.key_value_heads != sizes.heads) {
+        text += ", " + counted(sizes.key_value_heads, "key/value head");
+    }
+    return text;
+}
 
 std::optional<double> Answer::headroom() const {
     return memory ? std::optional(1 - ratio(peak, *memory)) : std::nullopt;
@@ -255,20 +343,21 @@ Answer answer_of(const AnswerParts& parts) {
 
 std::string answer_text(const AnswerParts& parts, const Console& console) {
     const Answer answer = answer_of(parts);
-    std::string text = fmt::format("{} on {}, {} tokens per step ({} of {})\n",
+    std::string text = fmt::format("{} on {}, {} tokens per step ({} of {})\n{}\n",
                                    parts.model,
                                    devices_text(parts, answer),
                                    with_separators(std::llround(answer.tokens_per_step)),
                                    counted(parts.scenario.training.batch, "sample"),
-                                   with_separators(parts.sequence));
+                                   with_separators(parts.sequence),
+                                   sizes_text(parts.sizes));
     Paragraph head{
         .heading = "The answer",
         .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
     for (const auto& lines : {expert_lines(parts),
                               unused_lines(parts, answer),
                               throughput_lines(parts, answer),
-                              communication_lines(parts.best),
-                              memory_lines(answer),
+                               communication_lines(parts.best),
+                              memory_lines(parts, answer),
                               bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());
     }
@@ -282,7 +371,10 @@ Json answer_json(const AnswerParts& parts) {
     for (const sim::FoundPlan& plan : parts.shapes.plans) {
         shapes.push_back(found_plan_json(plan));
     }
-    return {{"devices", answer.devices},
+    const std::optional<std::int64_t>& parameters = parts.sizes.parameters;
+    return {{"parameters", parameters ? Json(*parameters) : Json(nullptr)},
+            {"devices", answer.devices},
+            {"devices_of_cluster", parts.scenario.cluster.count},
             {"device", answer.device},
             {"tokens_per_step", answer.tokens_per_step},
             {"tokens_per_second", answer.tokens_per_second},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,27 @@
 /// The answer to "what should I train this model with", in the units in which clusters are bought.
 namespace pipetwin::cli {
 
+/// Sizes of a model, as far as they are known.
+struct ModelSizes {
+    std::optional<std::int64_t> parameters{};
+    Bytes weights{};          ///< of all layers
+    int layers = 0;           ///< blocks, or what costs are known of where there are none
+    int heads = 0;            ///< of attention; 0: not known
+    int key_value_heads = 0;  ///< as many as `heads` where each has keys and values of its own
+
+    bool operator==(const ModelSizes&) const = default;
+};
+
+/// Number of a model's parameters, tied ones once; none where a layer has weights whose number is
+/// not known.
+std::optional<std::int64_t> known_parameters(const Profile& profile);
+
+/// The sizes that a model's config.json and its costs say; `config` may be empty.
+ModelSizes model_sizes(const std::string& config, const Profile& profile);
+
+/// "70.6 billion parameters, 80 layers, 64 heads, 8 key/value heads".
+std::string sizes_text(const ModelSizes& sizes);
+
 /// What an answer is made from.
 struct AnswerParts {
     std::string model;    ///< as it was named
@@ -20,7 +42,8 @@ struct AnswerParts {
     int sequence = 0;                ///< tokens of a sample
     std::optional<double> tokens{};  ///< of the whole training; none: not asked
     std::optional<double> price{};   ///< of one device for an hour, in any currency
-    const Scenario& scenario;        ///< open keys and all
+    ModelSizes sizes{};
+    const Scenario& scenario;  ///< open keys and all
     const Profile& profile;
     const Prediction& best;
     const sim::FoundPlan& plan;

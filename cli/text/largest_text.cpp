@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/text/answer_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
@@ -19,26 +20,9 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// Number of the model's parameters; none where the profile knows the bytes of a layer, but not its
-/// count.
+/// Number of the model's parameters; none where a layer's number is not known.
 std::optional<std::int64_t> parameters(const LargestAnswer& answer) {
-    std::int64_t sum = 0;
-    Profile model = with_copies(answer.profile, answer.repeated, answer.largest.copies);
-    model.layers.back().parameter_bytes -= model.tied_bytes;  // they count in the first layer
-    for (const LayerCost& layer : model.layers) {
-        if (layer.parameter_count == 0 && layer.parameter_bytes.count > 0) {
-            return std::nullopt;
-        }
-        sum += layer.parameter_count;
-    }
-    return sum;
-}
-
-/// "282.2 million", as papers print it.
-std::string large(std::int64_t count) {
-    const auto number = static_cast<double>(count);
-    return number < 1e9 ? fmt::format("{:.1f} million", number / 1e6)
-                        : fmt::format("{:.1f} billion", number / 1e9);
+    return known_parameters(with_copies(answer.profile, answer.repeated, answer.largest.copies));
 }
 
 int fullest_rank(const sim::LargestModel& largest) {
@@ -127,7 +111,8 @@ std::string largest_text(const LargestAnswer& answer, const Console& console) {
                                           fmt::join(copy, " + "),
                                           answer.repeated.copies)}};
     if (count) {
-        found.lines.push_back(fmt::format("The model then has {} parameters.", large(*count)));
+        found.lines.push_back(
+            fmt::format("The model then has {} parameters.", large_count(*count)));
     }
     found.lines.push_back(fmt::format(
         "The plan: {}.", candidate_text(answer.scenario, largest.candidate, rules_of(answer))));

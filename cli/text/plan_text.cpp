@@ -310,11 +310,13 @@ std::string with_recompute(const Scenario& scenario,
                            std::string_view recompute) {
     const sim::Shape& shape = candidate.shape;
     const sim::ScheduleChoice& choice = candidate.choice;
-    std::string text = fmt::format("{}, {} of {}, {}",
+    const bool is_pipeline = shape.stages > 1 || choice.chunks > 1;
+    std::string text = fmt::format("{}{}, {} of {}{}",
                                    stages_text(shape.stages, choice.chunks),
+                                   is_pipeline ? "" : " (no pipeline)",
                                    counted(shape.micro_batches, "micro-batch"),
                                    counted(micro_batch_size(scenario, candidate), "sample"),
-                                   choice.schedule);
+                                   is_pipeline ? ", " + choice.schedule : "");
     text += fmt::format(", recompute {}", recompute);
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));

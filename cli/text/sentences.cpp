@@ -84,6 +84,12 @@ double share(Duration part, Duration whole) {
                : 0;
 }
 
+std::string large_count(std::int64_t count) {
+    const auto number = static_cast<double>(count);
+    return number < 1e9 ? fmt::format("{:.1f} million", number / 1e6)
+                        : fmt::format("{:.1f} billion", number / 1e9);
+}
+
 std::string list_of(std::vector<std::string> items) {
     constexpr std::size_t most = 7;
     if (items.size() > most) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ class Times {
 
 /// `part` as a share of `whole`; 0 of nothing.
 double share(Duration part, Duration whole);
+
+/// "70.6 billion", as papers print the number of parameters.
+std::string large_count(std::int64_t count);
 
 /// "1F0", or "1F0, 2F0 and 2B0"; of many the first and the last ones.
 std::string list_of(std::vector<std::string> items);

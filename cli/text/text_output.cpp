@@ -62,10 +62,13 @@ std::string outlook_text(const Prediction& prediction) {
         };
         text += fmt::format(
             "  a measured step is probably between {} and {}: 90 % of the\n"
-            "  {} were this close to their estimates\n",
+            "  {} were this close to their estimates{}\n",
             times(outlook.error->low),
             times(outlook.error->high),
-            outlook.error->of);
+            outlook.error->of,
+            unseen_text(*outlook.error));
+    } else if (outlook.lacks_runs) {
+        text += fmt::format("  no range of the measured step, as {}\n", no_runs_with_experts);
     }
     return text;
 }
@@ -493,9 +496,10 @@ std::string comparison_text(const Comparison& comparison,
     if (expected) {
         text += fmt::format(
             "  expected range of the measured step: {} (90 % of the {} were this close to their "
-            "estimates)\n",
+            "estimates{})\n",
             sim::range_text(comparison.step.predicted, *expected),
-            expected->of);
+            expected->of,
+            unseen_text(*expected));
     }
     if (comparison.replay) {
         text += fmt::format("  error of a simulation with the run's own durations: {}\n",

@@ -49,6 +49,10 @@ std::string explanation_text(const Plan& plan,
 /// One line per step.
 std::string step_text(const exec::StepReport& step);
 
+/// Why a model with experts has no range of the measured step.
+inline constexpr std::string_view no_runs_with_experts =
+    "none of the compared published runs has experts";
+
 /// A comparison as `compare` prints it. `expected` as for `comparison_json`.
 std::string comparison_text(const Comparison& comparison,
                             const Console& console,

@@ -298,4 +298,15 @@ std::string print_device_profile(const DeviceProfile& device) {
     return root.dump(1) + "\n";
 }
 
+std::string print_link_profiles(const std::vector<LinkProfile>& links) {
+    ordered_json root{{"schema_version", device_schema_version}, {"links", ordered_json::array()}};
+    for (const LinkProfile& link : links) {
+        ordered_json& entry = root["links"].emplace_back(
+            ordered_json{{"name", link.name}, {"description", link.description}});
+        entry.update(facts_json(link.facts));
+        entry["half_bandwidth_bytes"] = stated_json(link.half_bandwidth);
+    }
+    return root.dump(1) + "\n";
+}
+
 }  // namespace pipetwin

@@ -19,4 +19,7 @@ std::string print_device_profile(const DeviceProfile& device);
 /// pointer, what was found and what was expected.
 std::vector<LinkProfile> parse_link_profiles(std::string_view text, std::string_view place);
 
+/// Text of a list of classes of links: parse_link_profiles(print_link_profiles(x)) = x.
+std::string print_link_profiles(const std::vector<LinkProfile>& links);
+
 }  // namespace pipetwin

@@ -1,5 +1,9 @@
 #include "core/costs/estimate_error.h"
 
+#include <array>
+
+#include <fmt/format.h>
+
 namespace pipetwin {
 
 namespace {
@@ -14,7 +18,23 @@ ErrorRange of_kind(const RunKind& run) {
     return {.low = 0.92, .high = 1.13, .of = "published runs without tensor parallelism"};
 }
 
+constexpr std::array<std::string_view, 4> devices_with_sharded_weights{
+    "a100-sxm-80", "h100-sxm", "h100-sxm-96", "h200-sxm"};
+constexpr std::array<std::string_view, 3> devices_with_whole_weights{
+    "a100-sxm-80", "h100-sxm", "b200"};
+
 }  // namespace
+
+std::string unseen_text(const ErrorRange& range) {
+    return range.unseen_device.empty()
+               ? ""
+               : fmt::format("; none of them was on {}", range.unseen_device);
+}
+
+std::span<const std::string_view> devices_of_runs(const RunKind& run) {
+    return run.shards_weights ? std::span<const std::string_view>(devices_with_sharded_weights)
+                              : devices_with_whole_weights;
+}
 
 ErrorRange corrected_error() {
     return {

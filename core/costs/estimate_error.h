@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "core/costs/profile.h"
@@ -18,10 +20,19 @@ struct RunKind {
 struct ErrorRange {
     double low = 1;
     double high = 1;
-    std::string_view of;  ///< the runs that it was learned from: "published runs that ..."
+    std::string_view of;          ///< the runs that it was learned from: "published runs that ..."
+    std::string unseen_device{};  ///< of the set-up, where none of them was on it
 
     bool operator==(const ErrorRange&) const = default;
 };
+
+/// "; none of them was on rtx-4090", for the end of a sentence about the runs of a range; empty:
+/// some were on the devices of the set-up.
+std::string unseen_text(const ErrorRange& range);
+
+/// The devices that the published runs of a kind were on: what `estimate_error` without a
+/// calibration was learned from.
+std::span<const std::string_view> devices_of_runs(const RunKind& run);
 
 /// The range of runs that are predicted by costs which another run of their model has corrected.
 ErrorRange corrected_error();

@@ -22,6 +22,7 @@ namespace {
 using std::string_view;
 
 constexpr double gpt_epsilon = 1e-5;
+constexpr string_view no_value = "none";  ///< of a key of which nothing may be said
 /// Words of "activation_function" for one function, the usual one first.
 constexpr std::array<string_view, 2> exact_gelus{"gelu", "gelu_python"};
 constexpr std::array<string_view, 5> tanh_gelus{
@@ -58,14 +59,16 @@ class FurtherKeys {
     /// A key of which nothing may be said.
     void expect_none(string_view key) {
         if (has(key) && object_.says_something(key)) {
-            lack(key, "none");
+            lack(key, no_value);
         }
     }
     void lack(string_view key, string_view expected) {
         found_.lacks.push_back(
             {.where = std::string(key),
-             .what = fmt::format(
-                 "{}, expected {}: nothing else is trained here", object_.shown(key), expected)});
+             .what = fmt::format("{}, expected {}: the executor trains only models {}",
+                                 object_.shown(key),
+                                 expected,
+                                 expected == no_value ? "without it" : "like that")});
     }
     bool has(string_view key) const { return object_.has(key) && !object_.is_null(key); }
 

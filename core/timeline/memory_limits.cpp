@@ -1,6 +1,12 @@
 #include "core/timeline/memory_limits.h"
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -51,6 +57,34 @@ bool is_all_recomputed(const Plan& plan, int rank) {
     return true;
 }
 
+/// What needs less memory on a rank, as far as the plan leaves it open.
+std::string hint_for(const Plan& plan, int rank) {
+    const std::vector<int>& sizes = plan->micro_batch_sizes;
+    const bool has_larger = sizes.empty() || std::ranges::max(sizes) > 1;
+    const bool can_divide =
+        !plan->partition || plan->partition->stage_count() < plan->partition->layer_count();
+    std::vector<std::string_view> ways;
+    if (has_larger) {
+        ways.emplace_back("more micro-batches");
+    }
+    if (!is_all_recomputed(plan, rank)) {
+        ways.emplace_back("recompute = \"always\"");
+    }
+    if (can_divide) {
+        ways.emplace_back("more stages");
+    }
+    if (ways.empty()) {
+        return "use devices with more memory, or a smaller model";
+    }
+    const std::string_view last = ways.back();
+    ways.pop_back();
+    return fmt::format("{}{}{} need{} less memory per rank",
+                       fmt::join(ways, ", "),
+                       ways.empty() ? "" : " or ",
+                       last,
+                       ways.empty() && last.starts_with("recompute") ? "s" : "");
+}
+
 }  // namespace
 
 void check_memory(const Plan& plan) {
@@ -80,7 +114,7 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
         ErrorKind::Infeasible,
         "memory",
         fmt::format("{} of {} {} more than the limit of {} ({} bytes{}); rank {} peaks at {} "
-                    "bytes\n{}",
+                    "({} bytes)\n{}",
                     over,
                     counted(peaks.size(), "rank"),
                     verb_for(over, "needs", "need"),
@@ -88,12 +122,10 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
                     limit.count,
                     plan->allocator_reserve > 0 ? ", without cluster.allocator_reserve" : "",
                     worst,
+                    format_bytes(peaks[as_index(worst)].total()),
                     peaks[as_index(worst)].total().count,
                     table_with_limits(plan, peaks)),
-        is_all_recomputed(plan, worst)
-            ? "more micro-batches or more stages need less memory per rank"
-            : "more micro-batches, recompute = \"always\" or more stages need less memory per "
-              "rank");
+        hint_for(plan, worst));
 }
 
 }  // namespace pipetwin

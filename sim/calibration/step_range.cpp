@@ -1,26 +1,63 @@
 #include "sim/calibration/step_range.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace pipetwin::sim {
 
+namespace {
+
+bool is_estimated(const Plan& plan) {
+    const std::optional<CostSource>& source = plan->cost_source;
+    return source == CostSource::Estimated || source == CostSource::Datasheet;
+}
+
+/// Names of the devices that the plan's costs are for.
+std::vector<std::string> devices_of(const SettledScenario& scenario, const Profile& profile) {
+    const auto& cluster = scenario.cluster;
+    std::vector<std::string> names = cluster.devices;
+    if (names.empty()) {
+        names.push_back(cluster.device == this_machine ? profile.device : cluster.device);
+    }
+    return names;
+}
+
+}  // namespace
+
+bool lacks_runs(const Plan& plan, const Profile& profile) {
+    return is_estimated(plan) && has_routed_experts(profile) && profile.run_calibrations.empty();
+}
+
 std::optional<ErrorRange> step_range(const Plan& plan,
                                      const SettledScenario& scenario,
                                      const Profile& profile) {
-    const std::optional<CostSource>& source = plan->cost_source;
-    if (source != CostSource::Estimated && source != CostSource::Datasheet) {
+    if (!is_estimated(plan) || lacks_runs(plan, profile)) {
         return std::nullopt;
     }
     if (has_routed_experts(profile)) {
-        return profile.run_calibrations.empty() ? std::nullopt : std::optional(corrected_error());
+        return corrected_error();
     }
-    return estimate_error({.shards_weights = scenario.pipeline.shard == Shard::Weights,
-                           .tensor_parallel = scenario.pipeline.tensor_parallel,
-                           .calibrated = !profile.run_calibrations.empty()});
+    const RunKind kind{.shards_weights = scenario.pipeline.shard == Shard::Weights,
+                       .tensor_parallel = scenario.pipeline.tensor_parallel,
+                       .calibrated = !profile.run_calibrations.empty()};
+    ErrorRange range = estimate_error(kind);
+    if (kind.calibrated) {
+        return range;  // a measured run was on the devices
+    }
+    const std::span<const std::string_view> known = devices_of_runs(kind);
+    for (const std::string& device : devices_of(scenario, profile)) {
+        if (std::ranges::find(known, device) == known.end()) {
+            range.unseen_device = device;
+        }
+    }
+    return range;
 }
 
 namespace {

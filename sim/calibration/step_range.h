@@ -11,11 +11,15 @@
 namespace pipetwin::sim {
 
 /// Between what factors on the predicted step of a scenario's plan a measured one is to be
-/// expected; none where the costs were measured or imported, and for estimates of a model with
-/// routed experts, as no published run of one was compared.
+/// expected; none where the costs were measured or imported, and where `lacks_runs`. Names a device
+/// of the plan that no published run of its kind was on.
 std::optional<ErrorRange> step_range(const Plan& plan,
                                      const SettledScenario& scenario,
                                      const Profile& profile);
+
+/// Whether there is no range because the costs are estimates of a model with routed experts, of
+/// which no published run was compared, and no measured run has corrected them.
+bool lacks_runs(const Plan& plan, const Profile& profile);
 
 /// "110 to 150 ms": a predicted step times the factors of a range, in the unit that the step has.
 std::string range_text(Duration step, const ErrorRange& range);

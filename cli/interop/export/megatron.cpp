@@ -134,16 +134,20 @@ MegatronModelFlags flags_of_model(const ExportSource::Placed& placed, Console& c
 
 /// The number type of weights and gradients. Megatron sums those of bf16 in fp32 by default, those
 /// of fp16 in fp16.
-void set_precision(const ExportSource::Placed& placed, MegatronFlags& flags, Console& console) {
+void set_precision(const ExportSource::Placed& placed,
+                   MegatronFlags& flags,
+                   std::vector<std::string>& further,
+                   Console& console) {
     const bool sums_narrow = placed.scenario.training.gradients == GradientType::Same;
     flags.fp16 = placed.precision == "fp16";
     flags.gradients_fp32 = flags.fp16 && !sums_narrow;
     flags.bf16 = !flags.fp16 && placed.scenario.training.precision == Precision::Bf16;
     flags.gradients_narrow = flags.bf16 && sums_narrow;
     if (placed.precision == "fp8") {
+        further.emplace_back("--fp8-format hybrid");
         console.note(
-            "the costs are those of products in fp8, which the flags leave out: add --fp8-format "
-            "hybrid");
+            "the costs are those of products in fp8, beside --bf16 for the rest; 'import megatron' "
+            "reads these flags only with --ignore-unknown, and as bf16");
     }
 }
 
@@ -287,7 +291,10 @@ void set_shares(const SettledScenario& scenario,
             "pipeline.shard = \"{}\" is Megatron-FSDP, in Megatron Core 0.14 and later: run it "
             "without CUDA_DEVICE_MAX_CONNECTIONS=1",
             to_string(pipeline.shard)));
-        if (scenario.training.accumulation != Accumulation::Separate) {
+        // Gradients that replicas divide go into their sums with every micro-batch, and none are
+        // added up before: the step is the one with that flag.
+        const bool adds_up = pipeline.data_parallel == 1 && pipeline.micro_batches > 1;
+        if (adds_up && scenario.training.accumulation != Accumulation::Separate) {
             console.note(
                 "Megatron-FSDP asks for --no-gradient-accumulation-fusion; the plan adds up "
                 "gradients in the matrix products: --set training.accumulation=separate predicts "
@@ -383,7 +390,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     if (chunks > 1 && scenario.pipeline.group_size > 0) {
         flags.group_size = scenario.pipeline.group_size;
     }
-    set_precision(placed, flags, console);
+    set_precision(placed, flags, further, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags, console);

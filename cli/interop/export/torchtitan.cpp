@@ -60,8 +60,8 @@ std::vector<std::string> replica_settings(const Pipeline& pipeline) {
 }
 
 /// The settings that say what a device keeps, computes again and shares.
-std::string memory_settings(const SettledScenario& scenario) {
-    const Pipeline& pipeline = scenario.pipeline;
+std::string memory_settings(const ExportSource::Placed& placed) {
+    const Pipeline& pipeline = placed.scenario.pipeline;
     std::vector<std::string> settings = replica_settings(pipeline);
     if (pipeline.tensor_parallel > 1) {
         settings.push_back(
@@ -76,6 +76,9 @@ std::string memory_settings(const SettledScenario& scenario) {
                                 pipeline.recompute != RecomputeRules(Recompute::None);
         settings.push_back(
             fmt::format("activation_checkpoint.mode = \"{}\"", recomputes ? "full" : "none"));
+    }
+    if (placed.precision == "fp8") {
+        settings.emplace_back("model.converters = [\"float8\"]");
     }
     return fmt::format("set in torchtitan, too: {}", fmt::join(settings, ", "));
 }
@@ -173,7 +176,14 @@ Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Con
     exported.result.stages = placed.schedule.stage_count();
     exported.result.devices = placed.devices();
     console.note(settings(placed));
-    console.note(memory_settings(placed.scenario));
+    console.note(memory_settings(placed));
+    const Pipeline& pipeline = placed.scenario.pipeline;
+    if (pipeline.shard == Shard::Optimizer && pipeline.data_parallel > 1 && pipeline.stages > 1) {
+        console.note(
+            "torchtitan has no ZeRO-1: data_parallel_shard_degree is FSDP, which divides weights "
+            "and gradients, too. In a pipeline it gathers weights and sums gradients once per "
+            "step, as pipeline.shard = \"optimizer\" does");
+    }
     for (const std::string& lack : lacks(placed)) {
         console.note("warning: " + lack);
     }

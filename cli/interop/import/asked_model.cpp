@@ -20,6 +20,7 @@
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
+#include "core/interop/hf_config.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin::cli {
@@ -93,12 +94,18 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
                 divisors.push_back(devices);
             }
         }
-        throw Error(ErrorKind::Usage,
-                    "--set pipeline.tensor_parallel",
-                    fmt::format("{}, but devices that share layers sit on one node, which has {}",
-                                tensor,
-                                counted(per_node, "device")),
-                    fmt::format("use a divisor of that: {}", fmt::join(divisors, ", ")));
+        throw Error(
+            ErrorKind::Usage,
+            "--set pipeline.tensor_parallel",
+            tensor > per_node
+                ? fmt::format("{}, but devices that share layers sit on one node, which has {}",
+                              tensor,
+                              counted(per_node, "device"))
+                : fmt::format("{}, but the {} of a node cannot be divided into groups of {}",
+                              tensor,
+                              counted(per_node, "device"),
+                              tensor),
+            fmt::format("use a divisor of that: {}", fmt::join(divisors, ", ")));
     }
     const std::int64_t stages = fixed_number(question, "pipeline.stages", 1);
     const std::int64_t replicas = fixed_number(question, "pipeline.data_parallel", 1);
@@ -192,6 +199,27 @@ ImportOptions estimate_of(const ModelQuestion& question, const std::string& devi
     return options;
 }
 
+/// Says so where the weights are published in another number type than the plan has.
+std::optional<std::string> note_on_published_type(const DecoderModel& model,
+                                                  std::string_view planned) {
+    if (!model.quantization.empty()) {
+        return fmt::format(
+            "the quantization of the published weights ({}) is ignored: planned in {}; --precision "
+            "changes this",
+            model.quantization,
+            planned);
+    }
+    if (model.precision_key.empty() || model.precision == planned) {
+        return std::nullopt;
+    }
+    return fmt::format(
+        "the file's {} is {}: planned in {}, in which models are usually trained; "
+        "--precision changes this",
+        model.precision_key,
+        model.precision_word.empty() ? model.precision_value : model.precision_word,
+        planned);
+}
+
 /// Tokens of a sample where nothing says it.
 int usual_tokens(const ModelQuestion& question) {
     return is_profile(question.model)
@@ -236,6 +264,12 @@ void find_costs(const ModelQuestion& question,
     asked.found = {.profile = parse_profile(imported.content, question.model.string()),
                    .file = question.costs_file};
     asked.config = hf_text(question.model);
+    if (!question.precision && options.hf.precision) {
+        const DecoderModel model = parse_hf_config(asked.config, question.model.string());
+        if (auto note = note_on_published_type(model, *options.hf.precision)) {
+            asked.notes.push_back(*std::move(note));
+        }
+    }
 }
 
 }  // namespace
@@ -333,8 +367,16 @@ AskedModel asked_model(const ModelQuestion& question) {
             "the costs are for fp16; the plan's scenario says bf16, because scenarios have no "
             "fp16");
     }
-    asked.scenario = open_scenario(question, asked.samples, trained_as(profile.precision), devices);
-    asked.scenario.file = question.model;  // of which errors speak
+    const int per_node = devices_of_node(node.cluster);
+    const std::string type(trained_as(profile.precision));
+    asked.on_nodes = [question, tokens, sequence, per_node, type](int nodes) {
+        const int count = nodes * per_node;
+        Scenario scenario =
+            open_scenario(question, samples_for(tokens, sequence, count), type, count);
+        scenario.file = question.model;  // of which errors speak
+        return scenario;
+    };
+    asked.scenario = asked.on_nodes(question.nodes);
     return asked;
 }
 

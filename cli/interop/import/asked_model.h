@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct AskedModel {
     int samples = 0;       ///< of a step
     std::string config{};  ///< its config.json, for exports; empty: only its costs are known
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr
+    /// The scenario of the same question with so many nodes.
+    std::function<Scenario(int nodes)> on_nodes{};
 };
 
 /// "llama-3-70b on 8x-h100-sxm".

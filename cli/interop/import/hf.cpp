@@ -45,7 +45,7 @@ bool is_path(const std::filesystem::path& file) {
                 file.string(),
                 "there is no such file or folder, expected a config.json, its folder, or the name "
                 "of a model",
-                near.empty() ? "check the path; the names are those of profiles/models"
+                near.empty() ? "check the path; 'pipetwin devices' lists the models known by name"
                              : fmt::format("did you mean the model '{}'?", near));
 }
 

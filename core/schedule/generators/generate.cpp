@@ -110,7 +110,7 @@ ScheduleKind schedule_kind(std::string_view name) {
     }
     throw Error(ErrorKind::BadInput,
                 "",
-                fmt::format("'{}' is not a schedule that can be generated", name),
+                fmt::format("'{}' is not a known schedule", name),
                 hint.empty() ? suggestion(name, our_names) : hint);
 }
 

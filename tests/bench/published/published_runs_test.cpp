@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -199,6 +200,14 @@ TEST(PublishedRuns, StatedRangesAreThoseOfTheRuns) {
         EXPECT_NEAR(stated.low, learned.low, rounding) << stated.of;
         EXPECT_NEAR(stated.high, learned.high, rounding) << stated.of;
         EXPECT_GE(learned.sources, 5) << stated.of;
+        std::set<std::string> devices;
+        for (const Compared& run : runs) {
+            if (estimate_error(run.kind) == stated) {
+                devices.insert(run.device);
+            }
+        }
+        const auto named = devices_of_runs(kind);
+        EXPECT_EQ(devices, std::set<std::string>(named.begin(), named.end())) << stated.of;
     }
     const ErrorRange calibrated = estimate_error({.tensor_parallel = 8, .calibrated = true});
     EXPECT_NEAR(calibrated.low, calibrated_range(runs).low, rounding);

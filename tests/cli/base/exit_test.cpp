@@ -203,6 +203,23 @@ TEST_F(Failures, DevicesNeverFail) {
     EXPECT_THAT(pipetwin({"devices"}).out, HasSubstr("h100-sxm"));
 }
 
+// The error for an unknown link names this list, which had no links.
+TEST_F(Failures, DevicesListTheLinksThatAScenarioCanName) {
+    const auto links = pipetwin({"devices", "--json"}).json()["links"];
+    std::vector<std::string> names;
+    for (const auto& link : links) {
+        names.push_back(link["name"]);
+        if (names.back() == "ethernet-25") {  // 25e9 bits are 3.125e9 bytes
+            EXPECT_EQ(link["bytes_per_second"]["value"], 3.125e9);
+            EXPECT_THAT(link["bytes_per_second"]["source"].get<std::string>(),
+                        HasSubstr("IEEE 802.3"));
+        }
+    }
+    EXPECT_THAT(names, ::testing::IsSupersetOf({"nvlink-4", "ethernet-25", "infiniband-ndr"}));
+    EXPECT_THAT(pipetwin({"devices"}).out,
+                ::testing::ContainsRegex("ethernet-25 +25 Gbit/s +30 us +datasheet +Ethernet"));
+}
+
 // Refusals of some forty places in the code had no hint.
 TEST(FailureReport, OfEveryKindSayWhatCanBeDoneAlsoWhereNobodyThoughtOfIt) {
     for (const ErrorKind kind : {ErrorKind::Other,

@@ -263,7 +263,7 @@ batch = 8
         {{"pipeline.micro_batches=8", "cluster.memory_limit=10"},
          4,
          "needs more than the limit of 10 B",
-         "need less memory"},
+         "use devices with more memory"},  // one layer, samples one by one, all recomputed
     };
     for (const Wrong& one : all) {
         std::vector<std::string> args{"simulate", scenario};

@@ -291,7 +291,7 @@ TEST_F(Cluster, OffloadIsWhatTheMemoryLimitIsComparedWith) {
     EXPECT_EQ(simulate(limits, offloaded).code, 0);
     const Outcome refused = simulate("host_link_gbps = 8\nmemory_limit = 5000100", offloaded);
     EXPECT_EQ(refused.code, 4);
-    EXPECT_THAT(refused.err, HasSubstr("peaks at 5000200 bytes"));
+    EXPECT_THAT(refused.err, HasSubstr("peaks at 4.77 MiB (5000200 bytes)"));
 }
 
 }  // namespace cluster_test

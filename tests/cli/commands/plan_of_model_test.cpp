@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
+#include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -18,6 +20,16 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+/// The text without the breaks and indents of its lines.
+std::string in_one_line(const std::string& text) {
+    std::istringstream words(text);
+    std::string line;
+    for (std::string word; words >> word;) {
+        line += line.empty() ? word : ' ' + word;
+    }
+    return line;
+}
 
 class PlanOfModel : public InFolder {
   protected:
@@ -122,8 +134,68 @@ TEST_F(PlanOfModel, WarnsOfNodesThatItLeavesUnused) {
                 AllOf(StartsWith("gpt2-124m on 8 of 16 x rtx-4090 (2 nodes of 8x-rtx-4090)"),
                       HasSubstr("warning: 8 of the 16 devices are used: the cluster names no "
                                 "network between its nodes"),
-                      HasSubstr("cluster.node_link=ethernet-25")));
+                      HasSubstr("cluster.node_link=ethernet-25"),
+                      HasSubstr("; none of them was on rtx-4090")));
     EXPECT_THAT(pipetwin(on_nodes("1")).out, Not(HasSubstr("devices are used")));
+}
+
+TEST_F(PlanOfModel, BillsTheDevicesThatItLeavesUnused) {
+    const auto asked = [](const std::vector<std::string>& more) {
+        return pipetwin(question_of(
+            "gpt2-124m", "8x-rtx-4090", joined({"--nodes", "2", "--tokens", "10B"}, more)));
+    };
+    const auto answer = asked({"--price", "0.4", "--json"}).json()["answer"];
+    EXPECT_EQ(answer["devices"], 8);
+    EXPECT_EQ(answer["devices_of_cluster"], 16);
+    const double hours = answer["device_hours"];
+    ASSERT_LT(hours, 50);  // printed with three digits, as is twice as much
+    EXPECT_THAT(in_one_line(asked({}).out),
+                HasSubstr(fmt::format(
+                    "{:.3g} device hours of the 8 used, {:.3g} of all 16", hours, 2 * hours)));
+    const double cost = 0.4 * hours;
+    EXPECT_THAT(in_one_line(asked({"--price", "0.4"}).out),
+                HasSubstr(fmt::format("cost {:.3g} at 0.4 per hour, for the 8 used; all 16 cost "
+                                      "{:.3g}",
+                                      cost,
+                                      2 * cost)));
+}
+
+// Weights of one number type were planned in another one without a word.
+TEST_F(PlanOfModel, SaysThatItPlansInAnotherNumberTypeThanTheFileHas) {
+    const auto said = [this](const std::string& keys, const std::vector<std::string>& more = {}) {
+        const std::string config =
+            file("config.json",
+                 R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+                "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                "vocab_size": 1000, "max_position_embeddings": 2048)" +
+                     keys + "}");
+        const Outcome outcome = pipetwin(joined({"plan",
+                                                 config,
+                                                 "--cluster",
+                                                 "8x-h100-sxm",
+                                                 "--sequence",
+                                                 "1024",
+                                                 "--batch-tokens",
+                                                 "64k",
+                                                 "--schedule",
+                                                 "1f1b"},
+                                                more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        EXPECT_THAT(outcome.out, HasSubstr("layers, 4 heads, 2 key/value heads\n"));
+        return outcome.err;
+    };
+    EXPECT_THAT(said(R"(, "torch_dtype": "float32")"),
+                HasSubstr("torch_dtype is float32: planned in bf16"));
+    EXPECT_THAT(said(R"(, "torch_dtype": "float16")"),
+                HasSubstr("torch_dtype is float16: planned in bf16"));
+    EXPECT_THAT(said(R"(, "torch_dtype": "bfloat16")"), Not(HasSubstr("planned in")));
+    EXPECT_THAT(said(R"(, "torch_dtype": "float32")", {"--precision", "bf16"}),
+                Not(HasSubstr("planned in")));
+    EXPECT_THAT(said(R"(, "torch_dtype": "bfloat16", "quantization_config":
+                        {"quant_method": "fp8"})"),
+                AllOf(HasSubstr("the quantization of the published weights (fp8) is ignored: "
+                                "planned in bf16"),
+                      HasSubstr("the executor trains only models without it")));
 }
 
 TEST_F(PlanOfModel, KnowsTheBestOfEveryShape) {
@@ -165,10 +237,13 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
     EXPECT_THAT(
         outcome.out,
         AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,536 tokens "
-                         "per step (64 samples of 1,024)"),
+                         "per step (64 samples of 1,024)\n"
+                         // 1,557,611,200: Radford et al., table 2.
+                         "1.6 billion parameters, 48 layers, 25 heads\n"),
               HasSubstr("The answer\n"),
               HasSubstr(" tokens/s, "),
-              HasSubstr("% MFU: FLOPs of the model's matrix products"),
+              HasSubstr("% MFU: FLOPs of the model's matrix products (masked pairs of attention "),
+              HasSubstr("this close to their estimates\n"),  // on H100s
               HasSubstr("--tokens N, such as 15T"),
               HasSubstr("not searched: context and expert parallelism (not modelled); naive"),
               Not(HasSubstr("warning: less than 5 % is left")),
@@ -337,8 +412,8 @@ TEST_F(PlanOfModel, ExportsTheNumberTypeOfTheCosts) {
     EXPECT_THAT(flags(), AllOf(HasSubstr("--fp16"), Not(HasSubstr("grads-in-fp32"))));
     const Outcome eighth = planned("fp8");
     ASSERT_EQ(eighth.code, 0) << eighth.err;
-    EXPECT_THAT(flags(), HasSubstr("--bf16"));
-    EXPECT_THAT(eighth.out, HasSubstr("add --fp8-format"));
+    EXPECT_THAT(flags(), AllOf(HasSubstr("--bf16"), HasSubstr("--fp8-format hybrid\n")));
+    EXPECT_THAT(eighth.out, HasSubstr("model.converters = [\"float8\"]"));
 }
 
 /// A row of the picture is a rank; with tensor parallelism it stands for several devices.
@@ -436,7 +511,36 @@ TEST_F(PlanOfModel, WarnsWhereLessThanOneTwentiethOfTheMemoryIsLeft) {
     const Outcome narrow = pipetwin(question({"--set", limit}));
     ASSERT_EQ(narrow.code, 0) << narrow.err;
     EXPECT_THAT(narrow.out,
-                AllOf(HasSubstr("1.0 % is left"), HasSubstr("warning: less than 5 % is left")));
+                AllOf(HasSubstr("1.0 % is left"),
+                      HasSubstr("warning: less than 5 % is left, and fragmentation")));
+    // The plan with more room is the first of the listed ones that leaves a twentieth.
+    const auto answer = pipetwin(question({"--set", limit, "--json"})).json()["answer"];
+    const double memory = static_cast<double>(peak + peak / 100);
+    const double fastest = answer["shapes"][0]["step_ms"];
+    std::string expected;
+    for (const auto& plan : answer["shapes"]) {
+        const double left = 1 - plan["peak_bytes"].get<double>() / memory;
+        if (left >= 0.05) {
+            expected = fmt::format("{}x{}x{}{} is {:.2f} % slower and leaves",
+                                   plan["stages"].get<int>(),
+                                   plan["data_parallel"].get<int>(),
+                                   plan["tensor_parallel"].get<int>(),
+                                   plan["sequence_parallel"] == true ? "s" : "",
+                                   100 * (plan["step_ms"].get<double>() / fastest - 1));
+            break;
+        }
+    }
+    ASSERT_NE(expected, "");
+    EXPECT_THAT(in_one_line(narrow.out), HasSubstr(expected));
+    // What is reserved for the allocator is not warned of a second time.
+    const std::string reserved =
+        "cluster.memory_limit=\"" + std::to_string(peak + peak / 50) + " B\"";
+    const Outcome with_reserve =
+        pipetwin(question({"--set", reserved, "--set", "cluster.allocator_reserve=1"}));
+    ASSERT_EQ(with_reserve.code, 0) << with_reserve.err;
+    EXPECT_THAT(
+        with_reserve.out,
+        AllOf(HasSubstr("warning: less than 5 % is left; "), Not(HasSubstr("fragmentation"))));
 }
 
 TEST_F(PlanOfModel, NamesTheModelWhereNothingFits) {
@@ -444,7 +548,23 @@ TEST_F(PlanOfModel, NamesTheModelWhereNothingFits) {
     EXPECT_EQ(none.code, 4);
     EXPECT_THAT(none.err,
                 AllOf(StartsWith("error: gpt2-1.5b: on 8 x h100-sxm none of "),
-                      HasSubstr("use at least 4 nodes (--nodes)")));  // 1.56e9 * 18 bytes
+                      HasSubstr("weights, gradients and optimizer state alone need at least 4;")));
+}
+
+// The hint named the nodes that hold the state alone, and with them no plan fitted either.
+TEST_F(PlanOfModel, NamesNodesOnWhichAPlanFits) {
+    const auto with = [](const std::string& nodes) {
+        return pipetwin(question(
+            {"--set", "cluster.memory_limit=\"2.5 GiB\"", "--schedule", "1f1b", "--nodes", nodes}));
+    };
+    const Outcome none = with("1");
+    ASSERT_EQ(none.code, 4);
+    const std::size_t option = none.err.find("(--nodes ");
+    ASSERT_NE(option, std::string::npos) << none.err;
+    const int enough = std::stoi(none.err.substr(option + std::string("(--nodes ").size()));
+    EXPECT_EQ(with(std::to_string(enough)).code, 0);
+    EXPECT_EQ(with(std::to_string(enough - 1)).code, 4);
+    EXPECT_EQ(enough, 3);  // 1.56e9 * 18 bytes fit into 16 times 2.5 GiB, with activations not
 }
 
 TEST_F(PlanOfModel, NamesTheNetworkThatIsMissingWhereNothingFits) {
@@ -475,6 +595,7 @@ TEST_F(PlanOfModel, WarnsThatExpertsHaveNoDevicesOfTheirOwn) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out,
                 AllOf(HasSubstr("warning: expert parallelism is not modelled"),
+                      HasSubstr("; no range, as none of the compared published runs has experts"),
                       Not(HasSubstr("probably between"))));
     EXPECT_THAT(pipetwin(question()).out, Not(HasSubstr("expert parallelism is not modelled:")));
 }

@@ -427,7 +427,7 @@ TEST_F(Sweep, SaysWhatAPublishedScheduleHasInItsPlace) {
                                       "2"});
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("'dualpipe' is not a schedule that can be generated"),
+                AllOf(HasSubstr("'dualpipe' is not a known schedule"),
                       HasSubstr("take 'dualpipe-v'"),
                       HasSubstr("DualPipe itself, in which two ranks hold each stage, is not "
                                 "generated")));

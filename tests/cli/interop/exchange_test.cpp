@@ -650,6 +650,13 @@ TEST_F(Exchange, KeysThatTheOtherSystemLacksAreNamed) {
     EXPECT_THAT(said("megatron-flags", {"recompute=block", two, "sequence_parallel=true"}),
                 Not(HasSubstr("warning")));
 
+    // Gradients that replicas divide are added up in their sums: the setting that a note named
+    // changes no such step.
+    EXPECT_THAT(said("megatron-flags", {"shard=weights"}),
+                HasSubstr("--set training.accumulation=separate"));
+    EXPECT_THAT(said("megatron-flags", {"shard=weights", "data_parallel=2"}),
+                Not(HasSubstr("training.accumulation=separate")));
+
     EXPECT_THAT(said("torchtitan", {"recompute=block", two, "sequence_parallel=true"}),
                 AllOf(HasSubstr("parallelism.data_parallel_shard_degree = 1, "
                                 "parallelism.tensor_parallel_degree = 2, "
@@ -658,9 +665,11 @@ TEST_F(Exchange, KeysThatTheOtherSystemLacksAreNamed) {
     EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=optimizer"}),
                 AllOf(HasSubstr("parallelism.data_parallel_shard_degree = 2, "
                                 "activation_checkpoint.mode = \"none\""),
+                      HasSubstr("torchtitan has no ZeRO-1: data_parallel_shard_degree is FSDP"),
                       Not(HasSubstr("warning"))));
     EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=weights", "prefetch=0"}),
-                AllOf(HasSubstr("parallelism.fsdp_reshard_after_forward = \"always\""),
+                AllOf(Not(HasSubstr("no ZeRO-1")),
+                      HasSubstr("parallelism.fsdp_reshard_after_forward = \"always\""),
                       HasSubstr("warning: pipeline.shard = \"weights\""),
                       HasSubstr("warning: pipeline.prefetch = 0")));
     EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=gradients"}),

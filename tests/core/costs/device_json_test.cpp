@@ -177,6 +177,11 @@ TEST(DeviceJson, RefusesALinkTwice) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("/links/1/name"), HasSubstr("each name once")));
 }
 
+TEST(LinkProfiles, ArePrintedAsTheyAreRead) {
+    const std::vector<LinkProfile> links = all_links();
+    EXPECT_EQ(parse_link_profiles(print_link_profiles(links), "y.json"), links);
+}
+
 TEST(DeviceProfile, WithoutALinkOfTheirOwnNeighboursUseTheHostLink) {
     json without = device();
     without.erase("device_link");

@@ -326,7 +326,7 @@ TEST(CheckMemory, EveryRankHasItsOwnLimitWhereTheyDiffer) {
     EXPECT_NO_THROW(check_memory(Plan::make(parts)));
     parts.memory_limits = {Bytes{1'000'000}, Bytes{13268}};
     const Error error = testing::error_of([&] { check_memory(Plan::make(parts)); });
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 peaks at 12.96 KiB (13269 bytes)"));
     EXPECT_THAT(error.what(), ::testing::HasSubstr("over the limit of 12.96 KiB"));
 }
 
@@ -337,13 +337,24 @@ TEST(CheckMemory, RefusesAPlanAboveTheLimitWithThePredictedBytes) {
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     const std::string text = error.what();
     EXPECT_THAT(text, ::testing::HasSubstr("1 of 2 ranks needs more than the limit of 12.96 KiB"));
-    EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 13269 bytes"));
+    EXPECT_THAT(text, ::testing::HasSubstr("rank 1 peaks at 12.96 KiB (13269 bytes)"));
     EXPECT_THAT(text, ::testing::HasSubstr("over the limit"));
     EXPECT_THAT(error.hint(), ::testing::HasSubstr("recompute"));
     PlanParts recomputed = two_stages(ScheduleKind::GPipe, 3, Recompute::Always).parts();
     recomputed.memory_limit = Bytes{1};
     EXPECT_THAT(testing::error_of([&] { check_memory(Plan::make(recomputed)); }).hint(),
                 ::testing::Not(::testing::HasSubstr("recompute")));
+    // More micro-batches than samples, and more stages than layers, cannot be.
+    parts.micro_batch_sizes.assign(parts.cost_class.size(), 1);
+    EXPECT_EQ(testing::error_of([&] { check_memory(Plan::make(parts)); }).hint(),
+              "recompute = \"always\" or more stages need less memory per rank");
+    parts.partition = Partition({1, 1}, 2);
+    EXPECT_EQ(testing::error_of([&] { check_memory(Plan::make(parts)); }).hint(),
+              "recompute = \"always\" needs less memory per rank");
+    recomputed.micro_batch_sizes = parts.micro_batch_sizes;
+    recomputed.partition = parts.partition;
+    EXPECT_EQ(testing::error_of([&] { check_memory(Plan::make(recomputed)); }).hint(),
+              "use devices with more memory, or a smaller model");
     for (const bool largest_recomputes : {false, true}) {  // rank 1 needs more than rank 0
         PlanParts mixed =
             two_stages(ScheduleKind::GPipe,

@@ -20,12 +20,32 @@ TEST(StepRange, IsThatOfTheKindOfSetUpWhereCostsAreEstimated) {
     Profile profile = chain_profile();
     const SettledScenario scenario = partitioned({2, 3});
     profile.source = CostSource::Estimated;
+    profile.device = "h100-sxm";
     EXPECT_EQ(range_of(scenario, profile), estimate_error({}));
     SettledScenario sharded = scenario;
     sharded.pipeline.shard = Shard::Weights;
     EXPECT_EQ(range_of(sharded, profile), estimate_error({.shards_weights = true}));
     profile.run_calibrations.push_back({.compute_factor = 1.1, .runs = 1});
     EXPECT_EQ(range_of(scenario, profile), estimate_error({.calibrated = true}));
+}
+
+/// A range was printed for an RTX 4090 as if some of its runs had been on one.
+TEST(StepRange, NamesADeviceThatNoRunOfItsKindWasOn) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Estimated;
+    const auto unseen = [&](const std::string& device, Shard shard) {
+        profile.device = device;
+        SettledScenario scenario = partitioned({2, 3});
+        scenario.pipeline.shard = shard;
+        const std::optional<ErrorRange> range = range_of(scenario, profile);
+        return range ? unseen_text(*range) : "no range";
+    };
+    EXPECT_EQ(unseen("rtx-4090", Shard::None), "; none of them was on rtx-4090");
+    EXPECT_EQ(unseen("b200", Shard::None), "");
+    EXPECT_EQ(unseen("b200", Shard::Weights), "; none of them was on b200");
+    EXPECT_EQ(unseen("h100-sxm", Shard::Weights), "");
+    profile.run_calibrations.push_back({.compute_factor = 1.1, .runs = 1});
+    EXPECT_EQ(unseen("rtx-4090", Shard::None), "");  // the measured run was on one
 }
 
 /// The factors of one row of docs/validation.md were printed with the words of another.
