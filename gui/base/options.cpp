@@ -208,4 +208,9 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     return parsed;
 }
 
+QSize first_size(const Options& options, const QSize& room) {
+    const QSize wished(options.width, options.height);
+    return options.screenshot ? wished : wished.boundedTo(room);
+}
+
 }  // namespace pipetwin::gui

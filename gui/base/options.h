@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <QSize>
+
 #include "gui/base/palette.h"
 
 namespace pipetwin::gui {
@@ -39,5 +41,9 @@ struct ParsedOptions {
 /// Reads the command line; `arguments` are without the program's name. Needs no QApplication, so
 /// that --help works without a display.
 ParsedOptions parse_options(std::vector<std::string> arguments);
+
+/// The size at which the window opens: as wished, but no larger than the room on the screen. A
+/// picture needs no screen.
+QSize first_size(const Options& options, const QSize& room);
 
 }  // namespace pipetwin::gui

@@ -4,6 +4,8 @@
 #include <QTextDocument>
 #include <QToolTip>
 
+#include "gui/view/analysis/glossary.h"
+
 namespace pipetwin::gui {
 
 QLabel* plain_label(QWidget* parent, const QString& text) {
@@ -21,6 +23,22 @@ QString plain_tip(const QString& text) {
 
 void set_tip(QWidget& widget, const QString& text) {
     widget.setToolTip(plain_tip(text));
+}
+
+QString meaning_tip(const QString& word) {
+    for (const QString& name : {word, word.toLower()}) {
+        if (const std::string_view meaning = meaning_of(name.toStdString()); !meaning.empty()) {
+            return plain_tip(QStringLiteral("%1: %2").arg(
+                name, QString::fromUtf8(meaning.data(), static_cast<qsizetype>(meaning.size()))));
+        }
+    }
+    return {};
+}
+
+QVariant heading_data(const QString& text, int role) {
+    return role == Qt::DisplayRole   ? QVariant(text)
+           : role == Qt::ToolTipRole ? QVariant(meaning_tip(text))
+                                     : QVariant();
 }
 
 void set_item_tip(QComboBox& list, int entry, const QString& text) {

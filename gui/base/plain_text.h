@@ -3,6 +3,7 @@
 #include <QLabel>
 #include <QPoint>
 #include <QString>
+#include <QVariant>
 
 class QComboBox;
 
@@ -19,6 +20,14 @@ QString plain_tip(const QString& text);
 
 /// Sets the tooltip of a widget, which shows the text as it is.
 void set_tip(QWidget& widget, const QString& text);
+
+/// "bubble: the share of ...", of a word of the glossary that a label or the head of a column
+/// shows, with a capital letter or without; "" for any other text.
+QString meaning_tip(const QString& word);
+
+/// The head of a column for a model's `headerData`: its text, and as its tooltip the meaning of the
+/// text. Nothing for other roles.
+QVariant heading_data(const QString& text, int role);
 
 /// Sets the tooltip of an entry of a list, which shows the text as it is.
 void set_item_tip(QComboBox& list, int entry, const QString& text);

@@ -10,6 +10,8 @@
 #include <QStyle>
 #include <QTreeView>
 
+#include "gui/base/plain_text.h"
+
 namespace pipetwin::gui {
 
 namespace {
@@ -70,7 +72,7 @@ QVariant TextTable::headerData(int section, Qt::Orientation orientation, int rol
     if (role == Qt::TextAlignmentRole) {
         return alignment(section);
     }
-    return role == Qt::DisplayRole ? content_.headers[section] : QVariant();
+    return heading_data(content_.headers[section], role);
 }
 
 namespace {

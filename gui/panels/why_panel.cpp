@@ -87,7 +87,10 @@ void WaitModel::show_chain(const std::shared_ptr<const StepAnalysis>& analysis, 
     chain_ = analysis->chain_of(of);
     std::ranges::reverse(chain_);
     chain_.resize(std::min(chain_.size(), most_rows));
-    in_wait_ = static_cast<int>(analysis->pieces_of(of).size());
+    in_wait_.clear();
+    for (const WaitPiece& piece : analysis->pieces_of(of)) {
+        in_wait_.insert(in_wait_.begin(), piece.end - piece.begin);
+    }
     endResetModel();
 }
 
@@ -157,13 +160,14 @@ QString WaitModel::text(const QModelIndex& index) const {
     if (!is_chain_) {
         return idle_text(longest_[row], index.column());
     }
-    const QString text = chain_text(chain_[row], index.column());
-    return index.column() == WhyColumn && index.row() >= in_wait_
+    const QString text = chain_text(row, index.column());
+    return index.column() == WhyColumn && row >= in_wait_.size()
                ? tr("%1, before the wait").arg(text)
                : text;
 }
 
-QString WaitModel::chain_text(const WaitPiece& piece, int column) const {
+QString WaitModel::chain_text(std::size_t row, int column) const {
+    const WaitPiece& piece = chain_[row];
     switch (column) {
         case ActionColumn:
             return text_of(to_string(piece.action));
@@ -173,6 +177,8 @@ QString WaitModel::chain_text(const WaitPiece& piece, int column) const {
             return text_of(how(*analysis_, piece));
         case TimeColumn:
             return time_text(piece.end - piece.begin);
+        case OfWaitColumn:
+            return row < in_wait_.size() ? time_text(in_wait_[row]) : QString();
         default:
             return text_of(time_within(piece.begin, analysis_->length()));
     }
@@ -188,6 +194,8 @@ QString WaitModel::idle_text(const IdleTime& idle, int column) const {
             return analysis_->has_causes() ? text_of(mostly(*analysis_, idle.ref)) : QString();
         case TimeColumn:
             return time_text(idle.wait);
+        case OfWaitColumn:
+            return {};
         default: {
             const RowIndex* const row = analysis_->run().twin.row(idle.ref);
             const Duration end = row == nullptr || idle.ref.cell >= row->size()
@@ -198,17 +206,8 @@ QString WaitModel::idle_text(const IdleTime& idle, int column) const {
     }
 }
 
-QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int role) const {
-    if (orientation != Qt::Horizontal) {
-        return {};
-    }
-    if (role == Qt::TextAlignmentRole) {
-        return data(createIndex(0, section), role);
-    }
-    if (role != Qt::DisplayRole) {
-        return {};
-    }
-    switch (section) {
+QString WaitModel::heading(int column) const {
+    switch (column) {
         case ActionColumn:
             return is_chain_ ? tr("Waited for") : tr("Action");
         case RankColumn:
@@ -219,10 +218,20 @@ QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int rol
             }
             return is_chain_ ? tr("Cause") : tr("Main cause");
         case TimeColumn:
-            return is_chain_ ? tr("Time") : tr("Wait");
+            return is_chain_ ? tr("Duration") : tr("Wait");
+        case OfWaitColumn:
+            return is_chain_ ? tr("Of this wait") : QString();
         default:
             return tr("Start");
     }
+}
+
+QVariant WaitModel::headerData(int section, Qt::Orientation orientation, int role) const {
+    if (orientation != Qt::Horizontal) {
+        return {};
+    }
+    return role == Qt::TextAlignmentRole ? data(createIndex(0, section), role)
+                                         : heading_data(heading(section), role);
 }
 
 WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
@@ -245,6 +254,7 @@ WhyPanel::WhyPanel(Selection* selection, QWidget* parent)
     view_->setColumnWidth(WaitModel::ActionColumn, metrics.horizontalAdvance("888SEND_F888888"));
     view_->setColumnWidth(WaitModel::RankColumn, metrics.horizontalAdvance("Rank 8888"));
     view_->setColumnWidth(WaitModel::TimeColumn, metrics.horizontalAdvance("888888.888 ms"));
+    view_->setColumnWidth(WaitModel::OfWaitColumn, metrics.horizontalAdvance("Of this wait 88"));
     view_->setColumnWidth(WaitModel::BeginColumn, metrics.horizontalAdvance("888888.888 ms"));
     auto* const column = new QVBoxLayout(this);
     column->setContentsMargins(0, panel_margin, 0, 0);
@@ -368,9 +378,12 @@ void WhyPanel::show_selected(const SpanRef& selected) {
         replayed ? tr("The list comes from a simulation with the measured durations.")
                  : text_of(analysis.note()));
     model_->show_chain(loader_.share(), ref);
+    view_->setColumnHidden(WaitModel::OfWaitColumn, false);
     view_->setVisible(analysis.has_causes());
     const std::vector<SpanRef> chain = outlined(analysis, ref);
     emit chain_changed(chain, arrows_along(chain, selected));
+    const bool is_action = analysis.run().twin.span(selected).has_value();
+    emit end_changed(is_action ? std::nullopt : std::optional(selected));
 }
 
 void WhyPanel::show_step() {
@@ -382,8 +395,10 @@ void WhyPanel::show_step() {
                          "its causes.")
                     : text_of(analysis.note()));
     model_->show_longest(loader_.share(), run_->main_step());
+    view_->setColumnHidden(WaitModel::OfWaitColumn, true);
     view_->show();
     emit chain_changed({}, {});
+    emit end_changed(std::nullopt);
 }
 
 void WhyPanel::go_to_blocker() {

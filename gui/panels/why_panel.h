@@ -24,7 +24,15 @@ class WaitModel : public QAbstractTableModel {
   public:
     using QAbstractTableModel::QAbstractTableModel;
 
-    enum Column { ActionColumn, RankColumn, TimeColumn, BeginColumn, WhyColumn, column_count };
+    enum Column {
+        ActionColumn,
+        RankColumn,
+        TimeColumn,
+        OfWaitColumn,  ///< of a chain alone
+        BeginColumn,
+        WhyColumn,
+        column_count
+    };
 
     void clear();
     void show_chain(const std::shared_ptr<const StepAnalysis>& analysis, const SpanRef& of);
@@ -44,14 +52,15 @@ class WaitModel : public QAbstractTableModel {
     QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
 
   private:
+    QString heading(int column) const;
     QString text(const QModelIndex& index) const;
-    QString chain_text(const WaitPiece& piece, int column) const;
+    QString chain_text(std::size_t row, int column) const;
     QString idle_text(const IdleTime& idle, int column) const;
 
     std::shared_ptr<const StepAnalysis> analysis_;
     bool is_chain_ = false;
-    std::vector<WaitPiece> chain_;  ///< the latest first
-    int in_wait_ = 0;               ///< number of pieces of the chain that fill the wait
+    std::vector<WaitPiece> chain_;   ///< the latest first
+    std::vector<Duration> in_wait_;  ///< of the first pieces of the chain: the part in the wait
     std::vector<IdleTime> longest_;
 };
 
@@ -77,6 +86,9 @@ class WhyPanel : public QWidget {
   signals:
     /// Announces what the selected action waited for, and what led to what.
     void chain_changed(const std::vector<SpanRef>& chain, const std::vector<Arrow>& arrows);
+
+    /// The panel explains the time after the last action of a rank, or no longer does.
+    void end_changed(const std::optional<pipetwin::gui::SpanRef>& end);
 
     /// The selection has gone there; views may have to scroll.
     void go_to(const SpanRef& ref);

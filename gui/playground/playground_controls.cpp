@@ -14,6 +14,7 @@
 #include <QVBoxLayout>
 
 #include "core/schedule/generators/generate.h"
+#include "gui/base/number_box.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/what_if/what_if.h"
 
@@ -101,7 +102,7 @@ PlaygroundControls::PlaygroundControls(QWidget* parent)
     add_factors(form);
     latency_ = add_time(
         form,
-        tr("Link &latency"),
+        tr("Link &latency (c)"),
         tr("Time from the sending of a message to its arrival, in addition to the link time"),
         &PlaygroundSettings::latency_ms);
     transfer_ = add_time(
@@ -136,13 +137,13 @@ QSpinBox* PlaygroundControls::add_number(QFormLayout* form,
                                          const QString& tip,
                                          int most,
                                          int PlaygroundSettings::*value) {
-    auto* const box = new QSpinBox(this);
+    auto* const box = new NumberBox(this);
     box->setRange(1, most);
     box->setKeyboardTracking(false);
-    set_tip(*box, tip);
+    set_tip(*box, tr("%1 (1 to %2)").arg(tip).arg(most));
     form->addRow(named(name, box), box);
     connect(box, &QSpinBox::valueChanged, this, [this, value](int to) {
-        PlaygroundSettings settings = settings_;
+        PlaygroundSettings settings = typed_;
         settings.*value = to;
         set_settings(settings);
     });
@@ -153,16 +154,16 @@ QDoubleSpinBox* PlaygroundControls::add_time(QFormLayout* form,
                                              const QString& name,
                                              const QString& tip,
                                              double PlaygroundSettings::*value) {
-    auto* const box = new QDoubleSpinBox(this);
+    auto* const box = new DecimalBox(this);
     box->setRange(0, longest_time);
     box->setDecimals(2);
     box->setSingleStep(time_step);
     box->setSuffix(tr(" ms"));
     box->setKeyboardTracking(false);
-    set_tip(*box, tip);
+    set_tip(*box, tr("%1 (0 to %2 ms)").arg(tip).arg(longest_time));
     form->addRow(named(name, box), box);
     connect(box, &QDoubleSpinBox::valueChanged, this, [this, value](double to) {
-        PlaygroundSettings settings = settings_;
+        PlaygroundSettings settings = typed_;
         settings.*value = to;
         set_settings(settings);
     });
@@ -192,7 +193,7 @@ void PlaygroundControls::take_factors() {
                 .arg(largest_factor));
         return;
     }
-    PlaygroundSettings settings = settings_;
+    PlaygroundSettings settings = typed_;
     settings.factors = *factors;
     set_settings(settings);
 }
@@ -200,7 +201,7 @@ void PlaygroundControls::take_factors() {
 /// A schedule that takes several chunks begins with two of them, as with one it is another
 /// schedule's order.
 void PlaygroundControls::choose_schedule(const QString& name) {
-    PlaygroundSettings settings = settings_;
+    PlaygroundSettings settings = typed_;
     settings.schedule = name.toStdString();
     if (schedule_traits(settings.schedule).chunks == ChunkCounts::Several && settings.chunks < 2) {
         settings.chunks = 2;
@@ -211,6 +212,8 @@ void PlaygroundControls::choose_schedule(const QString& name) {
 void PlaygroundControls::set_settings(const PlaygroundSettings& wanted) {
     const PlaygroundSettings fitting = fitted(wanted);
     const bool differs = fitting != settings_;
+    typed_ = wanted;
+    typed_.factors = fitting.factors;
     settings_ = fitting;
     show_settings();
     say_what_was_fitted(wanted);

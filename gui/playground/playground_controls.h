@@ -46,6 +46,9 @@ class PlaygroundControls : public QWidget {
     void say_what_was_fitted(const PlaygroundSettings& wanted);
 
     PlaygroundSettings settings_;
+    /// What was set, with numbers of chunks and micro-batches that the schedule may not allow: the
+    /// next schedule may.
+    PlaygroundSettings typed_;
     QComboBox* schedule_ = nullptr;
     QSpinBox* stages_ = nullptr;
     QSpinBox* micro_batches_ = nullptr;

@@ -17,7 +17,6 @@
 #include <QtConcurrentRun>
 
 #include "core/base/as_index.h"
-#include "core/base/number_text.h"
 #include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
@@ -185,9 +184,13 @@ QWidget* PlaygroundPage::build_bubble() {
     auto* const grid = new QGridLayout(box);
     grid->setContentsMargins(0, 0, page_gap, 0);
     grid->setColumnStretch(1, 1);
-    grid->addWidget(plain_label(box, tr("Bubble, simulated")), 0, 0);
+    for (const auto& [row, name] :
+         {std::pair(0, tr("Bubble, simulated")), std::pair(1, tr("Bubble, formula"))}) {
+        QLabel* const label = plain_label(box, name);
+        set_tip(*label, meaning_tip(QStringLiteral("bubble")));
+        grid->addWidget(label, row, 0);
+    }
     grid->addWidget(measured_, 0, 1);
-    grid->addWidget(plain_label(box, tr("Bubble, formula")), 1, 0);
     grid->addWidget(formula_, 1, 1);
     grid->addWidget(where_, 2, 1, 1, 2);
     grid->addWidget(show, 0, 2, Qt::AlignRight);
@@ -247,10 +250,24 @@ void PlaygroundPage::show_step(StepPointer step) {
         legend_->show_run(*step_->run);
         headline_->setText(unbroken(text_of(step_->headline)));
     }
+    explain_cause();
     show_bubble();
     show_ranks();
     say_why();
     emit settled();
+}
+
+/// The tooltip of the headline is the meaning of the cause that it names.
+void PlaygroundPage::explain_cause() {
+    QString meaning;
+    for (const auto& [said, word] : {std::pair("fill and drain: ", "fill and drain"),
+                                     std::pair("imbalance: ", "imbalance"),
+                                     std::pair("communication: ", "communication wait")}) {
+        if (headline_->text().contains(QLatin1String(said))) {
+            meaning = meaning_tip(QLatin1String(word));
+        }
+    }
+    set_tip(*headline_, meaning);
 }
 
 void PlaygroundPage::show_bubble() {
@@ -262,12 +279,12 @@ void PlaygroundPage::show_bubble() {
     }
     measured_->setText(
         tr("%1 of a step of %2")
-            .arg(text_of(rounded_percent(step_->bubble)), text_of(short_time(step_->step))));
+            .arg(text_of(short_percent(step_->bubble)), text_of(short_time(step_->step))));
     const ClosedForm& form = step_->form;
     formula_->setText(form.known() ? tr("%1 = %2 = %3")
                                          .arg(text_of(form.symbols),
                                               text_of(form.numbers),
-                                              unbroken(text_of(rounded_percent(form.bubble()))))
+                                              unbroken(text_of(short_percent(form.bubble()))))
                                    : text_of(form.why_not));
     where_->setText(form.where.empty() ? QString() : tr("where %1").arg(text_of(form.where)));
     where_->setVisible(!form.where.empty());

@@ -57,6 +57,7 @@ class PlaygroundPage : public QWidget {
     void start();
     void finish();
     void show_step(StepPointer step);
+    void explain_cause();
     void show_bubble();
     void show_ranks();
     void say_why();

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include <QEvent>
 #include <QFile>
 #include <QHBoxLayout>
 #include <QHeaderView>
@@ -19,6 +20,9 @@
 namespace pipetwin::gui {
 
 namespace {
+
+const QString no_difference = QStringLiteral("\u2013");  ///< where models differ
+constexpr int letters_of_name = 20;  ///< that a run's name has room for at least
 
 double bubble_of(const SideData& side) {
     double busy = 0;
@@ -68,6 +72,7 @@ QString whole_paths(const std::vector<std::filesystem::path>& paths) {
 
 RunHeadline headline_of(const RunData& run) {
     RunHeadline headline{.paths = paths_of(run), .plan = plan_line(run)};
+    headline.planned = run.planned;
     if (run.predicted) {
         headline.predicted_step = run.predicted->step;
         headline.predicted_bubble = bubble_of(*run.predicted);
@@ -134,11 +139,19 @@ int RunListModel::columnCount(const QModelIndex& parent) const {
     return parent.isValid() ? 0 : column_count;
 }
 
-/// Text of the difference from the baseline's step time; below 0 is faster.
+bool RunListModel::has_model_of_baseline(const RunHeadline& run) const {
+    return have_same_model(run.planned.get(), runs_[as_index(baseline_)].planned.get());
+}
+
+/// Text of the difference from the baseline's step time; below 0 is faster. Steps of another model
+/// do other work.
 QString RunListModel::step_difference(const RunHeadline& run) const {
     const RunHeadline& base = runs_[as_index(baseline_)];
     if (&run == &base) {
         return tr("baseline");
+    }
+    if (!has_model_of_baseline(run)) {
+        return no_difference;
     }
     const auto here = step_of(run);
     const auto there = step_of(base);
@@ -154,6 +167,9 @@ QString RunListModel::throughput_difference(const RunHeadline& run) const {
     const RunHeadline& base = runs_[as_index(baseline_)];
     if (&run == &base) {
         return tr("baseline");
+    }
+    if (!has_model_of_baseline(run)) {
+        return no_difference;
     }
     const bool same = run.throughput && base.throughput &&
                       run.throughput->counts_samples == base.throughput->counts_samples;
@@ -195,6 +211,15 @@ QString RunListModel::text(const RunHeadline& run, int column) const {
     }
 }
 
+QString RunListModel::tip(const RunHeadline& run, int column) const {
+    if (column == Error && !run.says_nothing.empty()) {
+        return qt(run.says_nothing);
+    }
+    const bool is_difference = column == ToBaseline || column == PerSecondToBaseline;
+    return is_difference && !has_model_of_baseline(run) ? tr("Another model than the baseline's")
+                                                        : whole_paths(run.paths);
+}
+
 QVariant RunListModel::alignment(int column) {
     return QVariant::fromValue(Qt::AlignVCenter |
                                (column <= Plan ? Qt::AlignLeft : Qt::AlignRight));
@@ -209,9 +234,7 @@ QVariant RunListModel::data(const QModelIndex& index, int role) const {
         case Qt::DisplayRole:
             return text(run, index.column());
         case Qt::ToolTipRole:
-            return plain_tip(index.column() == Error && !run.says_nothing.empty()
-                                 ? qt(run.says_nothing)
-                                 : whole_paths(run.paths));
+            return plain_tip(tip(run, index.column()));
         case Qt::TextAlignmentRole:
             return alignment(index.column());
         default:
@@ -226,9 +249,6 @@ QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int 
     if (role == Qt::TextAlignmentRole) {
         return alignment(section);
     }
-    if (role != Qt::DisplayRole) {
-        return {};
-    }
     const std::array<QString, column_count> names{tr("Run"),
                                                   tr("Plan"),
                                                   tr("Predicted step"),
@@ -239,7 +259,7 @@ QVariant RunListModel::headerData(int section, Qt::Orientation orientation, int 
                                                   tr("Throughput"),
                                                   tr("Step vs baseline"),
                                                   tr("Throughput vs baseline")};
-    return names[as_index(section)];
+    return heading_data(names[as_index(section)], role);
 }
 
 CompareRunsPanel::CompareRunsPanel(QWidget* parent)
@@ -253,19 +273,36 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     table_->verticalHeader()->hide();
     table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
     table_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-    table_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::Stretch);  // what room is left
+    table_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::Fixed);  // by fit_names
+    table_->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
+    table_->viewport()->installEventFilter(this);
+    connect(table_->horizontalHeader(), &QHeaderView::sectionResized, this, [this](int column) {
+        if (column != RunListModel::Name) {
+            fit_names();
+        }
+    });
     table_->setTextElideMode(Qt::ElideMiddle);
     table_->setWordWrap(false);
     table_->horizontalHeader()->setHighlightSections(false);
     connect(table_, &QTableView::activated, this, [this] { open_current(); });
-    connect(model_, &QAbstractItemModel::rowsInserted, this, [this] { hide_empty_columns(); });
-    connect(model_, &QAbstractItemModel::rowsRemoved, this, [this] { hide_empty_columns(); });
+    for (const auto changed :
+         {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved}) {
+        connect(model_, changed, this, [this] {
+            hide_empty_columns();
+            enable_buttons();
+        });
+    }
     connect(model_, &QAbstractItemModel::dataChanged, this, [this] { hide_empty_columns(); });
+    connect(table_->selectionModel(),
+            &QItemSelectionModel::currentRowChanged,
+            this,
+            &CompareRunsPanel::enable_buttons);
     auto* const buttons = new QVBoxLayout;
     const auto add = [&](const QString& text, auto act) {
         auto* const button = new QPushButton(text, this);
         connect(button, &QPushButton::clicked, this, act);
         buttons->addWidget(button);
+        buttons_.push_back(button);
     };
     add(tr("Make baseline"), [this] { make_current_baseline(); });
     add(tr("Open"), [this] { open_current(); });
@@ -274,6 +311,36 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
     auto* const across = new QHBoxLayout(this);
     across->addWidget(table_, 1);
     across->addLayout(buttons);
+    enable_buttons();
+}
+
+/// What is done with the current run cannot be done without one.
+void CompareRunsPanel::enable_buttons() {
+    for (QPushButton* const button : buttons_) {
+        button->setEnabled(table_->currentIndex().isValid());
+        set_tip(*button, button->isEnabled() ? QString() : tr("Click a run of the list first"));
+    }
+}
+
+bool CompareRunsPanel::eventFilter(QObject* watched, QEvent* event) {
+    if (event->type() == QEvent::Resize) {
+        fit_names();
+    }
+    return QWidget::eventFilter(watched, event);
+}
+
+/// The names have what room is left, but no less than they need to be told apart: then the list is
+/// scrolled.
+void CompareRunsPanel::fit_names() {
+    QHeaderView* const header = table_->horizontalHeader();
+    const int others = header->length() - header->sectionSize(RunListModel::Name);
+    const int whole =
+        static_cast<QAbstractItemView*>(table_)->sizeHintForColumn(RunListModel::Name);
+    const int least = std::min(whole, fontMetrics().averageCharWidth() * letters_of_name);
+    header->resizeSection(RunListModel::Name,
+                          std::max({least,
+                                    header->sectionSizeHint(RunListModel::Name),
+                                    table_->viewport()->width() - others}));
 }
 
 /// What no run has, or none but the baseline, would take the room of the names.
@@ -288,6 +355,7 @@ void CompareRunsPanel::hide_empty_columns() {
     for (const int column : {RunListModel::ToBaseline, RunListModel::PerSecondToBaseline}) {
         table_->setColumnHidden(column, model_->rowCount() < 2);
     }
+    fit_names();
 }
 
 void CompareRunsPanel::add(const RunData& run) {

@@ -9,6 +9,7 @@
 
 #include "gui/view/run/run_data.h"
 
+class QPushButton;
 class QTableView;
 
 namespace pipetwin::gui {
@@ -22,9 +23,10 @@ struct RunHeadline {
     bool is_emulated = false;                  ///< the measured side was emulated
     std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
     std::optional<double> measured_bubble{};
-    std::optional<Throughput> throughput{};  ///< measured where it was
-    std::string says_nothing{};              ///< why the error says nothing; else ""
-    std::optional<Bytes> peak{};             ///< of the fullest rank, measured where it was
+    std::optional<Throughput> throughput{};       ///< measured where it was
+    std::string says_nothing{};                   ///< why the error says nothing; else ""
+    std::optional<Bytes> peak{};                  ///< of the fullest rank, measured where it was
+    std::shared_ptr<const PlannedRun> planned{};  ///< to tell its model; null where none is known
 };
 RunHeadline headline_of(const RunData& run);
 
@@ -74,6 +76,8 @@ class RunListModel : public QAbstractTableModel {
   private:
     static QVariant alignment(int column);
     QString text(const RunHeadline& run, int column) const;
+    bool has_model_of_baseline(const RunHeadline& run) const;
+    QString tip(const RunHeadline& run, int column) const;
     QString step_difference(const RunHeadline& run) const;
     QString throughput_difference(const RunHeadline& run) const;
 
@@ -99,13 +103,19 @@ class CompareRunsPanel : public QWidget {
   signals:
     void open_wanted(const std::vector<std::filesystem::path>& paths);
 
+  protected:
+    bool eventFilter(QObject* watched, QEvent* event) override;
+
   private:
     void hide_empty_columns();
+    void fit_names();
+    void enable_buttons();
     void remove_current();
     void open_current();
 
     RunListModel* model_;
     QTableView* table_;
+    std::vector<QPushButton*> buttons_;  ///< each about the current run
 };
 
 }  // namespace pipetwin::gui

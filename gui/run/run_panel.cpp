@@ -1,6 +1,7 @@
 #include "gui/run/run_panel.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include <QCoreApplication>
 #include <QDir>
@@ -14,6 +15,7 @@
 #include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QPushButton>
+#include <QRegularExpression>
 #include <QStandardPaths>
 
 #include "core/base/short_number.h"
@@ -34,15 +36,32 @@ QString command_line() {
                : QStandardPaths::findExecutable(QStringLiteral("pipetwin"));
 }
 
+/// The first of STEM-NUMBER, STEM-(NUMBER + 1), ... that is not there.
+QString first_free(const QString& stem, int number) {
+    while (QFileInfo::exists(QStringLiteral("%1-%2").arg(stem).arg(number))) {
+        ++number;
+    }
+    return QStringLiteral("%1-%2").arg(stem).arg(number);
+}
+
 /// The first of runs/NAME-1, runs/NAME-2, ... that is not there.
 QString free_folder(const QString& name) {
     const bool can_write = QFileInfo(QDir::currentPath()).isWritable();
-    const QDir runs((can_write ? QDir::currentPath() : QDir::homePath()) + QStringLiteral("/runs"));
-    int number = 1;
-    while (runs.exists(QStringLiteral("%1-%2").arg(name).arg(number))) {
-        ++number;
-    }
-    return runs.filePath(QStringLiteral("%1-%2").arg(name).arg(number));
+    return first_free(
+        (can_write ? QDir::currentPath() : QDir::homePath()) + QStringLiteral("/runs/") + name, 1);
+}
+
+/// The next folder that is not there: NAME-3 for NAME-2, NAME-2 for NAME.
+QString folder_after(const QString& folder) {
+    static const QRegularExpression numbered(QStringLiteral("^(.*)-([0-9]{1,6})/*$"));
+    const QRegularExpressionMatch match = numbered.match(folder);
+    return match.hasMatch() ? first_free(match.captured(1), match.captured(2).toInt() + 1)
+                            : first_free(QDir(folder).path(), 2);
+}
+
+bool holds_files(const QString& folder) {
+    const QDir dir(folder);
+    return dir.exists() && !dir.isEmpty();
 }
 
 }  // namespace
@@ -55,6 +74,7 @@ RunPanel::RunPanel(QString program, QWidget* parent)
       start_(new QPushButton(tr("Start"), this)),
       stop_(new QPushButton(tr("Stop"), this)),
       watch_(new QPushButton(tr("Watch"), this)),
+      report_(new QPushButton(tr("Open report"), this)),
       state_(plain_label(this)),
       plot_(new LossPlot(this)),
       log_(new QPlainTextEdit(this)) {
@@ -77,6 +97,7 @@ RunPanel::RunPanel(QString program, QWidget* parent)
     });
     connect(start_, &QPushButton::clicked, this, &RunPanel::start);
     connect(stop_, &QPushButton::clicked, this, &RunPanel::stop_training);
+    connect(report_, &QPushButton::clicked, this, [this] { emit report_wanted(report()); });
     connect(watch_, &QPushButton::clicked, this, [this] {
         if (feed_.is_watching() && !is_training()) {
             feed_.stop();
@@ -142,6 +163,7 @@ void RunPanel::build_form() {
     buttons->addWidget(start_);
     buttons->addWidget(stop_);
     buttons->addWidget(watch_);
+    buttons->addWidget(report_);
     buttons->addStretch(1);
     state_->setWordWrap(true);
     auto* const left = new QVBoxLayout;
@@ -175,11 +197,18 @@ void RunPanel::prepare(const std::filesystem::path& scenario) {
     if (scenario_->text() != file || QFileInfo::exists(folder_->text())) {
         folder_->setText(free_folder(QFileInfo(file).completeBaseName()));
     }
+    if (scenario_->text() != file) {
+        log_->clear();  // it may hold the error of another scenario
+    }
     scenario_->setText(file);
 }
 
 std::filesystem::path RunPanel::folder() const {
-    return QFile::encodeName(folder_->text()).toStdString();
+    return QFile::encodeName(used_folder_).toStdString();
+}
+
+std::filesystem::path RunPanel::report() const {
+    return folder() / "report.html";
 }
 
 void RunPanel::start() {
@@ -193,6 +222,14 @@ void RunPanel::start() {
                         : tr("Choose a scenario and a run folder first."));
         return;
     }
+    if (holds_files(folder_->text())) {
+        const QString taken = folder_->text();
+        folder_->setText(folder_after(taken));
+        emit failed(tr("The folder %1 is not empty. The run folder is now %2. Click Start again.")
+                        .arg(taken, folder_->text()));
+        return;
+    }
+    used_folder_ = folder_->text();
     log_->clear();
     plot_->clear();
     last_step_ = -1;
@@ -202,7 +239,7 @@ void RunPanel::start() {
                    {QStringLiteral("run"),
                     scenario_->text(),
                     QStringLiteral("--out"),
-                    folder_->text(),
+                    used_folder_,
                     QStringLiteral("--live")});
     show_state();
 }
@@ -220,6 +257,7 @@ void RunPanel::watch() {
         emit failed(tr("Enter the run folder of a training run that was started with --live."));
         return;
     }
+    used_folder_ = folder_->text();
     plot_->clear();
     last_step_ = -1;
     feed_.watch(folder());
@@ -244,12 +282,15 @@ void RunPanel::take_end(int exit_code, QProcess::ExitStatus status) {
     take_output();
     if (status == QProcess::CrashExit) {
         feed_.stop();
-        emit failed(tr("The training run was killed or crashed. Its files are in %1.")
-                        .arg(folder_->text()));
+        emit failed(
+            tr("The training run was killed or crashed. Its files are in %1.").arg(used_folder_));
     } else if (exit_code != 0 && !told_to_stop_) {
         feed_.stop();
         const QString last = log().section('\n', -3);
         emit failed(tr("The training run ended with exit code %1: %2").arg(exit_code).arg(last));
+    }
+    if (folder_->text() == used_folder_ && holds_files(used_folder_)) {
+        folder_->setText(folder_after(used_folder_));  // for the next run
     }
     show_state();
 }
@@ -277,6 +318,11 @@ void RunPanel::take_update(const LiveUpdate& update) {
 void RunPanel::show_state() {
     const bool training = is_training();
     start_->setEnabled(!training);
+    std::error_code failed;
+    report_->setEnabled(!training && !used_folder_.isEmpty() &&
+                        std::filesystem::exists(report(), failed));
+    set_tip(*report_,
+            report_->isEnabled() ? QString() : tr("A training run writes its report at its end"));
     stop_->setEnabled(training && !told_to_stop_);
     watch_->setEnabled(!training);
     watch_->setText(feed_.is_watching() && !training ? tr("Stop watching") : tr("Watch"));
@@ -291,6 +337,9 @@ void RunPanel::show_state() {
                     .arg(QString::fromStdString(short_number(last_step_ms_)));
     } else if (training) {
         text += tr(": measuring costs");
+    }
+    if (!training && last_step_ >= 0 && used_folder_ != folder_->text()) {
+        text += tr(", files in %1").arg(used_folder_);
     }
     state_->setText(text);
 }

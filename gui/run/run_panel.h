@@ -54,6 +54,8 @@ class RunPanel : public QWidget {
     /// The training is over; its folder is complete.
     void finished(const std::filesystem::path& folder);
     void failed(const QString& sentence);
+    /// The report of the training is to be opened.
+    void report_wanted(const std::filesystem::path& report);
     void watching_changed();
 
   private:
@@ -63,6 +65,7 @@ class RunPanel : public QWidget {
     void take_end(int exit_code, QProcess::ExitStatus status);
     void show_state();
     std::filesystem::path folder() const;
+    std::filesystem::path report() const;
 
     QString program_;
     QProcess process_;
@@ -72,6 +75,8 @@ class RunPanel : public QWidget {
     QPushButton* start_;
     QPushButton* stop_;
     QPushButton* watch_;
+    QPushButton* report_;
+    QString used_folder_;  ///< of the training that runs, or ran last, or is watched
     QLabel* state_;
     LossPlot* plot_;
     QPlainTextEdit* log_;

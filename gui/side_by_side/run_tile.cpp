@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,30 +45,6 @@ bool have_same_costs(const RunData& a, const RunData& b) {
     const bool other_device =
         !device_of(a).empty() && !device_of(b).empty() && device_of(a) != device_of(b);
     return cost_source(a) == cost_source(b) && !other_device;
-}
-
-std::int64_t parameters_of(const Profile& profile) {
-    return std::accumulate(
-        profile.layers.begin(),
-        profile.layers.end(),
-        std::int64_t{0},
-        [](std::int64_t sum, const LayerCost& layer) { return sum + layer.parameter_count; });
-}
-
-/// Whether both runs have the same model, as far as the files say it. A profile does not say its
-/// model, but the number of parameters.
-bool have_same_model(const RunData& a, const RunData& b) {
-    if (!a.planned || !b.planned) {
-        return true;
-    }
-    const Scenario::ModelPart& mine = a.planned->scenario.model;
-    const Scenario::ModelPart& its = b.planned->scenario.model;
-    if (mine.kind != ModelKind::Profile && its.kind != ModelKind::Profile) {
-        return mine == its;
-    }
-    const std::int64_t my_parameters = parameters_of(a.planned->profile);
-    const std::int64_t its_parameters = parameters_of(b.planned->profile);
-    return my_parameters == 0 || its_parameters == 0 || my_parameters == its_parameters;
 }
 
 bool has_unit_costs(const RunData& run) {
@@ -303,7 +278,9 @@ void RunTile::compare_with(const RunTile* first) {
                 : comparison(*this, *first) +
                       (have_same_costs(*run_, its) ? QString()
                                                    : tr("; their costs have different sources")) +
-                      (have_same_model(*run_, its) ? QString() : tr("; their models differ"));
+                      (have_same_model(run_->planned.get(), its.planned.get())
+                           ? QString()
+                           : tr("; their models differ"));
     }
     // Lines end between the parts.
     parts.replaceInStrings(QStringLiteral(" "), QString(QChar(QChar::Nbsp)));

@@ -55,7 +55,9 @@ SideBySidePage::SideBySidePage(QWidget* parent)
     whole->addWidget(build_head());
     whole->addWidget(area_, 1);
     connect(&reading_, &QFutureWatcher<RunPointer>::finished, this, [this] {
-        add(reading_.result());
+        if (reads_) {
+            add(reading_.result());
+        }
         read_next();
     });
     say_how_many();
@@ -113,6 +115,7 @@ void SideBySidePage::read_next() {
     }
     const Unread next = unread_.front();
     unread_.erase(unread_.begin());
+    reads_ = true;
     reading_.setFuture(QtConcurrent::run(workers(), [next]() -> RunPointer {
         return std::make_shared<const RunData>(load_run(next.path, next.replica));
     }));
@@ -160,6 +163,7 @@ void SideBySidePage::remove(RunTile* tile) {
 
 void SideBySidePage::clear() {
     unread_.clear();
+    reads_ = false;
     while (!tiles_.empty()) {
         remove(tiles_.back());
     }

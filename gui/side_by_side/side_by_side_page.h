@@ -84,6 +84,7 @@ class SideBySidePage : public QWidget {
     };
     std::vector<Unread> unread_;
     QFutureWatcher<RunPointer> reading_;
+    bool reads_ = false;  ///< what is being read is still wanted
 };
 
 }  // namespace pipetwin::gui

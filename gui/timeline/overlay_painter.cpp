@@ -133,10 +133,11 @@ void OverlayPainter::paint_critical(const std::vector<SpanRef>& chain) {
     }
 }
 
-/// The x at which the wait of a span ends.
+/// The x at which the wait of a span ends; that after the last action of a rank ends with the step.
 int OverlayPainter::x_of_ready(const SpanRef& ref) const {
+    const std::optional<Span> span = scene_.run->twin.span(ref);
     const StepPlace& place = scene_.places.of(ref.side, ref.step);
-    return scene_.x_of(place.on_axis(scene_.run->twin.span(ref)->ready));
+    return span ? scene_.x_of(place.on_axis(span->ready)) : rect_of(scene_, ref).right();
 }
 
 /// From the end of what was waited for to the end of the wait.
@@ -233,6 +234,9 @@ void OverlayPainter::paint_selected_skip() {
 void OverlayPainter::paint_selection() {
     if (scene_.hovered && scene_.hovered != scene_.selection) {
         outline(*scene_.hovered, QPen(palette().selection, 1));
+    }
+    if (scene_.overlay.end) {
+        outline(*scene_.overlay.end, QPen(palette().selection, 3));
     }
     if (!scene_.selection) {
         return;

@@ -148,6 +148,7 @@ void TimelineView::select_at(QPoint position) {
     ref = at_end || !idle ? ref : idle;
     selection_->set_span(ref);
     selection_->set_range(std::nullopt);
+    outline_end(at_end ? idle : std::nullopt);
     if (at_end) {
         emit end_of_step_clicked(*idle);
     }

@@ -33,14 +33,38 @@ int TimelineScene::x_of(Duration on_axis) const {
     return label_width + static_cast<int>(std::lround(x));
 }
 
+namespace {
+
+/// The time from the last action of a row that is no message to the end of the step; none where the
+/// cell is not the one after the last.
+std::optional<TimeRange> rest_of_step(const Twin& twin, const SpanRef& ref) {
+    const StepRows* const step = twin.step(ref.side, ref.step);
+    const RowIndex* const row = twin.row(ref);
+    if (step == nullptr || row == nullptr || ref.cell != row->size()) {
+        return std::nullopt;
+    }
+    int last = row->size() - 1;
+    while (last >= 0 && is_message(row->action(last).op)) {
+        --last;
+    }
+    return TimeRange{.begin = last < 0 ? Duration{} : row->end(last), .end = step->length};
+}
+
+}  // namespace
+
 std::optional<TimeRange> range_of(const TimelineScene& scene, const SpanRef& ref) {
-    const std::optional<Span> span =
-        scene.run == nullptr ? std::nullopt : scene.run->twin.span(ref);
-    if (!span) {
+    if (scene.run == nullptr) {
+        return std::nullopt;
+    }
+    const std::optional<Span> span = scene.run->twin.span(ref);
+    const std::optional<TimeRange> in_step =
+        span ? std::optional(TimeRange{.begin = span->begin, .end = span->end})
+             : rest_of_step(scene.run->twin, ref);
+    if (!in_step) {
         return std::nullopt;
     }
     const StepPlace& place = scene.places.of(ref.side, ref.step);
-    return TimeRange{.begin = place.on_axis(span->begin), .end = place.on_axis(span->end)};
+    return TimeRange{.begin = place.on_axis(in_step->begin), .end = place.on_axis(in_step->end)};
 }
 
 QRect rect_of(const TimelineScene& scene, const SpanRef& ref) {

@@ -40,6 +40,7 @@ struct Overlay {
     std::vector<SpanRef> critical{};  ///< underlined: the longest chain of a step
     std::vector<SpanRef> found{};     ///< outlined: what a search has found
     std::vector<Duration> marks{};    ///< of the axis
+    std::optional<SpanRef> end{};     ///< outlined: the time after the last action of a rank
     std::optional<TimeRange> range{};
     std::optional<TimeRange> ruler{};  ///< a distance that was measured
     bool bubbles = false;              ///< idle time stands out
@@ -96,9 +97,11 @@ struct TimelineScene {
 };
 
 /// The rectangle of a span on the scene, at least a pixel wide; empty where its row is not shown.
+/// The cell after the last one of a row is the time that is left of the step.
 QRect rect_of(const TimelineScene& scene, const SpanRef& ref);
 
-/// Begin and end of a span on the axis; none where there is no such span.
+/// Begin and end of a span on the axis, or of the time after the last one of a row; none where
+/// there is no such span.
 std::optional<TimeRange> range_of(const TimelineScene& scene, const SpanRef& ref);
 
 }  // namespace pipetwin::gui

@@ -88,6 +88,7 @@ void TimelineView::update_run(std::shared_ptr<const RunData> run) {
     scene_.places = StepPlaces();
     arcs_.forget();
     scene_.overlay.chain.clear();
+    scene_.overlay.end.reset();
     scene_.overlay.arrows.clear();
     scene_.overlay.critical.clear();
     scene_.overlay.found.clear();
@@ -211,6 +212,11 @@ std::optional<int> TimelineView::rank_in_question() const {
 void TimelineView::set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arrows) {
     scene_.overlay.chain = std::move(chain);
     scene_.overlay.arrows = std::move(arrows);
+    viewport()->update();
+}
+
+void TimelineView::outline_end(const std::optional<SpanRef>& end) {
+    scene_.overlay.end = end;
     viewport()->update();
 }
 
@@ -415,6 +421,7 @@ void TimelineView::clear_marks() {
 void TimelineView::clear() {
     scene_.overlay.ruler.reset();
     scene_.overlay.found.clear();
+    scene_.overlay.end.reset();
     selection_->clear();
     viewport()->update();
 }
@@ -591,6 +598,7 @@ void TimelineView::bring_into_sight(const SpanRef& ref) {
 
 void TimelineView::take_selection() {
     scene_.selection = selection_->span();
+    scene_.overlay.end.reset();
     find_other_end();
     if (scene_.alignment == Alignment::Selected) {
         replace_steps();

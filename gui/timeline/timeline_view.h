@@ -62,6 +62,8 @@ class TimelineView : public QAbstractScrollArea {
 
     /// Sets the outlined actions and the arrows that the panels lay over the rows.
     void set_chain(std::vector<SpanRef> chain, std::vector<Arrow> arrows);
+    /// Outlines the time after the last action of a rank, or no longer does.
+    void outline_end(const std::optional<SpanRef>& end);
     void set_critical(std::vector<SpanRef> critical);
     void set_found(std::vector<SpanRef> found);
 

@@ -150,10 +150,10 @@ void HeatMapView::fit_map() {
         }
     };
     keep(current_numbers_);
-    keep(measured_numbers_);
     if (best) {
         kept.push_back(*best);
     }
+    keep(measured_numbers_);
     const int row_height = fontMetrics().height() + label_padding;
     const int column_width = widest_label() + 2 * label_padding;
     const auto fit = [&] {
@@ -205,8 +205,9 @@ QSize HeatMapView::sizeHint() const {
 }
 
 QSize HeatMapView::minimumSizeHint() const {
-    constexpr int lines = 6;  // four rows, the axis, and what is left out
-    return {300, lines * fontMetrics().height() + 2 * gap};
+    constexpr int rows = 4;
+    constexpr int lines = rows + 2;  // the axis, and what is left out
+    return {300, lines * fontMetrics().height() + rows * label_padding + 3 * gap};
 }
 
 QRect HeatMapView::area() const {
@@ -297,24 +298,30 @@ QString HeatMapView::summary() const {
             .arg(whole_.empty() ? QString() : text_of(whole_.cells.front().reason));
     }
     QString text;
-    const bool has_pale_rows = !map_.is_on_machine(map_.stages.size() - 1);
+    const bool has_uncolored_rows = !map_.is_on_machine(map_.stages.size() - 1);
     if (best_) {
         const HeatCell& cell = map_.at(best_->row, best_->column);
         const QString number = number_of(cell.value(value_));
-        const QString up_to = tr(" for up to %1").arg(ranks_text(map_.machine_stages));
+        const bool leaves_out_one =
+            value_ == HeatValue::Bubble && map_.stages.front() == 1 && map_.stages[best_->row] > 1;
+        const QString machine = ranks_text(map_.machine_stages);
+        const QString of_ranks = !has_uncolored_rows
+                                     ? leaves_out_one ? tr(" for 2 ranks or more") : QString()
+                                 : leaves_out_one ? tr(" for 2 to %1").arg(machine)
+                                                  : tr(" for up to %1").arg(machine);
         text = tr("%1 in a double frame: %2%3, %4 with %5 and %6")
                    .arg(star,
                         value_ == HeatValue::Throughput ? tr("highest") : tr("lowest"),
-                        has_pale_rows ? up_to : QString(),
+                        of_ranks,
                         value_ == HeatValue::Throughput ? number + ' ' + per_second(map_) : number,
                         ranks_text(map_.stages[best_->row]),
                         micro_batches_text(map_.micro_batches[best_->column]));
     } else {
         text = tr("No combination is feasible");
     }
-    if (has_pale_rows && best_) {
-        text += tr("; pale rows need more devices");
-    } else if (has_pale_rows) {
+    if (has_uncolored_rows && best_) {
+        text += tr("; rows without colours need more devices");
+    } else if (has_uncolored_rows) {
         text += tr(" with devices for %1").arg(ranks_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1 run").arg(measured_name_) : QString();
@@ -323,6 +330,33 @@ QString HeatMapView::summary() const {
 
 bool HeatMapView::has_scale() const {
     return range_ && range_->first != range_->second;
+}
+
+/// "M = 1: 64 samples are not a multiple of ..." for each number without a row or column; numbers
+/// side by side with one reason are named together.
+QString HeatMapView::reasons_of_left_out() const {
+    constexpr qsizetype most_lines = 8;
+    QStringList lines;
+    const auto add = [&](const QString& axis,
+                         const std::vector<int>& numbers,
+                         const std::vector<HeatCell>& cells) {
+        for (std::size_t first = 0; first < std::min(numbers.size(), cells.size());) {
+            std::vector<int> alike;
+            std::size_t next = first;
+            for (; next < cells.size() && cells[next].reason == cells[first].reason; ++next) {
+                alike.push_back(numbers[next]);
+            }
+            lines += tr("%1 = %2: %3.").arg(axis, runs_text(alike), text_of(cells[first].reason));
+            first = next;
+        }
+    };
+    add(tr("K"), map_.infeasible_stages, map_.cells_of_infeasible_stages);
+    add(tr("M"), map_.infeasible_micro_batches, map_.cells_of_infeasible_micro_batches);
+    if (lines.size() > most_lines) {
+        lines.resize(most_lines);
+        lines += QStringLiteral("...");
+    }
+    return lines.join('\n');
 }
 
 QString HeatMapView::left_out() const {
@@ -335,11 +369,23 @@ QString HeatMapView::left_out() const {
             parts += tr("%1 = %2 (%3)").arg(axis, runs_text(numbers), why);
         }
     };
+    const auto add_bad = [&](const QString& axis,
+                             const std::vector<int>& numbers,
+                             const std::vector<HeatCell>& cells) {
+        std::vector<int> without_plan;
+        std::vector<int> without_memory;
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+            const bool has_plan = i < cells.size() && cells[i].has_plan();
+            (has_plan ? without_memory : without_plan).push_back(numbers[i]);
+        }
+        add(axis, without_plan, tr("infeasible"));
+        add(axis, without_memory, tr("too little memory"));
+    };
     const std::vector<int>& bad_ranks = map_.infeasible_stages;
     const std::vector<int>& bad_micro_batches = map_.infeasible_micro_batches;
-    add(tr("K"), bad_ranks, tr("infeasible"));
+    add_bad(tr("K"), bad_ranks, map_.cells_of_infeasible_stages);
     add(tr("K"), numbers_between(map_.stages, bad_ranks), tr("not simulated"));
-    add(tr("M"), bad_micro_batches, tr("infeasible"));
+    add_bad(tr("M"), bad_micro_batches, map_.cells_of_infeasible_micro_batches);
     add(tr("M"), numbers_between(map_.micro_batches, bad_micro_batches), tr("not simulated"));
     return parts.isEmpty() ? QString() : tr("Not shown: %1").arg(parts.join(QStringLiteral("; ")));
 }
@@ -359,12 +405,21 @@ void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
         painter.fillRect(place, QBrush(palette_.faint_text, Qt::BDiagPattern));
         return;
     }
-    // Cells that the machine has no devices for have a number and no colour.
-    const bool colored = map_.is_on_machine(at.row) || !best_;
-    const QColor ground = colored ? cividis(share_of(cell)) : palette_.background;
+    const QColor ground = has_color(at) ? cividis(share_of(cell)) : palette_.background;
     painter.fillRect(place, ground);
-    painter.setPen(colored ? text_on(ground) : palette_.faint_text);
-    painter.drawText(place, Qt::AlignCenter, label_of(at));
+}
+
+/// The number of a cell, above the frames.
+void HeatMapView::paint_number(QPainter& painter, const Cell& at) const {
+    const bool colored = has_color(at);
+    painter.setPen(colored ? text_on(cividis(share_of(map_.at(at.row, at.column))))
+                           : palette_.faint_text);
+    painter.drawText(place_of(at).adjusted(0, 0, -1, -1), Qt::AlignCenter, label_of(at));
+}
+
+/// Cells that the machine has no devices for have a number and no colour.
+bool HeatMapView::has_color(const Cell& at) const {
+    return map_.is_on_machine(at.row) || !best_;
 }
 
 /// A double frame of the best cell, and a thick one of the current settings, which are seen on
@@ -477,13 +532,17 @@ void HeatMapView::paintEvent(QPaintEvent*) {
     if (map_.empty()) {
         return;
     }
-    for (std::size_t row = 0; row < map_.stages.size(); ++row) {
-        for (std::size_t column = 0; column < map_.micro_batches.size(); ++column) {
-            paint_cell(painter, {row, column});
+    const auto for_each_cell = [&](auto paint) {
+        for (std::size_t row = 0; row < map_.stages.size(); ++row) {
+            for (std::size_t column = 0; column < map_.micro_batches.size(); ++column) {
+                paint(Cell{row, column});
+            }
         }
-    }
+    };
+    for_each_cell([&](const Cell& cell) { paint_cell(painter, cell); });
     painter.setRenderHint(QPainter::Antialiasing, false);
     paint_frames(painter);
+    for_each_cell([&](const Cell& cell) { paint_number(painter, cell); });
     if (measured_) {
         paint_dot(painter, *measured_);
     }
@@ -513,7 +572,12 @@ bool HeatMapView::event(QEvent* event) {
     if (event->type() == QEvent::ToolTip) {
         const auto* const help = static_cast<QHelpEvent*>(event);  // NOLINT: Qt says so by type()
         const std::optional<Cell> cell = cell_at(help->pos());
-        show_tip(help->globalPos(), cell ? sentence_of(*cell) : left_out(), this);
+        const QString reasons = reasons_of_left_out();
+        show_tip(help->globalPos(),
+                 cell                ? sentence_of(*cell)
+                 : reasons.isEmpty() ? left_out()
+                                     : left_out() + '\n' + reasons,
+                 this);
         return true;
     }
     return QWidget::event(event);

@@ -68,8 +68,11 @@ class HeatMapView : public QWidget {
     /// Text that names the best cell, and explains the marks.
     QString summary() const;
 
-    /// "Not shown: K = 3, 5-7 (no room), M = 9-11 (infeasible)"; "" if the axes have no gaps.
+    /// "Not shown: K = 3, 5-7 (not simulated); M = 9-11 (infeasible)"; "" if the axes have no gaps.
     QString left_out() const;
+
+    /// Why the numbers that are left out as infeasible are so, a line each; "" where none is.
+    QString reasons_of_left_out() const;
 
     /// Whether a scale of colours is drawn: no if all cells have one value.
     bool has_scale() const;
@@ -98,6 +101,8 @@ class HeatMapView : public QWidget {
     QString number_of(double value) const;
     double share_of(const HeatCell& cell) const;
     void paint_cell(QPainter& painter, const Cell& cell) const;
+    void paint_number(QPainter& painter, const Cell& at) const;
+    bool has_color(const Cell& at) const;
     void paint_frames(QPainter& painter) const;
     void paint_dot(QPainter& painter, const Cell& at) const;
     void paint_axes(QPainter& painter) const;

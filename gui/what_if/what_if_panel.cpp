@@ -22,6 +22,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/short_number.h"
+#include "gui/base/number_box.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
@@ -39,6 +40,8 @@ constexpr int log_steps = 1000;
 constexpr int label_column = 0;
 constexpr int slider_column = 1;
 constexpr int number_column = 2;
+constexpr double least_scale = 0.01;  ///< of the costs of a stage
+constexpr double most_scale = 100;
 
 /// 1..log_steps over the range; 0 stands for no value.
 int to_step(double value, double least, double most) {
@@ -179,7 +182,7 @@ QWidget* WhatIfPanel::build_controls() {
 WhatIfPanel::Turn WhatIfPanel::add_turn(QGridLayout* grid,
                                         const QString& name,
                                         int WhatIf::*value) {
-    Turn turn{.slider = new QSlider(Qt::Horizontal), .number = new QSpinBox};
+    Turn turn{.slider = new QSlider(Qt::Horizontal), .number = new NumberBox};
     QLabel* const label = plain_label(nullptr, name);
     label->setBuddy(turn.number);
     const QString plain = QString(name).remove(QLatin1Char('&'));
@@ -211,7 +214,7 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
                                                const QString& unit,
                                                Range range,
                                                std::optional<double> WhatIf::*value) {
-    LogTurn turn{.slider = new QSlider(Qt::Horizontal), .number = new QDoubleSpinBox};
+    LogTurn turn{.slider = new QSlider(Qt::Horizontal), .number = new DecimalBox};
     QLabel* const label = plain_label(nullptr, name);
     label->setBuddy(turn.number);
     const QString plain = QString(name).remove(QLatin1Char('&'));
@@ -225,6 +228,7 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
     turn.number->setSpecialValueText(tr("as in the run"));
     turn.number->setSuffix(unit);
     turn.number->setKeyboardTracking(false);
+    set_tip(*turn.number, tr("up to %1%2; 0: as in the run").arg(range.most).arg(unit));
     const int row = grid->rowCount();
     grid->addWidget(label, row, label_column);
     grid->addWidget(turn.slider, row, slider_column);
@@ -290,15 +294,16 @@ void WhatIfPanel::build_choices(QGridLayout* grid) {
 }
 
 void WhatIfPanel::build_scale(QGridLayout* grid) {
-    scaled_stage_ = new QSpinBox;
+    scaled_stage_ = new NumberBox;
     scaled_stage_->setPrefix(tr("stage "));
     scaled_stage_->setAccessibleName(tr("Stage whose costs are scaled"));
-    scale_ = new QDoubleSpinBox;
-    scale_->setRange(0.01, 100);
+    scale_ = new DecimalBox;
+    scale_->setRange(least_scale, most_scale);
     scale_->setSingleStep(0.05);
     scale_->setPrefix(QStringLiteral("\u00d7 "));
     scale_->setKeyboardTracking(false);
     scale_->setAccessibleName(tr("Scale of the stage's costs"));
+    set_tip(*scale_, tr("%1 to %2").arg(least_scale).arg(most_scale));
     QLabel* const label = plain_label(nullptr, tr("C&osts"));
     label->setBuddy(scaled_stage_);
     const int row = grid->rowCount();
@@ -355,6 +360,7 @@ WhatIfPanel::ResultLine WhatIfPanel::add_result(QGridLayout* grid, const QString
     ResultLine line{.value = plain_label(nullptr), .change = plain_label(nullptr)};
     const int row = grid->rowCount();
     QLabel* const label = plain_label(nullptr, name);
+    set_tip(*label, meaning_tip(name));
     grid->addWidget(label, row, 0, Qt::AlignTop);
     grid->addWidget(line.value, row, 1, Qt::AlignRight | Qt::AlignTop);
     grid->addWidget(line.change, row, 2, Qt::AlignRight | Qt::AlignTop);
@@ -525,6 +531,7 @@ void WhatIfPanel::show_settings() {
     bandwidth_.slider->setEnabled(ranges.has_bandwidth);
     bandwidth_.number->setEnabled(ranges.has_bandwidth);
     scaled_stage_->setRange(0, std::max(1, settings_.stages * settings_.chunks) - 1);
+    set_tip(*scaled_stage_, tr("%1 to %2").arg(0).arg(scaled_stage_->maximum()));
     show_scale();
     balance_->setEnabled(settings_.partition.has_value());
     set_tip(*balance_, settings_.partition ? QString() : tr("The partition is already balanced"));

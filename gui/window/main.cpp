@@ -6,7 +6,9 @@
 #include <QApplication>
 #include <QBuffer>
 #include <QLocale>
+#include <QScreen>
 #include <QSettings>
+#include <QStyle>
 
 #include "core/base/printable.h"
 #include "core/text/open_file.h"
@@ -96,6 +98,12 @@ void use_plain_numbers() {
     QLocale::setDefault(QLocale::c());
 }
 
+/// The screen without what the desktop keeps for itself, and without the title of a window.
+QSize room_for_a_window() {
+    const int title = QApplication::style()->pixelMetric(QStyle::PM_TitleBarHeight);
+    return QGuiApplication::primaryScreen()->availableSize() - QSize(0, title);
+}
+
 int run_program(int argc, char** argv, const Options& options) {
     QApplication::setApplicationName(QStringLiteral("pipetwin-gui"));
     QApplication::setOrganizationName(QStringLiteral("pipetwin"));
@@ -109,7 +117,7 @@ int run_program(int argc, char** argv, const Options& options) {
     if (options.theme) {
         window.set_theme(*options.theme);
     }
-    window.resize(options.width, options.height);
+    window.resize(first_size(options, room_for_a_window()));
     if (options.screenshot) {
         return write_screenshot(window, options);
     }

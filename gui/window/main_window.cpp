@@ -99,6 +99,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
                              : theme_called(settings_->value(QStringLiteral("theme")).toString());
     set_theme(remembered.value_or(system_is_dark() ? Theme::Dark : Theme::Light));
     show_step();
+    enable_commands();
     timeline_->setFocus();
 }
 
@@ -128,6 +129,7 @@ void MainWindow::connect_panels() {
     connect(what_if_, &WhatIfPanel::settled, this, &MainWindow::show_heat_map);
     connect(heat_map_, &HeatMapPanel::chosen, what_if_, &WhatIfPanel::choose);
     connect(why_, &WhyPanel::chain_changed, timeline_, &TimelineView::set_chain);
+    connect(why_, &WhyPanel::end_changed, timeline_, &TimelineView::outline_end);
     connect(why_, &WhyPanel::go_to, this, [this](const SpanRef& ref) {
         timeline_->show_action(ref);
         timeline_->setFocus();  // the list is another one now: on with the keys of the timeline
@@ -154,6 +156,7 @@ void MainWindow::connect_run() {
     connect(training_, &RunPanel::run_grew, this, &MainWindow::show_live);
     connect(training_, &RunPanel::finished, this, &MainWindow::open);
     connect(training_, &RunPanel::failed, this, &MainWindow::show_banner);
+    connect(training_, &RunPanel::report_wanted, this, &MainWindow::open_report);
     connect(training_, &RunPanel::watching_changed, this, &MainWindow::show_watching);
     connect(&reading_, &QFutureWatcher<RunData>::finished, this, [this] {
         show_read(reading_.future().takeResult());
@@ -334,12 +337,17 @@ void MainWindow::exchange_run(RunData run) {
     show_range();
 }
 
+QString MainWindow::name_of_run() const {
+    return run_->path.empty() ? tr("Playground") : name_of(paths_of(*run_));
+}
+
 void MainWindow::name_run() {
-    const QString name = run_->path.empty() ? tr("Playground") : name_of(paths_of(*run_));
+    const QString name = name_of_run();
     train_->setVisible(!run_->scenario.empty());
     title_->setText(title_->fontMetrics().elidedText(name, Qt::ElideMiddle, max_title_width));
     set_tip(*title_, whole_paths(paths_of(*run_)));
-    setWindowTitle(tr("%1 - pipetwin").arg(name));
+    name_window();
+    enable_commands();
     const bool emulated = run_->measured && run_->measured->origin == Origin::Emulated;
     measured_mode_->setText(emulated ? tr("E&mulated") : tr("&Measured"));
     fill_replica_menu();
@@ -503,6 +511,10 @@ void MainWindow::show_step() {
         step_->setText(tr("No run is open"));
         return;
     }
+    if (!shows_run()) {
+        step_->clear();
+        return;
+    }
     const std::vector<DetailLine> medians = run_lines(*run_);
     const DetailLine line =
         medians.empty() ? step_lines(*run_, run_->main_step()).front() : medians.front();
@@ -520,7 +532,7 @@ void MainWindow::show_step() {
 
 /// Shows the use of the time in the selected range, on both sides.
 void MainWindow::show_range() {
-    if (!selection_->range() || run_->empty()) {
+    if (!selection_->range() || !shows_run()) {
         range_->clear();
         return;
     }

@@ -119,6 +119,7 @@ class MainWindow : public QMainWindow {
                         const QList<QKeySequence>& keys,
                         bool on,
                         const std::function<void(bool)>& act);
+    void give_keys(QAction* action, const QList<QKeySequence>& keys);
     /// Makes an entry's keys work only where the timeline has the focus; elsewhere they are those
     /// of lists and sliders.
     void only_in_timeline(QAction* action);
@@ -146,6 +147,8 @@ class MainWindow : public QMainWindow {
     void build_marks(QMenu* menu);
     void build_go_menu();
     void build_help_menu();
+    void enable_commands();
+    void open_report(const std::filesystem::path& report);
     void fill_recent_menu();
     void clear_recent();
     void fill_replica_menu();
@@ -193,6 +196,10 @@ class MainWindow : public QMainWindow {
     void take_run(std::shared_ptr<const RunData> run);
     void exchange_run(RunData run);
     void name_run();
+    QString name_of_run() const;
+    void name_window();
+    /// False on the start page, too, where the run of before is still there.
+    bool shows_run() const;
     void draw_what_if(const std::shared_ptr<const RunData>& run);
     void show_heat_map();
     void show_watching();
@@ -257,6 +264,9 @@ class MainWindow : public QMainWindow {
     QMenu* recent_ = nullptr;
     QMenu* replicas_ = nullptr;
     std::vector<QAction*> theme_entries_;  ///< of each of `themes`
+    QAction* reload_ = nullptr;
+    QAction* export_ = nullptr;
+    QAction* report_ = nullptr;
     QAction* skips_ = nullptr;
     QAction* next_replica_ = nullptr;
     QAction* measured_mode_ = nullptr;  ///< or emulated, as the run is

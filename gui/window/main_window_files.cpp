@@ -59,6 +59,7 @@ void MainWindow::open_all(std::vector<fs::path> paths, int replica) {
     step_->setText(tr("Reading %1 ...").arg(to_text(paths.back())));
     paths_ = std::move(paths);
     view_stays_ = false;
+    enable_commands();
     reading_.setFuture(QtConcurrent::run(
         workers(), [paths = paths_, replica] { return load_runs(paths, replica); }));
 }
@@ -74,6 +75,7 @@ void MainWindow::show_read(RunData read) {
     } else {
         show_run(std::move(read));
     }
+    enable_commands();
     emit opened();
 }
 
@@ -143,6 +145,7 @@ void MainWindow::choose_overlay() {
 
 void MainWindow::remember(const fs::path& path) {
     RecentFiles(settings_).add(path);
+    fill_recent_menu();
     if (!path.empty()) {
         folder_ = to_text(fs::absolute(path).parent_path());
     }

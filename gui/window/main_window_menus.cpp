@@ -1,6 +1,8 @@
 #include <array>
+#include <system_error>
 
 #include <QActionGroup>
+#include <QDesktopServices>
 #include <QDialog>
 #include <QDialogButtonBox>
 #include <QFile>
@@ -14,6 +16,7 @@
 #include <QTabWidget>
 #include <QTextBrowser>
 #include <QUndoStack>
+#include <QUrl>
 #include <QVBoxLayout>
 
 #include "gui/base/finder.h"
@@ -35,6 +38,8 @@ constexpr double zoom_step = 1.5;
 constexpr double pan_step = 0.15;
 const QString keys_group = QStringLiteral("keys/");
 const char* const usual_keys = "usual_keys";  ///< of an action: what it has unless it is bound anew
+/// Property: the name in lists of an action whose text changes with what it would do.
+const char* const plain_name = "plain_name";
 const QString table_row =
     QStringLiteral("<tr><td><b>%1</b>&nbsp;&nbsp;&nbsp;</td><td>%2</td></tr>");
 
@@ -57,13 +62,18 @@ QAction* MainWindow::add_action(QMenu* menu,
                                 const std::function<void()>& act) {
     auto* const action = menu->addAction(text);
     action->setObjectName(QString::fromLatin1(name));
+    give_keys(action, keys);
+    connect(action, &QAction::triggered, this, act);
+    return action;
+}
+
+/// The keys that the user has bound, else `keys`.
+void MainWindow::give_keys(QAction* action, const QList<QKeySequence>& keys) {
     action->setProperty(usual_keys, QKeySequence::listToString(keys));
     const QString bound = keys_group + action->objectName();
     const bool rebound = settings_ != nullptr && settings_->contains(bound);
     action->setShortcuts(rebound ? QKeySequence::listFromString(settings_->value(bound).toString())
                                  : keys);
-    connect(action, &QAction::triggered, this, act);
-    return action;
 }
 
 QAction* MainWindow::add_switch(QMenu* menu,
@@ -96,8 +106,12 @@ void MainWindow::build_run_menu() {
         add_action(menu, "stop", tr("&Stop training"), {}, [this] { training_->stop_training(); });
     connect(menu, &QMenu::aboutToShow, stop, [this, stop] {
         stop->setEnabled(training_->is_training());
+        enable_commands();  // a run may have written its report meanwhile
     });
     connect(menu, &QMenu::aboutToHide, stop, [stop] { stop->setEnabled(true); });  // for its key
+    report_ = add_action(menu, "report", tr("Open &report"), {}, [this] {
+        open_report(run_->path / "report.html");
+    });
     add_action(menu, "baseline", tr("Set as &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
         runs_->make_baseline(paths_of(*run_));
     });
@@ -119,14 +133,14 @@ void MainWindow::build_file_menu() {
     add_action(
         menu, "overlay", tr("&Overlay..."), {Qt::CTRL | Qt::Key_D}, [this] { choose_overlay(); });
     recent_ = menu->addMenu(tr("Open &recent"));
-    connect(recent_, &QMenu::aboutToShow, this, [this] { fill_recent_menu(); });
+    connect(menu, &QMenu::aboutToShow, this, &MainWindow::fill_recent_menu);
     fill_recent_menu();
-    add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
+    reload_ = add_action(menu, "reload", tr("Re&load"), {Qt::Key_F5}, [this] {
         if (!paths_.empty()) {
             open_all(paths_, run_->replica);
         }
     });
-    add_action(
+    export_ = add_action(
         menu, "export", tr("&Export view..."), {Qt::CTRL | Qt::Key_E}, [this] { choose_export(); });
     menu->addSeparator();
     add_action(menu, "quit", tr("&Quit"), {Qt::CTRL | Qt::Key_Q}, [this] { close(); });
@@ -136,7 +150,8 @@ void MainWindow::build_edit_menu() {
     auto* const menu = menuBar()->addMenu(tr("&Edit"));
     const auto add_undo = [&](QAction* action, const char* name, const QList<QKeySequence>& keys) {
         action->setObjectName(QString::fromLatin1(name));
-        action->setShortcuts(keys);
+        action->setProperty(plain_name, action->text().trimmed());
+        give_keys(action, keys);
         menu->addAction(action);
     };
     QUndoStack* const undo = what_if_->undo_stack();
@@ -444,6 +459,24 @@ void MainWindow::build_help_menu() {
     add_action(menu, "about", tr("&About, documentation"), {}, [this] { show_about(); });
 }
 
+/// Commands that have nothing to work on are disabled.
+void MainWindow::enable_commands() {
+    std::error_code failed;
+    reload_->setEnabled(!paths_.empty());
+    export_->setEnabled(!run_->empty());
+    report_->setEnabled(!run_->path.empty() &&
+                        std::filesystem::exists(run_->path / "report.html", failed));
+}
+
+/// In the browser of the desktop.
+void MainWindow::open_report(const std::filesystem::path& report) {
+    const std::filesystem::path whole = std::filesystem::absolute(report);
+    const QString file = QFile::decodeName(QByteArray::fromStdString(whole.string()));
+    if (!QDesktopServices::openUrl(QUrl::fromLocalFile(file))) {
+        show_banner(tr("No program was found that opens %1.").arg(file));
+    }
+}
+
 void MainWindow::fill_recent_menu() {
     recent_->clear();
     const QStringList recent = RecentFiles(settings_).paths();
@@ -521,7 +554,8 @@ void MainWindow::show_words() {
 }
 
 QString MainWindow::words_of(const QAction& action) {
-    QString text = action.text();
+    const QString name = action.property(plain_name).toString();
+    QString text = name.isEmpty() ? action.text() : name;
     for (const QObject* const holder : action.associatedObjects()) {
         const auto* const menu = qobject_cast<const QMenu*>(holder);
         if (menu != nullptr && qobject_cast<const QMenu*>(menu->parent()) != nullptr) {

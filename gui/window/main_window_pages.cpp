@@ -49,8 +49,10 @@ QWidget* MainWindow::build_pages(QWidget* run) {
     connect(start_, &StartPage::playground_wanted, this, [this] { show_page(playground_page); });
     connect(start_, &StartPage::compare_wanted, this, &MainWindow::choose_to_compare);
     connect(start_, &StartPage::file_wanted, this, &MainWindow::open);
-    connect(
-        start_, &StartPage::several_wanted, this, [this](const auto& files) { compare(files); });
+    connect(start_, &StartPage::several_wanted, this, [this](const auto& files) {
+        side_by_side().clear();
+        compare(files);
+    });
     return pages_;
 }
 
@@ -119,6 +121,24 @@ void MainWindow::show_page(const QString& name) {
     const bool is_of_run = page() == run_page || (page() == start_page && run_->empty());
     banner_->setVisible(is_of_run && !banner_text_->text().isEmpty());
     statusBar()->setVisible(page() == start_page || page() == run_page);
+    name_window();
+    if (!reading_.isRunning()) {  // else the status bar names what is being read
+        show_step();
+        show_range();
+    }
+}
+
+/// The title names what the page shows.
+void MainWindow::name_window() {
+    const QString name = page() == playground_page               ? tr("Playground")
+                         : page() == side_by_side_page           ? tr("Side by side")
+                         : page() == start_page || run_->empty() ? QString()
+                                                                 : name_of_run();
+    setWindowTitle(name.isEmpty() ? tr("pipetwin") : tr("%1 - pipetwin").arg(name));
+}
+
+bool MainWindow::shows_run() const {
+    return page() != start_page && !run_->empty();
 }
 
 void MainWindow::compare(std::vector<std::filesystem::path> paths, int replica) {

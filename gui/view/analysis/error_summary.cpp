@@ -48,28 +48,38 @@ struct Seen {
     std::vector<double> percents;
     std::vector<Duration> predicted;
     std::vector<Duration> measured;
+    std::vector<SpanRef> refs;
     Pair total{};
     SpanRef worst;
     Duration worst_off{-1};
 };
 
-/// The fewest actions whose errors add up to half of the error of all. 0 where the error of the
-/// median action, taken for all of them, adds up to that much.
-std::int64_t outliers_of(const Seen& seen, const Pair& medians) {
+/// The fewest actions whose errors add up to half of the error of all, the furthest off first. None
+/// where the error of the median action, taken for all of them, adds up to that much.
+struct Outliers {
+    std::int64_t count = 0;
+    Duration time{};  ///< sum of their errors
+    SpanRef first;
+};
+
+Outliers outliers_of(const Seen& seen, const Pair& medians) {
     const Duration total = seen.total.predicted - seen.total.measured;
     const int sign = total < Duration{} ? -1 : 1;
     const auto count = static_cast<std::int64_t>(seen.measured.size());
     if (2 * count * sign * (medians.predicted - medians.measured) >= sign * total) {
-        return 0;
+        return {};
     }
-    std::vector<Duration> errors;
+    std::vector<std::pair<Duration, SpanRef>> errors;
     for (std::size_t i = 0; i < seen.measured.size(); ++i) {
-        errors.push_back(sign * (seen.predicted[i] - seen.measured[i]));
+        errors.emplace_back(sign * (seen.predicted[i] - seen.measured[i]), seen.refs[i]);
     }
-    std::ranges::sort(errors, std::ranges::greater{});
-    std::int64_t outliers = 0;
-    for (Duration sum{}; 2 * sum < sign * total; sum += errors[as_index(outliers++)]) {
+    std::ranges::stable_sort(errors, std::ranges::greater{}, &std::pair<Duration, SpanRef>::first);
+    Outliers outliers{.first = errors.front().second};
+    Duration sum{};
+    while (2 * sum < sign * total) {
+        sum += errors[as_index(outliers.count++)].first;
     }
+    outliers.time = sign * sum;
     return outliers;
 }
 
@@ -129,6 +139,7 @@ class Collector {
         seen.percents.push_back(percent);
         seen.predicted.push_back(duration.predicted);
         seen.measured.push_back(duration.measured);
+        seen.refs.push_back(ref);
         seen.total.predicted += duration.predicted;
         seen.total.measured += duration.measured;
         if (off(duration) > seen.worst_off) {
@@ -178,9 +189,18 @@ class Collector {
                 .counts = std::vector<std::int64_t>(2 * bins_per_side, 0)};
     }
 
+    /// "1F2"; of several steps "1F2 of step 3".
+    std::string name_of(const SpanRef& ref) const {
+        const std::string action = to_string(run_.twin.row(ref)->action(ref.cell));
+        return result_.steps == 1
+                   ? action
+                   : fmt::format("{} of step {}", action, run_.step_number(ref.step));
+    }
+
     CostError cost_error(Op op, int stage, const Seen& seen) const {
         const auto count = static_cast<std::int64_t>(seen.percents.size());
         const Pair medians{.predicted = median(seen.predicted), .measured = median(seen.measured)};
+        const Outliers outliers = outliers_of(seen, medians);
         CostError error{.op = op,
                         .stage = stage,
                         .count = count,
@@ -188,7 +208,9 @@ class Collector {
                         .measured = medians.measured,
                         .per_step = (seen.total.predicted - seen.total.measured) / result_.steps,
                         .error_percent = medians.error_percent(),
-                        .outliers = outliers_of(seen, medians),
+                        .outliers = outliers.count,
+                        .outlier_time = outliers.time / result_.steps,
+                        .outlier = outliers.count == 0 ? "" : name_of(outliers.first),
                         .worst = seen.worst,
                         .histogram = {.bin_percent = bin_percent_, .counts = {}}};
         error.histogram.counts.assign(2 * bins_per_side, 0);
@@ -215,6 +237,24 @@ ErrorSummary error_summary(const RunData& run) {
     return run.comparison ? Collector(run).collect() : ErrorSummary{};
 }
 
+namespace {
+
+/// " 1.25 ms of this comes from one of its 4 actions (1B0), which took longer than predicted."
+std::string outlier_words(const CostError& cost) {
+    if (cost.outliers == 0) {
+        return "";
+    }
+    return fmt::format(
+        " {} of this comes from {} of its {} actions{}, which took {} than predicted.",
+        short_time(magnitude(cost.outlier_time)),
+        cost.outliers == 1 ? "one" : std::to_string(cost.outliers),
+        cost.count,
+        cost.outliers == 1 ? fmt::format(" ({})", cost.outlier) : "",
+        cost.per_step > Duration{} ? "less time" : "longer");
+}
+
+}  // namespace
+
 std::string sentence_of(const ErrorSummary& summary) {
     if (summary.costs.empty()) {
         return "Errors need a predicted and a measured timeline with the same actions.";
@@ -226,15 +266,6 @@ std::string sentence_of(const ErrorSummary& summary) {
         return "Every cost is as predicted." + notes;
     }
     const bool too_long = cost.per_step > Duration{};
-    const std::string outliers =
-        cost.outliers == 0
-            ? ""
-            : fmt::format(
-                  " Half of this comes from {} of its {} actions, which took {} than "
-                  "predicted.",
-                  cost.outliers,
-                  cost.count,
-                  too_long ? "less time" : "longer");
     return fmt::format(
         "The {} of stage {} causes the largest difference: over a whole step, its prediction is {} "
         "{}.{} "
@@ -243,7 +274,7 @@ std::string sentence_of(const ErrorSummary& summary) {
         cost.stage,
         short_time(magnitude(cost.per_step)),
         too_long ? "too long" : "too short",
-        outliers,
+        outlier_words(cost),
         op_words(cost.op),
         cost.stage,
         short_time(cost.predicted),

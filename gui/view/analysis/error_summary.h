@@ -30,9 +30,11 @@ struct CostError {
     /// The fewest actions that cause half of `per_step`, where most of it comes from actions other
     /// than the median one; else 0.
     std::int64_t outliers = 0;
-    double p95_percent = 0;  ///< 95 % of the errors are no further from 0
-    double mape = 0;         ///< mean of the errors without their signs
-    SpanRef worst;           ///< the action that was furthest off, in time
+    Duration outlier_time{};  ///< the part of `per_step` that comes from them
+    std::string outlier;      ///< name of the one that is furthest off
+    double p95_percent = 0;   ///< 95 % of the errors are no further from 0
+    double mape = 0;          ///< mean of the errors without their signs
+    SpanRef worst;            ///< the action that was furthest off, in time
     ErrorHistogram histogram;
 };
 

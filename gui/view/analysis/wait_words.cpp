@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -38,28 +41,62 @@ std::string for_what(const StepAnalysis& analysis, const WaitPiece& piece) {
         "{} on rank {} ({})", to_string(piece.action), piece.ref.rank, how(analysis, piece));
 }
 
+/// A reason of a wait: `what` of `ranks` (`how`).
 struct Reasoned {
     std::string what;
+    std::string how{};      ///< "" where there is nothing more to say
+    std::set<int> ranks{};  ///< none where `what` names them
     Duration time{};
 };
 
-/// The kind of a piece, with "for" before it: "actions of rank 2 (compute)"; without ranks:
-/// "forwards (compute)".
-std::string for_kind(const StepAnalysis& analysis, const WaitPiece& piece, bool with_rank) {
-    if (part_of(piece.reason) == WaitPart::Link) {
-        return with_rank ? for_what(analysis, piece) : "links";
+std::string plural_of(Op op) {
+    return uses_gradients(op) && op != Op::ReduceGradient ? "updates of the weights"
+                                                          : std::string(op_words(op)) + "s";
+}
+
+/// " of rank 2", " of ranks 1 and 3", " of ranks 0 to 6", " of 9 ranks"; "" of none.
+std::string of_ranks(const std::set<int>& ranks) {
+    constexpr std::size_t most_listed = 3;
+    if (ranks.empty()) {
+        return "";
     }
-    if (piece.reason == sim::Reason::HostCopy) {
-        return with_rank ? fmt::format("copies of stashes of rank {}", piece.ref.rank)
-                         : "copies of stashes";
+    const int first = *ranks.begin();
+    const int last = *ranks.rbegin();
+    if (ranks.size() == 1) {
+        return fmt::format(" of rank {}", first);
     }
-    const std::string rank = with_rank ? fmt::format(" of rank {}", piece.ref.rank) : "";
-    return fmt::format(
-        "the {} actions{} ({})", op_words(piece.action.op), rank, how(analysis, piece));
+    if (ranks.size() <= most_listed) {
+        return fmt::format(
+            " of ranks {} and {}", fmt::join(ranks.begin(), std::prev(ranks.end()), ", "), last);
+    }
+    return std::cmp_equal(ranks.size(), last - first + 1)
+               ? fmt::format(" of ranks {} to {}", first, last)
+               : fmt::format(" of {} ranks", ranks.size());
+}
+
+/// With "for" before it: "backwards of ranks 1, 2 and 3 (compute)".
+std::string words_of(const Reasoned& reason) {
+    return reason.what + of_ranks(reason.ranks) +
+           (reason.how.empty() ? "" : fmt::format(" ({})", reason.how));
 }
 
 /// By what the causes of a wait are put together: not at all, by kind and rank, or by kind.
 enum class Grouping { None, ByKindAndRank, ByKind };
+
+/// The reason that a piece of a wait counts to.
+Reasoned reason_of(const StepAnalysis& analysis, const WaitPiece& piece, Grouping grouping) {
+    if (part_of(piece.reason) == WaitPart::Link) {
+        return {.what = grouping == Grouping::ByKind ? "links" : for_what(analysis, piece)};
+    }
+    if (grouping == Grouping::None) {
+        return {.what = for_what(analysis, piece)};
+    }
+    if (piece.reason == sim::Reason::HostCopy) {
+        return {.what = "copies of stashes", .ranks = {piece.ref.rank}};
+    }
+    return {
+        .what = plural_of(piece.action.op), .how = how(analysis, piece), .ranks = {piece.ref.rank}};
+}
 
 /// Reasons of a wait, each once, the longest first.
 std::vector<Reasoned> reasons_of(const StepAnalysis& analysis,
@@ -67,14 +104,15 @@ std::vector<Reasoned> reasons_of(const StepAnalysis& analysis,
                                  Grouping grouping) {
     std::vector<Reasoned> reasons;
     for (const WaitPiece& piece : analysis.pieces_of(ref)) {
-        const std::string what =
-            grouping == Grouping::None
-                ? for_what(analysis, piece)
-                : for_kind(analysis, piece, grouping == Grouping::ByKindAndRank);
-        auto found = std::ranges::find(reasons, what, &Reasoned::what);
+        const Reasoned reason = reason_of(analysis, piece, grouping);
+        auto found = std::ranges::find_if(reasons, [&](const Reasoned& other) {
+            return other.what == reason.what && other.how == reason.how &&
+                   (grouping == Grouping::ByKind || other.ranks == reason.ranks);
+        });
         if (found == reasons.end()) {
-            found = reasons.insert(found, {.what = what});
+            found = reasons.insert(found, reason);
         }
+        found->ranks.insert(reason.ranks.begin(), reason.ranks.end());
         found->time += piece.end - piece.begin;
     }
     std::ranges::stable_sort(reasons, std::ranges::greater{}, &Reasoned::time);
@@ -117,7 +155,8 @@ std::string reason_words(const StepAnalysis& analysis, const SpanRef& ref) {
     }
     std::vector<std::string> parts;
     for (std::size_t i = 0; i < named; ++i) {
-        parts.push_back(fmt::format("{} for {}", short_time(reasons[i].time), reasons[i].what));
+        parts.push_back(
+            fmt::format("{} for {}", short_time(reasons[i].time), words_of(reasons[i])));
     }
     if (named < reasons.size()) {
         parts.push_back(fmt::format("{} for {} smaller causes together",
@@ -142,14 +181,15 @@ std::string slack_words(const StepAnalysis& analysis, const SpanRef& ref) {
     if (!slack) {
         return "";
     }
-    const bool predicted = analysis.side() == Side::Predicted;
-    if (*slack == Duration{}) {
-        return predicted ? " If it took longer, the step would, too."
-                         : " According to the prediction, if it took longer, the step would, too.";
-    }
-    return fmt::format(" {} could take {} longer without delaying the step.",
-                       predicted ? "It" : "According to the prediction, it",
-                       short_time(*slack));
+    const std::string action = who(analysis, ref);
+    const char* const by_prediction =
+        analysis.side() == Side::Predicted ? "" : " according to the prediction";
+    return *slack == Duration{}
+               ? fmt::format(" If {} took longer, so would the step{}.", action, by_prediction)
+               : fmt::format(" {} could take {} longer without delaying the step{}.",
+                             action,
+                             short_time(*slack),
+                             by_prediction);
 }
 
 }  // namespace

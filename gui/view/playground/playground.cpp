@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -19,6 +21,7 @@
 #include "gui/view/what_if/what_if.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/rank_waits.h"
+#include "sim/explain/waits.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
@@ -115,7 +118,7 @@ struct Cause {
 };
 
 std::string of_idle(Duration part, Duration idle) {
-    return fmt::format("{:.0f} % of the idle time", 100 * to_seconds(part) / to_seconds(idle));
+    return short_percent(to_seconds(part) / to_seconds(idle)) + " of the idle time";
 }
 
 /// The bubble with twice as many micro-batches; none where the schedule does not take them, or
@@ -129,14 +132,56 @@ std::optional<double> bubble_with_more(PlaygroundSettings settings) {
     return measure_times(plan, sim::simulate(plan)).bubble.total;
 }
 
-std::string bubble_words(const PlaygroundSettings& settings, double bubble) {
-    std::string text =
-        "fill and drain: ranks wait while the pipeline fills at the start of a step and drains at "
-        "its end, even with equal stages and instant messages.";
+/// Whether a rank waits only after a forward and before a backward, but for the ends of its row.
+bool waits_before_backwards(const Timeline& timeline) {
+    const auto is_backward = [](Op op) { return op == Op::Backward || op == Op::BackwardInput; };
+    return std::ranges::all_of(sim::waits_of(timeline), [&](const sim::Wait& wait) {
+        const std::vector<Span>& row = timeline.ranks[as_index(wait.rank)];
+        const auto computes = [](const Span& span) { return is_compute(span.action.op); };
+        const auto at = row.begin() + wait.cell;
+        const auto next = std::find_if(at, row.end(), computes);
+        const auto last = std::find_if(std::make_reverse_iterator(at), row.rend(), computes);
+        return next == row.end() || last == row.rend() ||
+               (is_backward(next->action.op) && last->action.op == Op::Forward);
+    });
+}
+
+/// "for their first micro-batch, between their actions and after their last one": where in the
+/// timeline ranks wait.
+std::string places_of_waits(const Timeline& timeline, const std::vector<sim::RankWaits>& waits) {
+    const auto is_any = [&](auto part) {
+        return std::ranges::any_of(waits,
+                                   [&](const sim::RankWaits& of) { return part(of) > Duration{}; });
+    };
+    std::vector<std::string> places;
+    if (is_any([](const sim::RankWaits& of) { return of.before_first; })) {
+        places.emplace_back("for their first micro-batch");
+    }
+    if (is_any(
+            [](const sim::RankWaits& of) { return of.wait - of.before_first - of.after_last; })) {
+        places.emplace_back(waits_before_backwards(timeline)
+                                ? "between their forwards and backwards"
+                                : "between their actions");
+    }
+    if (is_any([](const sim::RankWaits& of) { return of.after_last; })) {
+        places.emplace_back("after their last action");
+    }
+    const std::string last = places.empty() ? "" : places.back();
+    return places.size() < 2
+               ? last
+               : fmt::format(
+                     "{} and {}", fmt::join(places.begin(), std::prev(places.end()), ", "), last);
+}
+
+std::string bubble_words(const PlaygroundSettings& settings,
+                         double bubble,
+                         const std::string& places) {
+    std::string text = fmt::format(
+        "fill and drain: ranks wait {}, even with equal stages and instant messages.", places);
     if (const auto more = bubble_with_more(settings); more && *more < bubble - 0.0005) {
         text += fmt::format(" With {} micro-batches the bubble would be {}.",
                             2 * settings.micro_batches,
-                            rounded_percent(*more));
+                            short_percent(*more));
     }
     return text;
 }
@@ -168,6 +213,7 @@ std::string message_words(const PlaygroundSettings& settings, Duration instant_s
 std::string headline_of(const PlaygroundSettings& settings,
                         const Plan& plan,
                         const Timeline& timeline,
+                        const std::vector<sim::RankWaits>& waits,
                         const PlaygroundStep& step) {
     const Breakdown parts = sim::breakdown(plan, timeline);
     const std::array<Cause, 3> causes{
@@ -182,7 +228,7 @@ std::string headline_of(const PlaygroundSettings& settings,
     std::string words;
     switch (most.kind) {
         case Cause::Kind::Bubble:
-            words = bubble_words(settings, step.bubble);
+            words = bubble_words(settings, step.bubble, places_of_waits(timeline, waits));
             break;
         case Cause::Kind::Imbalance:
             words = imbalance_words(step.ranks);
@@ -192,7 +238,7 @@ std::string headline_of(const PlaygroundSettings& settings,
             break;
     }
     return fmt::format("A rank is idle {} of the time on average. {} is {}",
-                       rounded_percent(step.bubble),
+                       short_percent(step.bubble),
                        most.time == idle
                            ? "The only cause"
                            : fmt::format("The largest cause ({})", of_idle(most.time, idle)),
@@ -211,9 +257,11 @@ RunData run_of(const PlaygroundSettings& settings, const Plan& plan, const Timel
     return run;
 }
 
-void add_ranks(PlaygroundStep& step, const Plan& plan, const Timeline& timeline) {
+void add_ranks(PlaygroundStep& step,
+               const Plan& plan,
+               const std::vector<sim::RankWaits>& waits_of_ranks) {
     const std::vector<int> stashed = peak_live_activations(plan->schedule);
-    for (const sim::RankWaits& waits : sim::rank_waits(plan, timeline)) {
+    for (const sim::RankWaits& waits : waits_of_ranks) {
         const std::size_t rank = step.ranks.size();
         step.ranks.push_back({.busy = step.run->predicted->ranks[rank].busy,
                               .idle = waits.wait,
@@ -261,13 +309,15 @@ PlaygroundStep play(const PlaygroundSettings& settings) {
         step.step = metrics.step;
         step.bubble = metrics.bubble.total;
         step.form = form_of(settings);
-        add_ranks(step, plan, timeline);
-        step.headline = headline_of(settings, plan, timeline, step);
+        const std::vector<sim::RankWaits> waits = sim::rank_waits(plan, timeline);
+        add_ranks(step, plan, waits);
+        step.headline = headline_of(settings, plan, timeline, waits, step);
         if (plan->stale_gradients) {
             step.headline += fmt::format(
-                " But {} fills and drains the pipeline once in a whole training run, not in each "
-                "step: "
-                "it updates weights while micro-batches are under way, so its gradients are stale.",
+                " The picture is a training run of {} micro-batches from its start to its end: {} "
+                "fills and drains the pipeline once in a whole training run. It updates weights "
+                "while micro-batches are under way, so its gradients are stale.",
+                settings.micro_batches,
                 settings.schedule);
         }
     } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <iterator>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -557,6 +558,27 @@ std::optional<Throughput> throughput_of(const RunData& run, Side side) {
     }
     return Throughput{.per_second =
                           data->step > Duration{} ? run.micro_batches / to_seconds(data->step) : 0};
+}
+
+bool have_same_model(const PlannedRun* a, const PlannedRun* b) {
+    if (a == nullptr || b == nullptr) {
+        return true;
+    }
+    const Scenario::ModelPart& mine = a->scenario.model;
+    const Scenario::ModelPart& its = b->scenario.model;
+    if (mine.kind != ModelKind::Profile && its.kind != ModelKind::Profile) {
+        return mine == its;
+    }
+    const auto parameters_of = [](const Profile& profile) {
+        return std::accumulate(
+            profile.layers.begin(),
+            profile.layers.end(),
+            std::int64_t{0},
+            [](std::int64_t sum, const LayerCost& layer) { return sum + layer.parameter_count; });
+    };
+    const std::int64_t my_parameters = parameters_of(a->profile);
+    const std::int64_t its_parameters = parameters_of(b->profile);
+    return my_parameters == 0 || its_parameters == 0 || my_parameters == its_parameters;
 }
 
 std::string cost_source(const RunData& run) {

@@ -134,6 +134,10 @@ std::optional<Throughput> throughput_of(const RunData& run, Side side);
 /// something, or the noise of the measuring is not known.
 std::string says_nothing(const RunData& run);
 
+/// Whether both runs have the same model, as far as the files say it: true where one of them is not
+/// known (null). A profile does not say its model, but the number of parameters.
+bool have_same_model(const PlannedRun* a, const PlannedRun* b);
+
 /// What the shown times of a run come from, where that is neither measured nor the costs of a
 /// profile that was measured: "unit costs", "costs estimated for a100-sxm-80"; else "".
 std::string cost_source(const RunData& run);

@@ -94,6 +94,18 @@ HeatMap without_infeasible(const HeatMap& map, const std::vector<std::pair<int, 
         return any;
     });
     HeatMap good = part_of(map, good_rows, good_columns);
+    const auto& [own_stages, own_micro_batches] = kept.back();
+    const auto own = map.place_of(own_stages, own_micro_batches).value_or(HeatMap::Place{});
+    for (std::size_t row = 0; row < rows; ++row) {
+        if (!std::ranges::binary_search(good_rows, row)) {
+            good.cells_of_infeasible_stages.push_back(map.at(row, own.column));
+        }
+    }
+    for (std::size_t column = 0; column < columns; ++column) {
+        if (!std::ranges::binary_search(good_columns, column)) {
+            good.cells_of_infeasible_micro_batches.push_back(map.at(own.row, column));
+        }
+    }
     std::ranges::set_difference(
         map.stages, good.stages, std::back_inserter(good.infeasible_stages));
     std::ranges::set_difference(
@@ -101,13 +113,19 @@ HeatMap without_infeasible(const HeatMap& map, const std::vector<std::pair<int, 
     return good;
 }
 
-/// `most` of the numbers below `count`: both ends, those of `kept`, and then again and again the
+/// `most` of the numbers below `count`: those of `kept`, both ends, and then again and again the
 /// one that is farthest from the ones chosen so far.
 std::vector<std::size_t> spread_over(std::size_t count,
                                      std::size_t most,
                                      const std::vector<std::size_t>& kept) {
-    std::set<std::size_t> chosen(kept.begin(), kept.end());
-    chosen.insert({0, count - 1});
+    std::vector<std::size_t> wanted = kept;
+    wanted.insert(wanted.end(), {0, count - 1});
+    std::set<std::size_t> chosen;
+    for (const std::size_t number : wanted) {
+        if (chosen.size() < std::min(most, count)) {
+            chosen.insert(number);
+        }
+    }
     const auto distance = [&](std::size_t number) {
         const auto above = chosen.lower_bound(number);
         const std::size_t to_above = *above - number;
@@ -153,6 +171,9 @@ std::optional<std::pair<double, double>> HeatMap::range(HeatValue of) const {
 
 std::optional<HeatMap::Place> HeatMap::best(HeatValue of) const {
     std::optional<Place> best;
+    const auto is_trivial = [&](std::size_t row) {
+        return of == HeatValue::Bubble && stages[row] == 1;
+    };
     for (std::size_t row = 0; row < stages.size(); ++row) {
         for (std::size_t column = 0; column < micro_batches.size(); ++column) {
             const HeatCell& cell = at(row, column);
@@ -160,7 +181,8 @@ std::optional<HeatMap::Place> HeatMap::best(HeatValue of) const {
                 continue;
             }
             const double gain = best ? cell.value(of) - at(best->row, best->column).value(of) : 0;
-            if (!best || (of == HeatValue::Throughput ? gain > 0 : gain < 0)) {
+            const bool is_better = of == HeatValue::Throughput ? gain > 0 : gain < 0;
+            if (!best || (is_trivial(best->row) && !is_trivial(row)) || is_better) {
                 best = Place{row, column};
             }
         }

@@ -37,6 +37,9 @@ struct HeatMap {
     int machine_stages = 0;                     ///< most stages that the machine has devices for
     std::vector<int> infeasible_stages;         ///< numbers without a row: no cell is feasible
     std::vector<int> infeasible_micro_batches;  ///< numbers without a column, likewise infeasible
+    /// Why these numbers have no row or column: the cell at the numbers of the settings.
+    std::vector<HeatCell> cells_of_infeasible_stages{};
+    std::vector<HeatCell> cells_of_infeasible_micro_batches{};
     /// Why there are no other numbers than those of the settings; "" where there may be.
     std::string only_numbers{};
 
@@ -58,14 +61,16 @@ struct HeatMap {
         bool operator==(const Place&) const = default;
     };
     /// The best cell that fits and whose stages the machine has devices for: with the largest
-    /// throughput, or the least bubble or peak; of equal ones the first. None where there is none.
+    /// throughput, or the least bubble or peak; of equal ones the first. One rank, which has no
+    /// bubble, is not compared by it unless there is nothing else. None where there is none.
     std::optional<Place> best(HeatValue of) const;
     /// The cell of these numbers; none where the map has no such row or column.
     std::optional<Place> place_of(int stages, int micro_batches) const;
 };
 
 /// The map with at most so many rows and columns (two at least), for a view that has no room for
-/// all: with both ends, and the rows and columns of `kept`; the others as evenly as they can be.
+/// all: with the rows and columns of `kept`, the first of them first, and both ends as far as there
+/// is room; the others as evenly as they can be.
 HeatMap thinned(const HeatMap& map,
                 std::size_t most_rows,
                 std::size_t most_columns,

@@ -113,5 +113,14 @@ TEST(Options, WrongOnesAreToldInFull) {
     EXPECT_THAT(view.end->text, HasSubstr("did you mean 'timeline'?"));
 }
 
+/// The window opened with 1280 x 800 on a screen of 1280 x 720.
+TEST(Options, TheWindowOpensNoLargerThanTheScreen) {
+    Options options;
+    EXPECT_EQ(first_size(options, QSize(1280, 690)), QSize(1280, 690));
+    EXPECT_EQ(first_size(options, QSize(2560, 1400)), QSize(1280, 800));
+    options.screenshot = "a.png";
+    EXPECT_EQ(first_size(options, QSize(800, 600)), QSize(1280, 800));
+}
+
 }  // namespace options_test
 }  // namespace pipetwin::gui

@@ -39,5 +39,13 @@ TEST(PlainText, ThatIsNoHtmlStaysInATooltip) {
     }
 }
 
+TEST(MeaningTip, IsThatOfTheGlossaryWithACapitalLetterOrWithout) {
+    for (const char* const word : {"Bubble", "bubble"}) {
+        EXPECT_TRUE(meaning_tip(word).startsWith("bubble: the share of rank time")) << word;
+    }
+    EXPECT_TRUE(meaning_tip("MAPE").startsWith("MAPE: mean absolute percentage error"));
+    EXPECT_EQ(meaning_tip("Why it waits"), "");
+}
+
 }  // namespace plain_text_test
 }  // namespace pipetwin::gui

@@ -111,8 +111,8 @@ TEST_F(WhyPanelTest, SaysInOneSentenceWhatTheSelectedActionWaitedFor) {
     select(ref(Side::Predicted, Op::Forward, 1, 0));
     EXPECT_THAT(said(),
                 HasSubstr("1F0 waited 1.25 ms: 1.00 ms for 0F0 on rank 0 (compute), 250 us "
-                          "for the link from rank 0 to rank 1. If it took longer, the step would, "
-                          "too."));
+                          "for the link from rank 0 to rank 1. If 1F0 took longer, so would the "
+                          "step."));
     EXPECT_EQ(cell(0, WaitModel::ActionColumn), "0SEND_F0");
     EXPECT_EQ(cell(1, WaitModel::ActionColumn), "0F0");
     EXPECT_EQ(cell(1, WaitModel::WhyColumn), "compute");
@@ -124,6 +124,26 @@ TEST_F(WhyPanelTest, TheWaitOfAMessageIsThatOfTheActionWhichItKeeps) {
     select(ref(Side::Predicted, Op::RecvForward, 1, 0));
     EXPECT_EQ(said(), of_action);
     EXPECT_EQ(selection_.span(), ref(Side::Predicted, Op::RecvForward, 1, 0));
+}
+
+/// Rank 0 has ended its forwards at 3 ms, and waits until 6.5 ms for the gradient of 1B2. Rank 1
+/// computes 1F1 from 2.25 ms to 3.25 ms, 1F2 and then 1B2 until 6.25 ms. The list had 1.00 ms for
+/// 1F1, of which 0.25 ms are in the wait.
+TEST_F(WhyPanelTest, TheListSaysHowMuchOfTheWaitEachActionFills) {
+    select(ref(Side::Predicted, Op::Backward, 0, 2));
+    const auto row = [&](int number) {
+        return (cell(number, WaitModel::ActionColumn) + ": " + cell(number, WaitModel::TimeColumn) +
+                ", " + cell(number, WaitModel::OfWaitColumn))
+            .toStdString();
+    };
+    EXPECT_EQ(row(0), "1SEND_B2: 250 us, 250 us");
+    EXPECT_EQ(row(1), "1B2: 2.00 ms, 2.00 ms");
+    EXPECT_EQ(row(2), "1F2: 1.00 ms, 1.00 ms");
+    EXPECT_EQ(row(3), "1F1: 1.00 ms, 250 us");
+    EXPECT_EQ(cell(4, WaitModel::OfWaitColumn), "") << "before the wait";
+    EXPECT_FALSE(view()->isColumnHidden(WaitModel::OfWaitColumn));
+    select(std::nullopt);
+    EXPECT_TRUE(view()->isColumnHidden(WaitModel::OfWaitColumn));
 }
 
 TEST_F(WhyPanelTest, OfAnActionThatDidNotWaitSaysWhatItFollowed) {
@@ -222,7 +242,7 @@ TEST_F(WhyPanelTest, SumsCausesByKindWhereTheyAreManyAndAlike) {
                     0);
     const SpanRef last = find(analysis->run(), Side::Predicted, {.op = Op::Forward, .stage = 7});
     EXPECT_THAT(wait_sentence(*analysis, last),
-                HasSubstr("waited 7.00 ms: 7.00 ms for the forward actions (compute)."));
+                HasSubstr("waited 7.00 ms: 7.00 ms for forwards of ranks 0 to 6 (compute)."));
 }
 
 /// The first of two equal ranks waits for computing alone.
@@ -232,8 +252,8 @@ TEST_F(WhyPanelTest, SaysTheOnlyCauseOfAllWaitsInWords) {
                     Side::Predicted,
                     0);
     EXPECT_THAT(idle_sentence(*analysis),
-                HasSubstr("waited on average 3.00 ms of 6.00 ms, all of it for other ranks to "
-                          "compute."));
+                HasSubstr("waited on average 3.00 ms of 6.00 ms, all of it until other ranks had "
+                          "computed what it needed."));
 }
 
 TEST_F(WhyPanelTest, EnterGoesToTheActionOfTheRow) {

@@ -164,7 +164,7 @@ TEST_F(PlaygroundPageTest, FactorsThatAreNotUnderstoodAreNamedAndChangeNothing) 
 }
 
 TEST_F(PlaygroundPageTest, LatencyBecomesTheLargestCauseWhenItIs) {
-    change([&] { control<QDoubleSpinBox>("Link latency").setValue(5); });
+    change([&] { control<QDoubleSpinBox>("Link latency (c)").setValue(5); });
     EXPECT_THAT(text_of_label("Largest cause of idle time"),
                 HasSubstr("is communication: a message takes"));
 }
@@ -189,6 +189,48 @@ TEST_F(PlaygroundPageTest, ResetGivesTheFirstSettingsBack) {
     change([&] { control<QSpinBox>("Ranks (K)").setValue(7); });
     change([&] { page_.controls().set_settings({}); });
     EXPECT_EQ(page_.controls().settings(), PlaygroundSettings{});
+}
+
+/// 64 typed into a box up to 32 became 6.
+TEST_F(PlaygroundPageTest, ANumberAboveTheLimitBecomesTheLimitWhichTheTooltipNames) {
+    auto& ranks = control<QSpinBox>("Ranks (K)");
+    QApplication::setActiveWindow(&page_);
+    change([&] {
+        ranks.setFocus();
+        ranks.selectAll();
+        QTest::keyClicks(&ranks, "64");
+        QTest::keyClick(&ranks, Qt::Key_Return);
+    });
+    EXPECT_EQ(page_.controls().settings().stages, most_playground_stages);
+    EXPECT_THAT(ranks.toolTip().toStdString(), HasSubstr("(1 to 32)"));
+}
+
+/// The rule of a schedule overwrote the number for good: after naive, gpipe had one micro-batch.
+TEST_F(PlaygroundPageTest, NumbersThatAScheduleDoesNotAllowComeBackWithTheNextOne) {
+    auto& schedules = control<QComboBox>("Schedule");
+    const auto& settings = page_.controls().settings();
+    change([&] { schedules.setCurrentText("naive"); });
+    EXPECT_EQ(settings.micro_batches, 1);
+    change([&] { schedules.setCurrentText("gpipe"); });
+    EXPECT_EQ(settings.micro_batches, 8);
+    change([&] { schedules.setCurrentText("interleaved-1f1b"); });
+    change([&] { control<QSpinBox>("Chunks per rank (v)").setValue(4); });
+    change([&] { schedules.setCurrentText("1f1b"); });
+    EXPECT_EQ(settings.chunks, 1);
+    change([&] { schedules.setCurrentText("looped-bfs"); });
+    EXPECT_EQ(settings.chunks, 4);
+    EXPECT_EQ(settings.micro_batches, 8);
+}
+
+TEST_F(PlaygroundPageTest, WordsOfTheGlossaryAreExplainedWhereTheyArePointedAt) {
+    const QAbstractItemModel* const table = page_.findChild<QTableView*>()->model();
+    EXPECT_THAT(table->headerData(4, Qt::Horizontal, Qt::ToolTipRole).toString().toStdString(),
+                HasSubstr("stashed: the largest number of stashes"));
+    EXPECT_THAT(control<QLabel>("Largest cause of idle time").toolTip().toStdString(),
+                HasSubstr("fill and drain: idle time that would remain"));
+    change([&] { control<QDoubleSpinBox>("Link latency (c)").setValue(5); });
+    EXPECT_THAT(control<QLabel>("Largest cause of idle time").toolTip().toStdString(),
+                HasSubstr("communication wait: "));
 }
 
 TEST_F(PlaygroundPageTest, TheStepCanBeShownWithAllPanels) {

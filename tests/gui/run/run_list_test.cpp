@@ -1,6 +1,10 @@
 #include "gui/run/run_list.h"
 
+#include <algorithm>
+
 #include <QAbstractItemModelTester>
+#include <QApplication>
+#include <QHeaderView>
 #include <QPushButton>
 #include <QSignalSpy>
 #include <QTableView>
@@ -10,6 +14,7 @@
 #include "core/base/short_number.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/panels.h"
+#include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
 namespace run_list_test {
@@ -162,6 +167,68 @@ TEST(CompareRuns, HidesColumnsThatNoRunHas) {
     EXPECT_FALSE(table->isColumnHidden(RunListModel::ToBaseline));
     EXPECT_FALSE(table->isColumnHidden(RunListModel::MeasuredStep));
     EXPECT_FALSE(table->isColumnHidden(RunListModel::Error));
+}
+
+/// At 1280 pixels the column of the names was "Ru", and no run had a name.
+TEST(CompareRuns, NamesHaveRoomAndTheListIsScrolled) {
+    CompareRunsPanel panel;
+    for (const char* const path : {"runs/interleaved-with-four-chunks", "runs/b"}) {
+        panel.add(run_at(path, 3));
+    }
+    const auto* const table = panel.findChild<QTableView*>();
+    for (const int width : {500, 700, 2000}) {
+        panel.resize(width, 200);
+        panel.show();
+        QApplication::processEvents();
+        EXPECT_GE(table->columnWidth(RunListModel::Name),
+                  table->fontMetrics().averageCharWidth() * 20)
+            << width;
+    }
+    EXPECT_LE(table->horizontalHeader()->length(), table->viewport()->width())
+        << "a wide list is not scrolled";
+    EXPECT_GE(table->horizontalHeader()->length(), table->viewport()->width() - 1)
+        << "and the names have the rest";
+}
+
+TEST(CompareRuns, ButtonsNeedARun) {
+    CompareRunsPanel panel;
+    const auto are_enabled = [&] {
+        const auto buttons = panel.findChildren<QPushButton*>();
+        return std::ranges::all_of(buttons, &QPushButton::isEnabled);
+    };
+    const auto any_is_enabled = [&] {
+        const auto buttons = panel.findChildren<QPushButton*>();
+        return std::ranges::any_of(buttons, &QPushButton::isEnabled);
+    };
+    EXPECT_FALSE(any_is_enabled());
+    panel.add(run_at("a", 3));
+    auto* const table = panel.findChild<QTableView*>();
+    table->setCurrentIndex(table->model()->index(0, 0));
+    EXPECT_TRUE(are_enabled());
+    press(panel, "Remove");
+    EXPECT_FALSE(any_is_enabled());
+}
+
+/// "+17520 %" stood beside a run of another model.
+TEST(CompareRuns, RunsOfOtherModelsHaveNoDifference) {
+    RunListModel model;
+    const auto add = [&](const char* path, const std::vector<int>& weights) {
+        RunData run =
+            *run_of(weighted_profile(weights), {"training.batch = 8", "pipeline.stages = 2"});
+        run.path = path;
+        model.add(run);
+    };
+    add("a", {1, 1, 1, 1});
+    add("same", {1, 1, 1, 1});
+    add("other", {1, 1, 1, 1, 4, 4});
+    const auto text = [&](int row, RunListModel::Column column, int role = Qt::DisplayRole) {
+        return model.index(row, column).data(role).toString();
+    };
+    EXPECT_TRUE(text(1, RunListModel::ToBaseline).endsWith(" %"));
+    for (const auto column : {RunListModel::ToBaseline, RunListModel::PerSecondToBaseline}) {
+        EXPECT_EQ(text(2, column), QString(QChar(0x2013)));
+        EXPECT_EQ(text(2, column, Qt::ToolTipRole), "Another model than the baseline's");
+    }
 }
 
 }  // namespace run_list_test

@@ -1,5 +1,6 @@
 #include "gui/run/run_panel.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include <QFile>
@@ -171,6 +172,54 @@ TEST_F(RunPanelTest, ClosingTheWindowEndsTheTraining) {
                                     patience));
     }
     EXPECT_TRUE(QFile::exists(folder_.filePath("run/saved")));
+}
+
+/// A second start ended with exit code 6 and a hint on --out and --force, which the window has not.
+TEST_F(RunPanelTest, ASecondTrainingHasANewFolder) {
+    RunPanel panel(program("echo to $4\ntouch \"$4/report.html\"\n"));
+    panel.set_scenario("x.toml");
+    panel.set_folder(folder_.filePath("run-1"));
+    const auto button = [&](const char* text) {
+        const auto buttons = panel.findChildren<QPushButton*>();
+        return *std::ranges::find(buttons, QLatin1String(text), &QPushButton::text);
+    };
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    QSignalSpy report(&panel, &RunPanel::report_wanted);
+    EXPECT_FALSE(button("Open report")->isEnabled());
+    for (const char* const name : {"run-1", "run-2"}) {
+        panel.start();
+        ASSERT_TRUE(QTest::qWaitFor([&] { return !panel.is_training(); }, patience));
+        EXPECT_EQ(panel.log(), "to " + folder_.filePath(name));
+        EXPECT_EQ(failed.count(), 0);
+        QTest::mouseClick(button("Open report"), Qt::LeftButton);
+        EXPECT_EQ(report.back()[0].value<std::filesystem::path>(),
+                  folder_.filePath(QString(name) + "/report.html").toStdString());
+    }
+}
+
+TEST_F(RunPanelTest, AFolderThatHoldsFilesIsNotOverwritten) {
+    RunPanel panel(program("echo to $4\n"));
+    panel.set_scenario("x.toml");
+    panel.set_folder(folder_.path());  // holds the program
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    ASSERT_EQ(failed.count(), 1);
+    EXPECT_FALSE(panel.is_training());
+    EXPECT_TRUE(failed[0][0].toString().contains(
+        QString("The run folder is now %1-2.").arg(folder_.path())))
+        << failed[0][0].toString().toStdString();
+}
+
+TEST_F(RunPanelTest, TheErrorOfAnotherScenarioGoesAway) {
+    RunPanel panel(program("echo 'error: x.toml: not found' >&2\nexit 3\n"));
+    fill(panel);
+    QSignalSpy failed(&panel, &RunPanel::failed);
+    panel.start();
+    ASSERT_TRUE(failed.wait(patience));
+    panel.prepare("x.toml");
+    EXPECT_TRUE(panel.log().contains("not found"));
+    panel.prepare("y.toml");
+    EXPECT_EQ(panel.log(), "");
 }
 
 }  // namespace run_panel_test

@@ -194,6 +194,13 @@ TEST_F(TimelineViewTest, AClickBehindTheLastActionOfARankAsksForItsWait) {
     const auto of = asked.front().front().value<SpanRef>();
     EXPECT_EQ(of.rank, 1);
     EXPECT_EQ(of.cell, run_.twin.row(last)->size());
+    EXPECT_EQ(view_.scene().overlay.end, of) << "it had no frame";
+    const QRect frame = view_.place_of(of);
+    EXPECT_EQ(frame.top(), view_.place_of(last).top());
+    EXPECT_NEAR(frame.left(), view_.place_of(last).right(), 1);
+    EXPECT_NEAR(frame.right(), end.right(), 1);
+    click(view_.place_of(last).center());
+    EXPECT_EQ(view_.scene().overlay.end, std::nullopt);
 }
 
 TEST_F(TimelineViewTest, AClickOnTheNameOfARankFoldsIt) {

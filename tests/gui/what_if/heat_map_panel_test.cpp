@@ -164,10 +164,12 @@ TEST_F(HeatMapPanelTest, EveryCellHasRoomForItsNumber) {
 TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
     HeatMapView& view = panel.view();
     panel.resize(1600, 600);
-    EXPECT_EQ(view.left_out(), "Not shown: K = 1 (infeasible)");
+    EXPECT_EQ(view.left_out(), "Not shown: K = 1 (too little memory)");
+    EXPECT_TRUE(view.reasons_of_left_out().startsWith("K = 1: rank 0 "))
+        << view.reasons_of_left_out().toStdString();
     panel.resize(420, 170);
     ASSERT_LT(view.map().stages.size(), 5U);
-    EXPECT_TRUE(view.left_out().startsWith("Not shown: K = 1 (infeasible); K = "));
+    EXPECT_TRUE(view.left_out().startsWith("Not shown: K = 1 (too little memory); K = "));
     EXPECT_TRUE(view.left_out().contains("(not simulated)"));
     const QRect last = view.place_of({view.map().stages.size() - 1, 0});
     EXPECT_LE(last.bottom() + 2 * view.fontMetrics().height(), view.height());

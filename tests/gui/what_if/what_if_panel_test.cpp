@@ -303,6 +303,16 @@ TEST_F(WhatIfPanelTest, ARunWithoutWhatIfsSaysWhy) {
     EXPECT_EQ(named<QLabel>("What-if")->text(), "No run is open.");
 }
 
+/// The page of the glossary promised it of the whole window.
+TEST_F(WhatIfPanelTest, WordsOfTheGlossaryAreExplainedWhereTheyArePointedAt) {
+    for (const char* const word : {"Step", "Pipeline", "Bubble", "Peak memory"}) {
+        const auto labels = panel.findChildren<QLabel*>();
+        EXPECT_TRUE(std::ranges::any_of(labels, [&](const QLabel* label) {
+            return label->text() == QLatin1String(word) && label->toolTip().contains(": ");
+        })) << word;
+    }
+}
+
 TEST_F(WhatIfPanelTest, EveryControlHasAName) {
     show(panel_run());
     for (QWidget* const control : panel.findChildren<QWidget*>()) {

@@ -184,8 +184,8 @@ TEST_F(KeysTest, EveryKeyReachesItsCommand) {
     }
     off.removeAll(QString());
     off.sort();
-    EXPECT_EQ(off.join(' ').toStdString(), "next_replica redo skips undo")
-        << "have nothing to do here";
+    EXPECT_EQ(off.join(' ').toStdString(), "next_replica redo reload skips undo")
+        << "have nothing to do here: the run was not read from a file";
 }
 
 /// The first column of the tables of docs/gui.md whose heading is "Input".
@@ -398,6 +398,48 @@ TEST_F(KeysTest, UndoRedoAndAsTheRunWas) {
     EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier), 8);
     EXPECT_EQ(after(Qt::Key_R, Qt::ControlModifier), 4);
     EXPECT_EQ(after(Qt::Key_Z, Qt::ControlModifier), 8) << "that can be undone, too";
+}
+
+/// The line of the number took both keys and did nothing with them.
+TEST_F(KeysTest, UndoAndTheStartPageWorkWhileANumberHasTheFocus) {
+    show_planned();
+    window_.show_view("what-if");
+    QSpinBox* micro_batches = nullptr;
+    for (QSpinBox* const box : window_.findChildren<QSpinBox*>()) {
+        micro_batches = box->accessibleName() == "Micro-batches (M)" ? box : micro_batches;
+    }
+    ASSERT_NE(micro_batches, nullptr);
+    micro_batches->setFocus();
+    micro_batches->selectAll();
+    QTest::keyClicks(micro_batches, "8");
+    QTest::keyClick(micro_batches, Qt::Key_Return);
+    window_.wait_for_workers();
+    ASSERT_EQ(micro_batches->value(), 8);
+    ASSERT_TRUE(micro_batches->hasFocus());
+    QTest::keyClick(micro_batches, Qt::Key_Z, Qt::ControlModifier);
+    window_.wait_for_workers();
+    EXPECT_EQ(micro_batches->value(), 4);
+    micro_batches->setFocus();
+    QTest::keyClick(micro_batches, Qt::Key_Home, Qt::ControlModifier);
+    EXPECT_EQ(window_.page(), "start");
+}
+
+/// The lists named what would be undone: "Undo Reset".
+TEST_F(KeysTest, TheListsOfKeysCallUndoByItsName) {
+    show_planned();
+    key(Qt::Key_R, Qt::ControlModifier);
+    for (QSpinBox* const box : window_.findChildren<QSpinBox*>()) {
+        if (box->accessibleName() == "Micro-batches (M)") {
+            box->setValue(8);
+        }
+    }
+    window_.wait_for_workers();
+    ASSERT_TRUE(action("undo")->isEnabled());
+    key(Qt::Key_F1);
+    EXPECT_FALSE(dialog_text().contains("Undo Micro"));
+    action("rebind")->trigger();
+    EXPECT_NE(key_line("Undo"), nullptr);
+    window_.findChild<QKeySequenceEdit*>()->window()->close();
 }
 
 TEST_F(KeysTest, TheHeadOfTheWindowNamesTheWhatIf) {
@@ -654,6 +696,8 @@ TEST_F(KeysTest, ChangeKeysShowsWhoLostAKeyAndGivesAllBack) {
                 UnorderedElementsAre(QKeySequence(Qt::Key_W), QKeySequence(Qt::Key_Plus)));
     EXPECT_FALSE(settings_.contains("keys/earlier"));
     EXPECT_FALSE(settings_.contains("keys/zoom_in"));
+    EXPECT_EQ(action("undo")->shortcut(), QKeySequence(Qt::CTRL | Qt::Key_Z))
+        << "undo and redo lost their keys";
 }
 
 }  // namespace keys_test

@@ -1,8 +1,11 @@
 #include <ctime>
+#include <fstream>
 #include <map>
+#include <set>
 
 #include <QApplication>
 #include <QCheckBox>
+#include <QDesktopServices>
 #include <QDropEvent>
 #include <QFileDialog>
 #include <QLabel>
@@ -12,17 +15,22 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QPushButton>
+#include <QScopeGuard>
 #include <QSettings>
 #include <QSignalSpy>
+#include <QStatusBar>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTextBrowser>
 #include <QTimer>
 #include <QToolButton>
+#include <QUrl>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_panel.h"
+#include "gui/side_by_side/run_tile.h"
 #include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/start_page.h"
 #include "gui/timeline/timeline_view.h"
@@ -198,11 +206,18 @@ TEST_F(PagesTest, TickedExamplesAreShownSideBySide) {
         }
     }
     EXPECT_EQ(together->text(), "Open 2 side by side");
+    // An older run stayed, and three were shown.
+    window_.side_by_side().add(std::make_shared<const RunData>(canned_run()));
+    window_.side_by_side().open({shipped("own-schedule.csv").toStdString()});
     QSignalSpy settled(&window_.side_by_side(), &SideBySidePage::settled);
     QTest::keyClick(together, Qt::Key_Space);
     EXPECT_EQ(window_.page(), "side-by-side");
     ASSERT_TRUE(settled.wait(20'000));
-    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(2));
+    std::set<std::string> shown;
+    for (const RunTile* const tile : window_.side_by_side().tiles()) {
+        shown.insert(tile->run()->path.filename().string());
+    }
+    EXPECT_EQ(shown, (std::set<std::string>{"gpt-text.toml", "mlp-synthetic.toml"}));
 }
 
 TEST_F(PagesTest, AnExampleIsAddedToTheOthers) {
@@ -387,6 +402,73 @@ TEST_F(PagesTest, TheFirstPictureOfAnEmptyStartIsThereWithinThreeTenthsOfASecond
     const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     EXPECT_FALSE(picture.isNull());
     EXPECT_LT(seconds, 0.3);
+}
+
+/// The title and the status bar went on to speak of the run.
+TEST_F(PagesTest, TheTitleAndTheStatusBarAreThoseOfThePage) {
+    RunData run = canned_run();
+    run.path = "runs/seven";
+    window_.show_run(std::move(run));
+    const auto status = [&] {
+        QString text;
+        for (const QLabel* const label : window_.statusBar()->findChildren<QLabel*>()) {
+            text += label->isVisible() ? label->text() : QString();
+        }
+        return text;
+    };
+    EXPECT_EQ(window_.windowTitle(), "seven - pipetwin");
+    EXPECT_TRUE(status().contains("predicted"));
+    for (const auto& [page, title] : {std::pair{"start_page", "pipetwin"},
+                                      std::pair{"playground", "Playground - pipetwin"},
+                                      std::pair{"side_by_side", "Side by side - pipetwin"}}) {
+        action(page)->trigger();
+        EXPECT_EQ(window_.windowTitle(), title);
+        EXPECT_EQ(status(), "") << page;
+    }
+    action("timeline_page")->trigger();
+    EXPECT_EQ(window_.windowTitle(), "seven - pipetwin");
+    EXPECT_TRUE(status().contains("predicted"));
+}
+
+/// The menu stayed grey until the next start.
+TEST_F(PagesTest, RecentFilesAreInTheMenuAtOnce) {
+    const auto recent = [&] {
+        for (QAction* const entry : window_.findChildren<QAction*>()) {
+            if (entry->text() == "Open &recent") {
+                return entry;
+            }
+        }
+        return static_cast<QAction*>(nullptr);
+    };
+    ASSERT_NE(recent(), nullptr);
+    EXPECT_FALSE(recent()->isEnabled());
+    expect_opened([&] { window_.open(shipped("mlp-synthetic.toml").toStdString()); });
+    EXPECT_TRUE(recent()->isEnabled());
+    EXPECT_TRUE(recent()->menu()->actions().front()->text().endsWith("mlp-synthetic.toml"));
+}
+
+TEST_F(PagesTest, CommandsThatHaveNothingToWorkOnAreDisabled) {
+    for (const char* const name : {"reload", "export", "report"}) {
+        EXPECT_FALSE(action(name)->isEnabled()) << name;
+    }
+    expect_opened([&] { window_.open(shipped("mlp-synthetic.toml").toStdString()); });
+    EXPECT_TRUE(action("reload")->isEnabled());
+    EXPECT_TRUE(action("export")->isEnabled());
+    EXPECT_FALSE(action("report")->isEnabled()) << "a scenario has none";
+}
+
+TEST_F(PagesTest, TheReportOfARunIsOpenedInTheBrowser) {
+    QTextBrowser browser;  // in place of the desktop's
+    QDesktopServices::setUrlHandler("file", &browser, "setSource");
+    const auto restore = qScopeGuard([] { QDesktopServices::unsetUrlHandler("file"); });
+    const QString report = folder_.filePath("report.html");
+    std::ofstream(report.toStdString()) << "<html></html>";
+    RunData run = canned_run();
+    run.path = folder_.path().toStdString();
+    window_.show_run(std::move(run));
+    ASSERT_TRUE(action("report")->isEnabled());
+    action("report")->trigger();
+    EXPECT_EQ(browser.source(), QUrl::fromLocalFile(report));
 }
 
 }  // namespace pages_test

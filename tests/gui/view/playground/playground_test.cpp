@@ -99,6 +99,31 @@ TEST(Playground, NamesMessagesAsTheLargestCause) {
     EXPECT_THAT(step.headline, HasSubstr("the step would take 33.0 ms"));
 }
 
+/// "At the start of a step and at its end" was said of every schedule. In gpipe rank 0 waits
+/// between its forwards and its backwards, and the last rank before and after its work. In 1f1b
+/// ranks wait between backwards, too.
+TEST(Playground, SaysWhereInTheTimelineRanksWait) {
+    EXPECT_THAT(play({.schedule = "gpipe", .factors = {}}).headline,
+                HasSubstr("fill and drain: ranks wait for their first micro-batch, between their "
+                          "forwards and backwards and after their last action, even with"));
+    EXPECT_THAT(play({.schedule = "1f1b", .factors = {}}).headline,
+                HasSubstr("ranks wait for their first micro-batch, between their actions and "
+                          "after their last action, even with"));
+    EXPECT_THAT(play({.schedule = "forward-only", .factors = {}}).headline,
+                HasSubstr("ranks wait for their first micro-batch and after their last action, "
+                          "even with"));
+}
+
+/// The weight gradients of zb-h1 fill the end of each rank: with F = I = W every rank ends as late
+/// as the last one.
+TEST(Playground, SaysNothingOfAnEndInWhichNoRankWaits) {
+    const PlaygroundStep step = play({.schedule = "zb-h1", .factors = {}});
+    for (const PlaygroundRank& rank : step.ranks) {
+        EXPECT_EQ(rank.why.find("after its last action"), std::string::npos) << rank.why;
+    }
+    EXPECT_EQ(step.headline.find("after their last action"), std::string::npos) << step.headline;
+}
+
 TEST(Playground, OneRankIsNeverIdle) {
     const PlaygroundStep step = play({.stages = 1, .factors = {}});
     EXPECT_EQ(step.headline, "No rank is ever idle.");

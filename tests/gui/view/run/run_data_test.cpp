@@ -357,7 +357,7 @@ TEST_F(RunFolder, AScheduleFileSaysWhatItsRanksWaitFor) {
     const SpanRef b0 = find(*run, Side::Predicted, {.op = Op::Backward});
     EXPECT_EQ(
         wait_sentence(analysis, b0),
-        "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). It could take 1.00 ms longer "
+        "0B0 waited 2.00 ms: 2.00 ms for 1B0 on rank 1 (compute). 0B0 could take 1.00 ms longer "
         "without delaying the step.");
     const SpanRef end{
         .side = Side::Predicted, .rank = 1, .cell = run->twin.row(Side::Predicted, 0, 1)->size()};

@@ -132,6 +132,39 @@ TEST(HeatMap, TheBestCellIsTheBestThatTheMachineHasDevicesFor) {
     }
 }
 
+/// The star marked one rank, whose bubble is 0 % whatever the schedule.
+TEST(HeatMap, TheBestBubbleIsThatOfSeveralRanks) {
+    HeatMap map;
+    map.stages = {1, 2};
+    map.micro_batches = {4, 8};
+    map.machine_stages = 2;
+    for (const double bubble : {0.0, 0.0, 1.0 / 5, 1.0 / 9}) {
+        map.cells.push_back({.per_second = 1, .bubble = bubble, .peak = {}, .reason = {}});
+    }
+    EXPECT_EQ(map.best(HeatValue::Bubble), (HeatMap::Place{.row = 1, .column = 1}));
+    map.cells[2].reason = map.cells[3].reason = "no room";
+    EXPECT_EQ(map.best(HeatValue::Bubble), (HeatMap::Place{.row = 0, .column = 0}));
+}
+
+TEST(HeatMap, SaysOfEachNumberThatIsLeftOutWhy) {
+    const WhatIfSource source(uneven_run("1 GB"));
+    const HeatMap map = heat_map(source, source.settings());
+    ASSERT_EQ(map.cells_of_infeasible_stages.size(), map.infeasible_stages.size());
+    ASSERT_EQ(map.cells_of_infeasible_micro_batches.size(), map.infeasible_micro_batches.size());
+    for (const HeatCell& cell : map.cells_of_infeasible_micro_batches) {
+        EXPECT_FALSE(cell.reason.empty());
+    }
+}
+
+/// Rows that were kept at any price were too low for their numbers.
+TEST(Thinned, OfMoreThanThereIsRoomForKeepsTheFirst) {
+    const WhatIfSource source(uneven_run("1 GB"));
+    const HeatMap map = heat_map(source, source.settings());
+    const HeatMap part =
+        thinned(map, 2, 4, {{.row = 2, .column = 3}, {.row = 4, .column = 3}, {.row = 1}});
+    EXPECT_THAT(part.stages, ElementsAre(map.stages[2], map.stages[4]));
+}
+
 TEST(Thinned, KeepsBothEndsAndWhatHasToStay) {
     const WhatIfSource source(uneven_run("1 GB"));
     const HeatMap map = heat_map(source, source.settings());
