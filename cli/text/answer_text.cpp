@@ -356,7 +356,7 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
     for (const auto& lines : {expert_lines(parts),
                               unused_lines(parts, answer),
                               throughput_lines(parts, answer),
-                               communication_lines(parts.best),
+                              communication_lines(parts.best),
                               memory_lines(parts, answer),
                               bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());

@@ -146,15 +146,14 @@ Schedule lowered_order(const SettledScenario& scenario, Schedule grid, const Pla
     order.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(order) > 1;
     const std::optional<Schedule> written =
         has_schedule_file(scenario) ? std::optional(order) : std::nullopt;
-    Schedule rows =
-        lower(std::move(order),
-              {.recompute = parts.recompute,
-               .timing = parts.recompute_timing,
-               .messages = pipeline.message_order,
-               .updates = true,
-               .replicas = parts.replicas > 1,
-               .norms = scenario.training.clip_norm > 0},
-              parts.schedule_name);
+    Schedule rows = lower(std::move(order),
+                          {.recompute = parts.recompute,
+                           .timing = parts.recompute_timing,
+                           .messages = pipeline.message_order,
+                           .updates = true,
+                           .replicas = parts.replicas > 1,
+                           .norms = scenario.training.clip_norm > 0},
+                          parts.schedule_name);
     if (written) {
         require_valid(rows, parts.schedule_name, violations_shown, &*written);
         require_deadlock_free(rows, parts.channel_capacity, parts.schedule_name, &*written);

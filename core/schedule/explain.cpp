@@ -43,7 +43,8 @@ bool adds_messages(const Schedule& written, const Schedule& rows) {
 
 std::string legend_of_file(const Schedule& written, const Schedule& rows) {
     return fmt::format(
-        "\n{}ranks, cells, stages and micro-batches count from 0; the first line of a file is rank 0",
+        "\n{}ranks, cells, stages and micro-batches count from 0; the first line of a file is rank "
+        "0",
         adds_messages(written, rows)
             ? "cells are places in the rows above, which have sends and receives; file cells are "
               "places in the file\n"

@@ -42,8 +42,8 @@ std::string count_before(const Window& window) {
     return window.begin > 0 ? fmt::format("({} before) ", window.begin) : "";
 }
 
-/// Cells padded to one width, and below them the arrows, if any. `before`: the columns for the count
-/// of the cells before the window, in all rows.
+/// Cells padded to one width, and below them the arrows, if any. `before`: the columns for the
+/// count of the cells before the window, in all rows.
 std::string grid_row(const std::vector<Action>& row,
                      const std::string& label,
                      const Window& window,

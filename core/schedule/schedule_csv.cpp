@@ -103,9 +103,8 @@ std::optional<CellParts> parts_of(std::string_view text) {
         text.find_first_not_of(digits, micro_batch) != std::string_view::npos) {
         return std::nullopt;
     }
-    return CellParts{text.substr(0, type),
-                     text.substr(type, micro_batch - type),
-                     text.substr(micro_batch)};
+    return CellParts{
+        text.substr(0, type), text.substr(type, micro_batch - type), text.substr(micro_batch)};
 }
 
 /// A cell of a known type, with a micro-batch where the type has one.
@@ -114,8 +113,8 @@ bool is_well_formed(const CellParts& parts) {
     return found != words.end() && has_micro_batch(found->op) != parts.micro_batch.empty();
 }
 
-/// "did you mean 2I4?", of a cell in small letters, with blanks inside or with a slip in its type, or
-/// of two cells without a comma between them; empty where nothing is near.
+/// "did you mean 2I4?", of a cell in small letters, with blanks inside or with a slip in its type,
+/// or of two cells without a comma between them; empty where nothing is near.
 std::string likely_meant(std::string_view cell) {
     std::string text;
     for (const char c : clipped(cell)) {

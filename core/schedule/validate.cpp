@@ -714,10 +714,10 @@ void check_message_order(
                 to_string({.op = send, .stage = sender, .micro_batch = sent[k], .hop = hop}),
                 in.rank_of(sender),
                 in.cells(sender).at(send, sent[k], hop)));
-        in.found.back().mend = fmt::format(
-            "compute the micro-batches in the same order on stages {} and {}",
-            std::min(sender, receiver),
-            std::max(sender, receiver));
+        in.found.back().mend =
+            fmt::format("compute the micro-batches in the same order on stages {} and {}",
+                        std::min(sender, receiver),
+                        std::max(sender, receiver));
         return;  // what follows on this channel is shifted by the same mistake
     }
 }

@@ -103,9 +103,10 @@ struct Comparison {
     Noise noise;
 };
 
-/// The idle share of all ranks' pipeline time, as `Bubble::total`, but with overhead counted as idle:
-/// a measured span begins after the host time before its action, a predicted or emulated one with it.
-/// `overhead`: the mean over ranks of the host time in predicted spans (`Breakdown::overhead`).
+/// The idle share of all ranks' pipeline time, as `Bubble::total`, but with overhead counted as
+/// idle: a measured span begins after the host time before its action, a predicted or emulated one
+/// with it. `overhead`: the mean over ranks of the host time in predicted spans
+/// (`Breakdown::overhead`).
 double bubble_beside(const Timeline& timeline, Duration overhead);
 
 /// Joins by position with equality of the action as a check. The step time of a side is that of its

@@ -163,7 +163,8 @@ int Legend::layout_entries(QPainter* painter, const Density& density) const {
             paint_sample(*painter, rect, style);
             QRect plain(0, 0, metrics.horizontalAdvance(style.letter) + 4, rect.height());
             plain.moveCenter(rect.center());
-            painter->fillRect(plain & rect, style.fill);  // no line of the hatching crosses the letter
+            painter->fillRect(plain & rect,
+                              style.fill);  // no line of the hatching crosses the letter
             painter->setPen(style.text);
             painter->drawText(rect, Qt::AlignCenter, style.letter);
         });

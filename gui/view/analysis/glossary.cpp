@@ -58,7 +58,8 @@ std::span<const GlossaryEntry> glossary() {
                       "messages with such outputs, and with their gradients, that a rank holds"},
         GlossaryEntry{"workspace", "the memory that a layer needs only while it computes"},
         GlossaryEntry{"context",
-                      "the memory that the runtime of a device takes even without a model, and the buffers for messages between devices"},
+                      "the memory that the runtime of a device takes even without a model, and the "
+                      "buffers for messages between devices"},
         GlossaryEntry{"skip message",
                       "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
                       "output of stage 0 to stage 3"},

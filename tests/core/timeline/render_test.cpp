@@ -252,12 +252,12 @@ TEST(RenderSchedule, CutsRowsToTheWidthOfATerminalAndKeepsTheirColumns) {
         {"0F0 0SEND_F10 0F1 0SEND_F11 0F2 0SEND_F12 0F3 0SEND_F13 0F4 0SEND_F14 0F5 0SEND_F15",
          "1RECV_F10 1F0 1RECV_F11 1F1 1RECV_F12 1F2 1RECV_F13 1F3 1RECV_F14 1F4 1RECV_F15 1F5"});
     const std::vector<CellMark> marks{{0, 0}, {1, 10}};
-    EXPECT_EQ(
-        render_schedule(schedule, 70, marks),
-        "rank 0             0F0       0SEND_F10 0F1       0SEND_F11 0F2       0SEND_F12 0F3       (5 more)\n"
-        "                   ^^^\n"
-        "rank 1  (5 before) 1F2       1RECV_F13 1F3       1RECV_F14 1F4       1RECV_F15 1F5\n"
-        "                                                                     ^^^^^^^^^\n");
+    EXPECT_EQ(render_schedule(schedule, 70, marks),
+              "rank 0             0F0       0SEND_F10 0F1       0SEND_F11 0F2       0SEND_F12 0F3  "
+              "     (5 more)\n"
+              "                   ^^^\n"
+              "rank 1  (5 before) 1F2       1RECV_F13 1F3       1RECV_F14 1F4       1RECV_F15 1F5\n"
+              "                                                                     ^^^^^^^^^\n");
 }
 
 TEST(RenderSchedule, ShowsOfAWideScheduleOnlyTheRanksThatAreMarked) {

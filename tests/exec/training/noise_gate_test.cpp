@@ -173,8 +173,8 @@ TEST_F(Gate, WhereNothingPassesItKeepsTheStepNearestTheMedianAndSaysSo) {
     EXPECT_NEAR(set.noise.stolen_percent, 50, 1e-9);
 }
 
-/// A run of four ranks on two cores: the only step that lost no time to others took twice as long as
-/// those that did.
+/// A run of four ranks on two cores: the only step that lost no time to others took twice as long
+/// as those that did.
 TEST_F(Gate, AStepThatIsSlowerThanDisturbedOnesIsNotQuiet) {
     add(2, 10);
     add(10, 30, 0.5);

@@ -248,10 +248,9 @@ class Block {
             fail(std::string(operation) + " at " + text(place) +
                  " by a lane that its mask does not name");
         }
-        if (gathering.arrived != 0 &&
-            !((gathering.operation == operation ||
-               std::string_view(gathering.operation) == operation) &&
-              gathering.place == place)) {
+        if (gathering.arrived != 0 && !((gathering.operation == operation ||
+                                         std::string_view(gathering.operation) == operation) &&
+                                        gathering.place == place)) {
             fail(std::string(operation) + " at " + text(place) +
                  " while lanes of its warp are in " + gathering.operation + " at " +
                  text(gathering.place));
@@ -260,7 +259,8 @@ class Block {
         gathering.place = place;
         gathering.arrived |= bit;
         const Lanes& operands = gathering.inputs[gathering.coming];
-        std::memcpy(gathering.inputs[gathering.coming].inputs[static_cast<std::size_t>(lane())]
+        std::memcpy(gathering.inputs[gathering.coming]
+                        .inputs[static_cast<std::size_t>(lane())]
                         .bytes.data(),
                     input,
                     bytes);
