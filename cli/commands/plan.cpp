@@ -147,8 +147,8 @@ struct NodesOfModel {
     std::function<Scenario(int count)> scenario_on{};
 };
 
-/// The first number of nodes from `first` on of which a plan with one stage per rank fits; none:
-/// none of the first four.
+/// The smallest number of nodes, among `first` and the three after it, on which a plan with one
+/// stage per rank fits; empty if there is none.
 std::optional<int> enough_nodes(const NodesOfModel& nodes,
                                 const Profile& profile,
                                 int first,
@@ -178,8 +178,8 @@ std::optional<int> enough_nodes(const NodesOfModel& nodes,
 
 constexpr std::string_view or_less = "or use a smaller model or shorter sequences (--sequence)";
 
-/// What helps where weights, gradients and optimizer state alone need `least` nodes, more or less
-/// than there are.
+/// What helps, if weights, gradients and optimizer state alone need `least` nodes; the cluster may
+/// have more.
 std::string hint_for_memory(const NodesOfModel& nodes, int least, std::optional<int> enough) {
     if (enough) {
         return fmt::format(

@@ -28,9 +28,9 @@ void answer(ProcessGroup& group) {
     }
 }
 
-/// Process 0 read its clock after each question was asked and before its answer came. Every
-/// question so bounds the difference of the two clocks, and together they bound it more closely
-/// than the fastest alone.
+/// Process 0 read its clock after each question was asked and before its answer came. Each
+/// question therefore bounds the difference of the two clocks, and all together bound it more
+/// closely than the fastest one alone.
 Duration how_far_ahead(ProcessGroup& group) {
     Duration least = Duration::min();
     Duration most = Duration::max();

@@ -22,6 +22,10 @@ class Sweep : public InFolder {
         EXPECT_EQ(outcome.code, 0) << outcome.err;
         return nlohmann::json::parse(outcome.out)["plans"];
     }
+
+    static Outcome table(const std::vector<std::string>& more) {
+        return pipetwin(joined({"simulate", "--forward-ms", "1", "--backward-ms", "2"}, more));
+    }
 };
 
 // gpipe and 1f1b: (M + K - 1)(F + B); zb-h1: M (F + B) + (K - 1)(F + B - 2 W); interleaved with V
@@ -50,17 +54,8 @@ TEST_F(Sweep, HasTheStepsOfThePapers) {
 }
 
 TEST_F(Sweep, DoesNotCallAScheduleWithoutBackwardsTheFastest) {
-    const Outcome text = pipetwin({"simulate",
-                                   "--schedule",
-                                   "gpipe,forward-only",
-                                   "--stages",
-                                   "2",
-                                   "--micro-batches",
-                                   "4",
-                                   "--forward-ms",
-                                   "1",
-                                   "--backward-ms",
-                                   "2"});
+    const Outcome text =
+        table({"--schedule", "gpipe,forward-only", "--stages", "2", "--micro-batches", "4"});
     EXPECT_EQ(text.code, 0) << text.err;
     EXPECT_THAT(text.out, Not(HasSubstr("fastest")));
     EXPECT_THAT(text.out, HasSubstr("schedules without backwards do less work"));
@@ -72,17 +67,8 @@ TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
     EXPECT_EQ(found[0]["step_ms"], nullptr);
     EXPECT_THAT(found[0]["why_not"], HasSubstr("one micro-batch"));
     EXPECT_EQ(found[1]["step_ms"], 15);
-    const Outcome text = pipetwin({"simulate",
-                                   "--schedule",
-                                   "naive,gpipe",
-                                   "--stages",
-                                   "2",
-                                   "--micro-batches",
-                                   "4",
-                                   "--forward-ms",
-                                   "1",
-                                   "--backward-ms",
-                                   "2"});
+    const Outcome text =
+        table({"--schedule", "naive,gpipe", "--stages", "2", "--micro-batches", "4"});
     EXPECT_THAT(text.out,
                 AllOf(HasSubstr("fastest"),
                       HasSubstr("no plan: naive, 2 ranks"),

@@ -205,7 +205,7 @@ TEST_F(PlaygroundPageTest, ANumberAboveTheLimitBecomesTheLimitWhichTheTooltipNam
     EXPECT_THAT(ranks.toolTip().toStdString(), HasSubstr("(1 to 32)"));
 }
 
-/// The rule of a schedule overwrote the number for good: after naive, gpipe had one micro-batch.
+/// `naive` allows one micro-batch alone. The next schedule has the typed number of them again.
 TEST_F(PlaygroundPageTest, NumbersThatAScheduleDoesNotAllowComeBackWithTheNextOne) {
     auto& schedules = control<QComboBox>("Schedule");
     const auto& settings = page_.controls().settings();
