@@ -1,5 +1,3 @@
-#include "bench/accuracy/profiled_plan.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -77,7 +75,6 @@ class OnACalmMachine : public ::testing::Test {
 using Overlap = OnACalmMachine;
 using PacedAgreement = OnACalmMachine;
 using Profiler = OnACalmMachine;
-using Accuracy = OnACalmMachine;
 
 TEST_F(Overlap, EachRankHasItsOwnWorker) {
     // Forward of K = 4, M = 4 with sleeps of 5 ms: 7 ticks if the ranks work at the same time, 16
@@ -165,34 +162,6 @@ TEST_F(Profiler, AWiderLayerCostsMore) {
     const LayerCost& wide = profile.layers[2];
     EXPECT_GT(wide.samples.front().forward, narrow.samples.front().forward);
     EXPECT_GT(wide.optimizer, narrow.optimizer);
-}
-
-/// A profile in the running pipeline repeats within 2 to 3 % on a quiet machine; 10 % tells a wrong
-/// model from a slow hour.
-TEST_F(Accuracy, PredictedStepTimeOf8EqualBlocksIsThatOfTheMeasuredStep) {
-    const Model model = mlp_model({256, 256, 256, 256, 256, 256, 256, 256, 256});
-    for (const int stages : {1, 2}) {
-        if (static_cast<std::size_t>(stages) > allowed_cores().size()) {
-            GTEST_SKIP() << "fewer cores than stages";
-        }
-        for (const int micro_batches : {1, 2, 4, 8}) {
-            const Shape shape{.stages = stages, .micro_batches = micro_batches, .batch = 1024};
-            double best = std::numeric_limits<double>::infinity();
-            int clean = 0;
-            for (int attempt = 0; attempt < 3 && best > 10; ++attempt) {
-                const SettledScenario scenario = test::scenario_of(shape);
-                const Plan plan = accuracy::profiled_plan(scenario, model);
-                const Comparison comparison =
-                    accuracy::predicted_against_measured(plan, model, scenario, 60);
-                best = std::min(best, std::abs(comparison.step.error_percent()));
-                clean = std::max(clean, comparison.noise.steps);
-            }
-            if (clean < 11) {
-                GTEST_SKIP() << "the machine is busy: " << clean << " clean steps of 60";
-            }
-            EXPECT_LE(best, 10) << test::to_string(shape);
-        }
-    }
 }
 
 }  // namespace timing_test
