@@ -93,11 +93,28 @@ std::pair<std::string, double> training_rate(const DeviceProfile& device) {
     return {device.matrix_rates.begin()->first, device.matrix_rates.begin()->second.value};
 }
 
-/// A line of names that are known, and the option or key that takes them.
+/// The names that are known, in lines of at most `width` characters, and the command that takes
+/// one.
 std::string names_text(std::string_view what,
                        const std::vector<std::string>& names,
-                       std::string_view use) {
-    return names.empty() ? "" : fmt::format("{:<9} {}  ({})\n", what, fmt::join(names, ", "), use);
+                       std::string_view use,
+                       int width) {
+    constexpr std::size_t indent = 10;
+    std::string text;
+    std::string line = fmt::format("{:<{}}", what, indent);
+    for (std::size_t index = 0; index < names.size(); ++index) {
+        const bool is_last = index + 1 == names.size();
+        const std::string word =
+            is_last ? fmt::format("{}  ({})", names[index], use) : names[index] + ",";
+        const bool is_first_of_line = line.size() <= indent;
+        if (!is_first_of_line &&
+            line.size() + 1 + word.size() > static_cast<std::size_t>(std::max(width, 0))) {
+            text += line + "\n";
+            line.assign(indent, ' ');
+        }
+        line += (line.size() <= indent ? "" : " ") + word;
+    }
+    return names.empty() ? "" : text + line + "\n";
 }
 
 /// The table with a text behind each of its lines.
@@ -222,7 +239,8 @@ std::string devices_text(const Machine& machine,
                          const exec::CudaProbe& cuda,
                          const Measured& measured,
                          const std::vector<DeviceProfile>& devices,
-                         const std::vector<LinkProfile>& links) {
+                         const std::vector<LinkProfile>& links,
+                         int width) {
     std::string text = fmt::format("this-machine  {}, {}  {}\n",
                                    counted(machine.cores, "core"),
                                    format_bytes(machine.memory),
@@ -247,8 +265,8 @@ std::string devices_text(const Machine& machine,
         }
     }
     return text + profiles_text(devices) + links_text(links) + "\n" +
-           names_text("clusters", cluster_names(), "pipetwin plan MODEL --cluster NAME") +
-           names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER");
+           names_text("clusters", cluster_names(), "pipetwin plan MODEL --cluster NAME", width) +
+           names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER", width);
 }
 
 }  // namespace
@@ -261,8 +279,9 @@ void execute(const DevicesOptions& options, Console& console) {
     const std::vector<LinkProfile> links = shipped_links();
     const std::string json = json_text(devices_json(machine, cuda, measured, devices, links));
     write_result(json, options.common, console);
-    console.result(options.common.json ? json
-                                       : devices_text(machine, cuda, measured, devices, links));
+    console.result(options.common.json
+                       ? json
+                       : devices_text(machine, cuda, measured, devices, links, console.width()));
 }
 
 }  // namespace pipetwin::cli

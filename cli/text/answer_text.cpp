@@ -54,6 +54,9 @@ std::string devices_text(const AnswerParts& parts, const Answer& answer) {
                        parts.cluster);
 }
 
+/// What the lines of the answer begin with that warn.
+constexpr std::string_view warning_mark = "warning: ";
+
 /// Warns that plans with experts on devices of their own are not among those that are compared.
 std::vector<std::string> expert_lines(const AnswerParts& parts) {
     if (!has_routed_experts(parts.profile)) {
@@ -367,6 +370,15 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
 
 Json answer_json(const AnswerParts& parts) {
     const Answer answer = answer_of(parts);
+    Json warnings = Json::array();
+    for (const auto& lines :
+         {expert_lines(parts), unused_lines(parts, answer), memory_lines(parts, answer)}) {
+        for (const std::string& line : lines) {
+            if (line.starts_with(warning_mark)) {
+                warnings.push_back(line.substr(warning_mark.size()));
+            }
+        }
+    }
     Json shapes = Json::array();
     for (const sim::FoundPlan& plan : parts.shapes.plans) {
         shapes.push_back(found_plan_json(plan));
@@ -384,6 +396,7 @@ Json answer_json(const AnswerParts& parts) {
             {"days", number_json(answer.days)},
             {"device_hours", number_json(answer.device_hours)},
             {"cost", number_json(answer.cost)},
+            {"warnings", std::move(warnings)},
             {"shapes", std::move(shapes)},
             {"front", sim::time_memory_front(parts.shapes.plans)}};
 }

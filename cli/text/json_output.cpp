@@ -150,7 +150,10 @@ Json interval_json(const std::optional<ErrorRange>& error, Duration predicted_st
         return nullptr;
     }
     const double step = to_milliseconds(predicted_step);
-    return {{"low", error->low * step}, {"high", error->high * step}};
+    return {{"low", error->low * step},
+            {"high", error->high * step},
+            {"of", error->of},
+            {"unseen_device", error->unseen_device.empty() ? Json() : Json(error->unseen_device)}};
 }
 
 }  // namespace

@@ -280,8 +280,8 @@ class Words {
                                rounded_percent(share(time, messages.work)));
         };
         if (notable_shards()) {
-            say("{} wait for weights and gradients of other replicas: their messages take longer "
-                "than the computation that they overlap with.",
+            say("{} are waits for weights and gradients of other replicas: no computation hides "
+                "these messages.",
                 part(messages.busiest_shards));
         }
         if (notable_tensor()) {

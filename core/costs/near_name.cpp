@@ -97,16 +97,39 @@ double parameters_of(const SizedModel& model, std::string_view unit) {
 }
 
 /// Whether the models are of one family, whose name may be misspelled or lack its version, and of
-/// nearly one size. A size without a unit has that of the known model.
+/// nearly one size; or of one size, and the version of one goes on where that of the other ends
+/// ("llama-3-405b" and "llama-3.1-405b"). A size without a unit has that of the known model.
 bool are_near(const SizedModel& asked, const SizedModel& known) {
     constexpr double most_apart = 1.25;
     const std::string version = digits_of(asked.family);
     const std::string_view family = known.family;
     const double size = parameters_of(asked, asked.unit.empty() ? known.unit : asked.unit);
     const double known_size = parameters_of(known, known.unit);
+    const std::string known_version = digits_of(known.family);
     return size <= most_apart * known_size && known_size <= most_apart * size &&
-           (version.empty() || version == digits_of(known.family)) &&
+           (version.empty() || version == known_version ||
+            (size == known_size && known_version.starts_with(version))) &&
            !nearest_word(asked.family, std::span(&family, 1)).empty();
+}
+
+/// The longest of the names whose letters are in `letters`, with no digit before or behind them:
+/// "llama-3-70b" in those of "Meta-Llama-3-70B-Instruct".
+std::string_view longest_within(const std::string& letters, std::span<const std::string> known) {
+    std::string_view best;
+    for (const std::string& one : known) {
+        const std::string part = letters_of(one);
+        const std::size_t begin = part.empty() ? std::string::npos : letters.find(part);
+        if (begin == std::string::npos || one.size() <= best.size()) {
+            continue;
+        }
+        const std::size_t end = begin + part.size();
+        const bool digit_before = begin > 0 && is_number_sign(letters[begin - 1]);
+        const bool digit_behind = end < letters.size() && is_number_sign(letters[end]);
+        if (!digit_before && !digit_behind) {
+            best = one;
+        }
+    }
+    return best;
 }
 
 }  // namespace
@@ -139,11 +162,10 @@ std::string_view near_hardware(std::string_view name, std::span<const std::strin
 
 std::string_view near_model(std::string_view name, std::span<const std::string> known) {
     const std::string letters = letters_of(name);
-    const std::string_view same =
-        shortest(known, [&](const std::string& one) { return letters_of(one) == letters; });
+    const std::string_view within = longest_within(letters, known);
     const std::optional<SizedModel> asked = sized_model(name);
-    if (!same.empty() || !asked) {
-        return same;
+    if (!within.empty() || !asked) {
+        return within;
     }
     return shortest(known, [&asked](const std::string& one) {
         const std::optional<SizedModel> model = sized_model(one);

@@ -13,8 +13,10 @@ namespace pipetwin {
 /// several; or one that differs by a letter or two. Empty: none is.
 std::string_view near_hardware(std::string_view name, std::span<const std::string> known);
 
-/// A model: the known name that is the same but for signs and capitals, or is of the same family
-/// and nearly the same size ("llama-3-80b" or "llama-3-70": llama-3-70b). Empty: none is.
+/// A model: the known name that is the same but for signs and capitals and words around it
+/// ("Meta-Llama-3-70B-Instruct": llama-3-70b), or is of the same family and nearly the same size
+/// ("llama-3-80b" or "llama-3-70": llama-3-70b), or of the same size and a later number of the same
+/// version ("llama-3-405b": llama-3.1-405b). Empty: none is.
 std::string_view near_model(std::string_view name, std::span<const std::string> known);
 
 }  // namespace pipetwin

@@ -63,6 +63,10 @@ class Formula {
         return form;
     }
 
+    static ClosedForm only_if(const std::string& condition) {
+        return none("the known one holds only if " + condition);
+    }
+
     /// A fraction of whole numbers where idle and work are multiples of one time, as (K - 1) of
     /// (M + K - 1) are; else the two times.
     ClosedForm of(const Idle& idle, Duration per_piece, const std::string& work) const {
@@ -100,7 +104,7 @@ class Formula {
                       work);
         }
         if (m_ < 2 || k_ < 2) {
-            return none("with latency it holds for two ranks and two micro-batches at least");
+            return only_if("K ≥ 2 and M ≥ 2, where links have a latency");
         }
         const int crossings = (k_ - 1) + (m_ - 2) - (m_ - 2) / k_;
         return of({.symbols = "(K - 1)(F + B) + 2 c [(K - 1) + (M - 2) - floor((M - 2) / K)]",
@@ -111,13 +115,13 @@ class Formula {
 
     ClosedForm interleaved() const {
         if (m_ % k_ != 0) {
-            return none("it holds where M is a multiple of K");
+            return only_if("M is a multiple of K");
         }
         if (c_ > std::min(f_, b_)) {
-            return none("it holds where the latency is no longer than a forward or a backward");
+            return only_if("the latency is at most min(F, B)");
         }
         if (c_ > Duration{} && v_ < 2) {
-            return none("with latency it holds for two chunks at least");
+            return only_if("v ≥ 2, where links have a latency");
         }
         const Duration fill = (k_ - 1) * (f_ + b_);
         const int crossings = k_ > 1 ? 2 * (k_ - 1) + 2 * k_ * (v_ - 1) : 0;
@@ -129,7 +133,7 @@ class Formula {
 
     ClosedForm looped() const {
         if (k_ < 2) {
-            return none("it holds for two ranks at least");
+            return only_if("K ≥ 2");
         }
         const auto stall = [this](Duration one) {
             return std::max(Duration{}, k_ * (one + c_) - m_ * one);
@@ -147,17 +151,13 @@ class Formula {
     ClosedForm without_latency() const {
         switch (kind_) {
             case ScheduleKind::ZbH1:
-                return m_ >= k_ ? split()
-                                : none(
-                                      "it holds for at least as many micro-batches as "
-                                      "ranks");
+                return m_ >= k_ ? split() : only_if("M ≥ K");
             case ScheduleKind::InterleavedZb:
-                return m_ % k_ == 0 ? split() : none("it holds where M is a multiple of K");
+                return m_ % k_ == 0 ? split() : only_if("M is a multiple of K");
             case ScheduleKind::ZbH2:
                 return none(
-                    "none is known for a whole step. Between its first and its last action a rank "
-                    "never waits "
-                    "where F = I = W and M >= 2 K - 1");
+                    "none is known for a whole step. If F = I = W and M ≥ 2 K - 1, a rank never "
+                    "waits between its first and its last action");
             case ScheduleKind::ZbV:
                 return zb_v();
             case ScheduleKind::DualPipeV:
@@ -185,7 +185,7 @@ class Formula {
 
     ClosedForm zb_v() const {
         if (f_ != i_ || f_ != w_) {
-            return none("it holds where F = I = W");
+            return only_if("F = I = W");
         }
         return of({.symbols = "max(K - 1, 2 (2 K - 1 - M)) F",
                    .value = std::max(k_ - 1, 2 * (2 * k_ - 1 - m_)) * f_},
@@ -195,24 +195,23 @@ class Formula {
 
     ClosedForm dualpipe_v() const {
         if (f_ != i_ || w_ > i_) {
-            return none("it holds where F = I and W is no longer");
+            return only_if("F = I and W ≤ F");
         }
-        return of(
-            {.symbols = "(K - 1)(F + B + B - 3 W)", .value = (k_ - 1) * (f_ + 2 * b_ - 3 * w_)},
-            f_ + b_,
-            work_text("(F + B)"));
+        return of({.symbols = "(K - 1)(F + 2 B - 3 W)", .value = (k_ - 1) * (f_ + 2 * b_ - 3 * w_)},
+                  f_ + b_,
+                  work_text("(F + B)"));
     }
 
     ClosedForm chimera() const {
         if (b_ != f_ && b_ != 2 * f_) {
-            return none("it holds where B = F or B = 2 F");
+            return only_if("B = F or B = 2 F");
         }
         return of({.symbols = "(K - 2) B", .value = (k_ - 2) * b_}, f_ + b_, "M (F + B)");
     }
 
     ClosedForm hanayo() const {
         if (b_ != 2 * f_) {
-            return none("it holds where B = 2 F");
+            return only_if("B = 2 F");
         }
         return of({.symbols = "4 (K - 1) F", .value = 4 * (k_ - 1) * f_}, 3 * f_, "M v 3 F");
     }

@@ -137,6 +137,12 @@ TEST_F(PlanOfModel, WarnsOfNodesThatItLeavesUnused) {
                       HasSubstr("cluster.node_link=ethernet-25"),
                       HasSubstr("; none of them was on rtx-4090")));
     EXPECT_THAT(pipetwin(on_nodes("1")).out, Not(HasSubstr("devices are used")));
+    const auto result =
+        pipetwin(question_of("gpt2-124m", "8x-rtx-4090", {"--nodes", "2", "--json"})).json();
+    ASSERT_EQ(result["answer"]["warnings"].size(), 1);
+    EXPECT_THAT(result["answer"]["warnings"][0].get<std::string>(),
+                StartsWith("8 of the 16 devices are used: "));
+    EXPECT_EQ(result["best"]["interval"]["unseen_device"], "rtx-4090");
 }
 
 TEST_F(PlanOfModel, BillsTheDevicesThatItLeavesUnused) {

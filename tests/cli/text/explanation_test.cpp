@@ -92,9 +92,9 @@ TEST(Explanation, SaysThatActionsWaitForShards) {
     EXPECT_THAT(words,
                 AllOf(HasSubstr("A step takes 50.9 us. Its one rank is never idle, but it does "
                                 "not compute all the time.\n"),
-                      HasSubstr("Of rank 0's 50.9 us of work, 10.9 us (21.4 %) wait for weights "
-                                "and gradients of other replicas: their messages take longer than "
-                                "the computation that they overlap with.\n"),
+                      HasSubstr("Of rank 0's 50.9 us of work, 10.9 us (21.4 %) are waits for "
+                                "weights and gradients of other replicas: no computation hides "
+                                "these messages.\n"),
                       Not(HasSubstr("works all the time")),
                       HasSubstr("every backward twice as fast: 50.9 -> 39.5 us (-22.4 %)"),
                       HasSubstr("links between nodes twice as fast: 50.9 -> 41.5 us (-18.6 %); "

@@ -46,6 +46,25 @@ TEST(NearModel, HasTheSameFamilyAndNearlyTheSameSize) {
     EXPECT_EQ(near_model("gpt2-124", models), "gpt2-124m");
 }
 
+TEST(NearModel, MayHaveWordsAroundIt) {
+    const std::array<std::string, 5> hub{
+        "deepseek-v3", "llama-3-70b", "llama-3.1-70b", "mixtral-8x7b", "qwen2.5-7b"};
+    EXPECT_EQ(near_model("Meta-Llama-3-70B", hub), "llama-3-70b");
+    EXPECT_EQ(near_model("Llama-3.1-70B-Instruct", hub), "llama-3.1-70b");
+    EXPECT_EQ(near_model("Mixtral-8x7B-v0.1", hub), "mixtral-8x7b");
+    EXPECT_EQ(near_model("Qwen2.5-7B-Instruct", hub), "qwen2.5-7b");
+    EXPECT_EQ(near_model("DeepSeek-V3.1", hub), "");
+}
+
+TEST(NearModel, MayBeALaterNumberOfTheVersionInTheSameSize) {
+    const std::array<std::string, 4> later{
+        "llama-2-70b", "llama-3-70b", "llama-3.1-70b", "llama-3.1-405b"};
+    EXPECT_EQ(near_model("llama-3-405b", later), "llama-3.1-405b");
+    EXPECT_EQ(near_model("llama-3-70B", later), "llama-3-70b");
+    EXPECT_EQ(near_model("llama-3-400b", later), "");
+    EXPECT_EQ(near_model("llama-4-405b", later), "");
+}
+
 TEST(NearModel, IsNoOtherVersionAndNoOtherSize) {
     for (const char* name : {"llama-2-13B",
                              "llama-2-70b",

@@ -40,14 +40,20 @@ std::int64_t parameters(const DecoderModel& model) {
 // --- Exact counts, as published with the weights. ---
 
 TEST(HfConfig, ShippedModelsHaveThePublishedNumbersOfParameters) {
-    const std::map<std::string, std::int64_t> published{{"gpt2-124m", 124'439'808},
-                                                        {"gpt2-355m", 354'823'168},
-                                                        {"gpt2-774m", 774'030'080},
-                                                        {"gpt2-1.5b", 1'557'611'200},
-                                                        {"llama-3-8b", 8'030'261'248},
-                                                        {"llama-3-70b", 70'553'706'496},
-                                                        {"llama-3.2-1b", 1'235'814'400},
-                                                        {"tinyllama-1.1b", 1'100'048'384}};
+    const std::map<std::string, std::int64_t> published{
+        {"gpt2-124m", 124'439'808},           {"gpt2-355m", 354'823'168},
+        {"gpt2-774m", 774'030'080},           {"gpt2-1.5b", 1'557'611'200},
+        {"llama-2-7b", 6'738'415'616},        {"llama-2-13b", 13'015'864'320},
+        {"llama-2-70b", 68'976'648'192},      {"llama-3-8b", 8'030'261'248},
+        {"llama-3-70b", 70'553'706'496},      {"llama-3.1-8b", 8'030'261'248},
+        {"llama-3.1-70b", 70'553'706'496},    {"llama-3.1-405b", 405'853'388'800},
+        {"llama-3.2-1b", 1'235'814'400},      {"llama-3.2-3b", 3'212'749'824},
+        {"tinyllama-1.1b", 1'100'048'384},    {"mistral-7b", 7'248'023'552},
+        {"mixtral-8x7b", 46'702'792'704},     {"mixtral-8x22b", 140'620'634'112},
+        {"qwen2.5-7b", 7'615'616'512},        {"qwen2.5-14b", 14'770'033'664},
+        {"qwen2.5-32b", 32'763'876'352},      {"qwen2.5-72b", 72'706'203'648},
+        {"qwen3-8b", 8'190'735'360},          {"qwen3-30b-a3b", 30'532'122'624},
+        {"deepseek-v2-lite", 15'706'484'224}, {"deepseek-v3", 671'026'419'200}};
     EXPECT_EQ(model_names().size(), published.size());
     for (const auto& [name, count] : published) {
         const std::filesystem::path file = find_model(name);

@@ -248,7 +248,8 @@ TEST_F(ImportHf, NamesThatAreNotKnownListThoseThatAre) {
     const Outcome model = import("llama-3-80b");
     EXPECT_EQ(model.code, 3);
     EXPECT_THAT(model.err,
-                AllOf(HasSubstr("import hf: no model 'llama-3-80b'; known: gpt2-1.5b, gpt2-124m"),
+                AllOf(HasSubstr("import hf: no model 'llama-3-80b'; known: deepseek-v2-lite, "
+                                "deepseek-v3"),
                       HasSubstr("hint: did you mean 'llama-3-70b'?")));
     EXPECT_EQ(import(path("nothing.json")).code, 6);
     const Outcome device = import("llama-3-8b", {"--device", "h100"});
