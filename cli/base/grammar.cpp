@@ -80,7 +80,7 @@ std::string schedule_help(std::string_view default_text) {
         list += fmt::format("{}{}", list.empty() ? "" : ", ", known.name);
     }
     return fmt::format(
-        "Schedule, schedule file (FILE.csv), or a list of them to compare (default {}):\n{}; "
+        "Schedule, schedule file (FILE.csv), or a list of them to compare (default: {}):\n{}; "
         "simulated only, because their gradients are stale: {}",
         default_text,
         trained,
@@ -172,8 +172,9 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
         "X[,X...]");
     add("--recompute",
         plain.recompute,
-        "none (default), always, or except-last (of all micro-batches but the last): one mode for "
-        "all stages, or one for each",
+        "none (default), always, or except-last (recompute every micro-batch but the last); give "
+        "one "
+        "mode for all stages, or one for each stage",
         "MODE[,MODE...]");
     add("--recompute-ms",
         plain.recompute_ms,
@@ -536,7 +537,7 @@ void Grammar::add_sweep() {
     sweep.add_option("--profile", sweep_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
     add_plans({sweep, "Plans to compare"},
-              fmt::format("that of the scenario, else {}", default_schedule),
+              fmt::format("that of the scenario, or else {}", default_schedule),
               sweep_.plain,
               sweep_.lists,
               raw_);
@@ -684,8 +685,10 @@ void Grammar::add_launch() {
 }
 
 void Grammar::add_compare() {
-    CLI::App& compare = add_command(
-        "compare", "Compare a predicted and a measured timeline, per device and per action");
+    CLI::App& compare = add_command("compare",
+                                    "Compare a predicted and a measured timeline: the step, its "
+                                    "parts, and the peak memory of each "
+                                    "rank");
     takes_out_file(compare);
     reads_no_scenario(compare);
     compare
@@ -776,10 +779,13 @@ void Grammar::add_demo() {
         "demo",
         "Take a guided tour: seven steps from one schedule to a trained and measured model");
     demo.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
+    demo.get_option("--force")->description(
+        "Begin again if all steps are done, and overwrite existing files");
     leave_out_of_help(demo, {"--set", "--seed"});
-    demo.add_option("--from",
-                    demo_.from,
-                    "Begin at step N, even if it is done (default: the first that is not)")
+    demo.add_option(
+            "--from",
+            demo_.from,
+            "Begin at step N, even if it is done (default: the first step that is not done)")
         ->type_name("N");
     demo.add_option("--to", demo_.to, "End after step N (default: the last)")->type_name("N");
     demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");

@@ -303,7 +303,7 @@ ModelSizes model_sizes(const std::string& config, const Profile& profile) {
 std::string sizes_text(const ModelSizes& sizes) {
     std::string text = sizes.parameters ? large_count(*sizes.parameters) + " parameters"
                                         : format_bytes(sizes.weights) + " of weights";
-    text += ", " + counted(sizes.layers, "layer");
+    text += ", " + counted(sizes.layers, "block");
     if (sizes.heads > 0) {
         text += ", " + counted(sizes.heads, "head");
     }

@@ -187,7 +187,7 @@ TEST_F(PlanOfModel, SaysThatItPlansInAnotherNumberTypeThanTheFileHas) {
                                                  "1f1b"},
                                                 more));
         EXPECT_EQ(outcome.code, 0) << outcome.err;
-        EXPECT_THAT(outcome.out, HasSubstr("layers, 4 heads, 2 key/value heads\n"));
+        EXPECT_THAT(outcome.out, HasSubstr("blocks, 4 heads, 2 key/value heads\n"));
         return outcome.err;
     };
     EXPECT_THAT(said(R"(, "torch_dtype": "float32")"),
@@ -245,7 +245,7 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
         AllOf(StartsWith("gpt2-1.5b on 8 x h100-sxm (1 node of 8x-h100-sxm), 65,536 tokens "
                          "per step (64 samples of 1,024)\n"
                          // 1,557,611,200: Radford et al., table 2.
-                         "1.6 billion parameters, 48 layers, 25 heads\n"),
+                         "1.6 billion parameters, 48 blocks, 25 heads\n"),
               HasSubstr("The answer\n"),
               HasSubstr(" tokens/s, "),
               HasSubstr("% MFU: FLOPs of the model's matrix products (masked pairs of attention "),
