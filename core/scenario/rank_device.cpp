@@ -240,10 +240,10 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
     const bool names_none =
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
     if (names_none && !profile.device.empty() && profile.device != this_machine) {
-        notes.push_back(fmt::format(
-            "the times are those of the device in the profile, '{}', because the scenario sets no "
-            "cluster.device",
-            profile.device));
+        notes.push_back(
+            fmt::format("the times are those of the device in the profile, '{}', because no "
+                        "cluster.device is given",
+                        profile.device));
     }
     for (const RankDevice& device : devices) {
         if (!device.profile || !told.insert(device.profile->name).second) {

@@ -170,7 +170,7 @@ std::optional<std::string> Noise::not_measurable() const {
                            counted(shared_cores, "core"));
     }
     if (steps == 0 && dropped_steps > 0) {
-        return fmt::format("none of {} was quiet", counted(dropped_steps, "step"));
+        return fmt::format("none of the {} was quiet", counted(dropped_steps, "step"));
     }
     if (steps < fewest_steps) {
         return fmt::format("fewer than {} steps were quiet ({})", fewest_steps, steps);

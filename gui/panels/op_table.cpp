@@ -336,6 +336,17 @@ void OpTablePanel::show_run(std::shared_ptr<const RunData> run) {
         any ? std::make_shared<const OpRows>(std::move(run)) : std::make_shared<const OpRows>();
     model_->show(rows);
     if (any) {
+        const RunData& shown = rows->run();
+        for (const OpColumn column :
+             {OpColumn::PredictedBegin, OpColumn::PredictedDuration, OpColumn::PredictedWait}) {
+            view_->setColumnHidden(static_cast<int>(column), !shown.predicted);
+        }
+        for (const OpColumn column :
+             {OpColumn::MeasuredBegin, OpColumn::MeasuredDuration, OpColumn::MeasuredWait}) {
+            view_->setColumnHidden(static_cast<int>(column), !shown.measured);
+        }
+        view_->setColumnHidden(static_cast<int>(OpColumn::Error),
+                               !shown.predicted || !shown.measured);
         finding_critical_.setFuture(QtConcurrent::run(workers(), [rows] {
             auto with_critical = std::make_shared<OpRows>(*rows);
             with_critical->set_critical(

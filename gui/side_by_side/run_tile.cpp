@@ -64,8 +64,13 @@ QString comparison(const RunTile& tile, const RunTile& first) {
         constexpr double rounding = 1e-6;
         const double rates = mine->per_second / its->per_second;
         if (std::abs(rates * ratio - 1) > rounding) {
-            return RunTile::tr("%1 times the %2 of the first")
-                .arg(text_of(short_number(rates)), text_of(std::string(mine->unit())));
+            // "1/352 of": a small number is read more easily as a fraction.
+            return rates < 0.1
+                       ? RunTile::tr("1/%1 of the %2 of the first")
+                             .arg(text_of(short_number(1 / rates)),
+                                  text_of(std::string(mine->unit())))
+                       : RunTile::tr("%1 times the %2 of the first")
+                             .arg(text_of(short_number(rates)), text_of(std::string(mine->unit())));
         }
     }
     return ratio < 1

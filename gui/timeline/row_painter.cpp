@@ -273,6 +273,7 @@ void RowPainter::paint_errors(const Band& strip) {
     std::vector<int> tops(width, middle);     // of the faster ones
     std::vector<int> bottoms(width, middle);  // of the slower ones
     std::vector<ErrorBar> bars;
+    const Duration dispatch = dispatch_beside(*scene_.run);
     const TimelineScene::Steps steps = scene_.steps_in_sight();
     for (int step = steps.first; step <= steps.last; ++step) {
         const RowIndex* const predicted = scene_.run->twin.row(Side::Predicted, step, strip.rank);
@@ -286,6 +287,7 @@ void RowPainter::paint_errors(const Band& strip) {
                       view_of(Side::Measured, step),
                       scene_.time_width(),
                       pair == nullptr ? std::span<const int>() : pair->of_measured,
+                      dispatch,
                       bars);
         for (const ErrorBar& bar : bars) {
             const double share = std::min(1.0, std::abs(bar.error) / full_error);

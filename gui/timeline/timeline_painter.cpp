@@ -80,7 +80,8 @@ class ScenePainter {
         painter_.setPen(palette().faint_text);
         painter_.drawText(QRect(QPoint(0, 0), scene_.size),
                           Qt::AlignCenter,
-                          QStringLiteral("Drop a run folder here, or open one with Ctrl+O"));
+                          QStringLiteral("Drop a run folder, scenario, schedule, trace or profile "
+                                         "here, or open one with Ctrl+O"));
     }
 
     double tick_spacing() const {

@@ -225,10 +225,10 @@ WhatIfPanel::LogTurn WhatIfPanel::add_log_turn(QGridLayout* grid,
     turn.number->setRange(0, range.most);
     turn.number->setDecimals(2);
     turn.number->setStepType(QAbstractSpinBox::AdaptiveDecimalStepType);
-    turn.number->setSpecialValueText(tr("as in the run"));
+    turn.number->setSpecialValueText(tr("unchanged"));
     turn.number->setSuffix(unit);
     turn.number->setKeyboardTracking(false);
-    set_tip(*turn.number, tr("up to %1%2; 0: as in the run").arg(range.most).arg(unit));
+    set_tip(*turn.number, tr("up to %1%2; 0: unchanged").arg(range.most).arg(unit));
     const int row = grid->rowCount();
     grid->addWidget(label, row, label_column);
     grid->addWidget(turn.slider, row, slider_column);
@@ -502,7 +502,7 @@ void WhatIfPanel::show_choices(const WhatIfRanges& ranges) {
     const std::optional<Recompute> everywhere = settings_.recompute.everywhere();
     const int modes = static_cast<int>(recompute_modes.size());
     if (!everywhere && recompute_->count() == modes) {
-        recompute_->addItem(tr("as in the run"));
+        recompute_->addItem(tr("unchanged"));
         set_item_tip(*recompute_, modes, text_of(to_string(settings_.recompute)));
     }
     recompute_->setCurrentIndex(
@@ -597,7 +597,7 @@ void WhatIfPanel::show_result(const WhatIfResult& result) {
     emit settled();
 }
 
-/// " (110 to 150 ms)", where a measured step is to be expected; "" where the costs were
+/// " (likely 110 to 150 ms)", where a measured step is to be expected; "" where the costs were
 /// measured.
 std::string WhatIfPanel::expected_range_of(const WhatIfStep& step) const {
     if (!source()->knows_bytes()) {
@@ -606,7 +606,7 @@ std::string WhatIfPanel::expected_range_of(const WhatIfStep& step) const {
     const PlannedRun& planned = *source()->run().planned;
     const std::optional<ErrorRange> range =
         sim::step_range(step.plan, planned.scenario, planned.profile);
-    return range ? " (" + sim::range_text(step.metrics.step, *range) + ")" : "";
+    return range ? " (likely " + sim::range_text(step.metrics.step, *range) + ")" : "";
 }
 
 void WhatIfPanel::show_step(const WhatIfStep& step) {

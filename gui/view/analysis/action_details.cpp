@@ -29,27 +29,27 @@ std::string relative_error(Duration predicted, Duration measured) {
     return percent_text(Pair{predicted, measured}.error_percent());
 }
 
-using Quantity = Duration (*)(const RowIndex& row, int cell);
+using Quantity = Duration (*)(const RunData& run, const SpanRef& ref);
 
-Duration begin_of(const RowIndex& row, int cell) {
-    return row.begin(cell);
+Duration begin_of(const RunData& run, const SpanRef& ref) {
+    return run.twin.row(ref)->begin(ref.cell);
 }
 
-/// Without its wait, as in the list of actions.
-Duration length_of(const RowIndex& row, int cell) {
-    return row.end(cell) - row.ready(cell);
+Duration wait_of(const RunData& run, const SpanRef& ref) {
+    return wait_before(*run.twin.row(ref), ref.cell);
 }
 
 enum class ErrorAs { Difference, Percent };
 
 DetailLine line_of(
-    const Twin& twin, const SpanRef& ref, std::string name, Quantity quantity, ErrorAs error_as) {
+    const RunData& run, const SpanRef& ref, std::string name, Quantity quantity, ErrorAs error_as) {
+    const Twin& twin = run.twin;
     DetailLine line{.name = std::move(name), .predicted = {}, .measured = {}, .error = {}};
     std::array<std::optional<Duration>, 2> values;
     const std::optional<SpanRef> twin_ref = twin_of(twin, ref);
     for (const std::optional<SpanRef>& place : {std::optional<SpanRef>(ref), twin_ref}) {
         if (place) {
-            const Duration value = quantity(*twin.row(*place), place->cell);
+            const Duration value = quantity(run, *place);
             values[place->side == Side::Predicted ? 0 : 1] = value;
             (place->side == Side::Predicted ? line.predicted : line.measured) =
                 quantity == begin_of ? time_within(value, twin.length(place->step))
@@ -77,7 +77,12 @@ std::optional<DetailLine> median_line(const RunData& run, const SpanRef& ref) {
     }
     for (const ActionDelta& delta : run.comparison->actions) {
         if (delta.rank == ref.rank && delta.cell == ref.cell) {
-            return pair_line("duration, median", delta.duration);
+            const bool has_dispatch = pipetwin::is_compute(delta.action.op);
+            const Duration dispatch = has_dispatch ? dispatch_beside(run) : Duration{};
+            return pair_line("duration, median",
+                             {.predicted = delta.duration.predicted -
+                                           std::min(dispatch, delta.duration.predicted),
+                              .measured = delta.duration.measured});
         }
     }
     return std::nullopt;
@@ -139,15 +144,15 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
                           .lines = {},
                           .note = note_of(run, ref)};
     const auto add = [&](const char* name, Quantity quantity, ErrorAs error_as) {
-        details.lines.push_back(line_of(run.twin, ref, name, quantity, error_as));
+        details.lines.push_back(line_of(run, ref, name, quantity, error_as));
     };
     add("start", begin_of, ErrorAs::Difference);
-    add("duration", length_of, message ? ErrorAs::Difference : ErrorAs::Percent);
+    add("duration", compared_length, message ? ErrorAs::Difference : ErrorAs::Percent);
     if (std::optional<DetailLine> median = median_line(run, ref)) {
         median->error = message ? "" : median->error;
         details.lines.push_back(*std::move(median));
     }
-    add(message ? "wait" : "idle before", wait_before, ErrorAs::Difference);
+    add(message ? "wait" : "idle before", wait_of, ErrorAs::Difference);
     return details;
 }
 
@@ -164,12 +169,11 @@ std::string sentence_of(const RunData& run, const SpanRef& ref) {
     if (span->ready > span->begin) {
         text += fmt::format(", waits {}", short_time(span->ready - span->begin));
     }
-    text += fmt::format(", takes {}", short_time(span->end - span->ready));
+    const Duration here = compared_length(run, ref);
+    text += fmt::format(", takes {}", short_time(here));
     if (const std::optional<SpanRef> twin = twin_of(run.twin, ref)) {
-        const Span there = *run.twin.span(*twin);
-        const Duration length = there.end - there.ready;
+        const Duration length = compared_length(run, *twin);
         const bool predicted_here = ref.side == Side::Predicted;
-        const Duration here = span->end - span->ready;
         const std::string error =
             predicted_here ? relative_error(here, length) : relative_error(length, here);
         text += fmt::format("; {} {}", side_name(run, twin->side), short_time(length));
@@ -212,11 +216,22 @@ DetailLine bubble_line(const OnSides<double>& bubbles) {
     return line;
 }
 
-/// The bubble: the share of the ranks' pipeline time in which they do not compute.
-double bubble_of(const StepRows& rows) {
+int compute_actions(const RowIndex& row) {
+    int count = 0;
+    for (int cell = 0; cell < row.size(); ++cell) {
+        count += pipetwin::is_compute(row.op(cell)) ? 1 : 0;
+    }
+    return count;
+}
+
+/// The bubble: the share of the ranks' pipeline time in which they do not compute. `dispatch` of
+/// each compute action is no computing.
+double bubble_of(const StepRows& rows, Duration dispatch) {
     Duration idle{};
     for (const RowIndex& row : rows.ranks) {
-        idle += rows.pipeline - compute_of(row.between(Duration{0}, row.last_end()));
+        const Duration work = compute_of(row.between(Duration{0}, row.last_end()));
+        const Duration host = dispatch == Duration{} ? dispatch : dispatch * compute_actions(row);
+        idle += rows.pipeline - (work - std::min(host, work));
     }
     const Duration all = rows.pipeline * static_cast<std::int64_t>(rows.ranks.size());
     return all > Duration{0} ? to_seconds(idle) / to_seconds(all) : 0;
@@ -228,11 +243,16 @@ std::vector<DetailLine> step_lines(const RunData& run, int step) {
     OnSides<Duration> length;
     OnSides<Duration> pipeline;
     OnSides<double> bubble;
+    const bool is_compared = run.comparison && run.comparison->predicted_breakdown;
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
         if (const StepRows* const rows = run.twin.step(both_sides[side], step)) {
             length[side] = rows->length;
             pipeline[side] = rows->pipeline;
-            bubble[side] = bubble_of(*rows);
+            // Beside each other the sides count alike, as in the comparison of the whole run.
+            const Duration dispatch =
+                is_compared ? run.side(both_sides[side])->dispatch.value_or(Duration{})
+                            : Duration{};
+            bubble[side] = bubble_of(*rows, dispatch);
         }
     }
     if (!length[0] && !length[1]) {
@@ -247,7 +267,7 @@ std::string expected_range(const RunData& run) {
     }
     const std::optional<ErrorRange> range =
         sim::step_range(run.planned->plan, run.planned->scenario, run.planned->profile);
-    return range ? fmt::format(" ({})", sim::range_text(run.predicted->step, *range)) : "";
+    return range ? fmt::format(" (likely {})", sim::range_text(run.predicted->step, *range)) : "";
 }
 
 std::vector<DetailLine> run_lines(const RunData& run) {
@@ -261,14 +281,14 @@ std::vector<DetailLine> run_lines(const RunData& run) {
 }
 
 std::string dispatch_note(const RunData& run) {
-    if (!run.predicted || !run.measured || !run.predicted->dispatch || !run.measured->dispatch ||
-        *run.predicted->dispatch <= *run.measured->dispatch) {
-        return "";
-    }
-    return fmt::format(
-        "A predicted time includes {} of dispatch; a {} time begins after the dispatch.",
-        short_time(*run.predicted->dispatch),
-        side_name(run, Side::Measured));
+    const Duration dispatch = dispatch_beside(run);
+    return dispatch == Duration{}
+               ? ""
+               : fmt::format(
+                     "The durations leave out {} of dispatch: in the timeline a predicted "
+                     "action includes it, and a {} one begins after it.",
+                     short_time(dispatch),
+                     side_name(run, Side::Measured));
 }
 
 std::string steps_words(const RunData& run) {
@@ -312,11 +332,14 @@ std::vector<DetailLine> op_lines(const RunData& run, int step) {
 }
 
 std::string op_heading(const RunData& run) {
-    const bool known = !run.predicted || run.predicted->dispatch;
+    if (run.predicted && !run.predicted->dispatch) {
+        return "sums over all ranks; predicted sums may include dispatch";
+    }
+    if (run.measured && !run.measured->dispatch) {
+        return "sums over all ranks; measured sums may include dispatch";
+    }
     const bool nothing_to_say = run.predicted && run.predicted->dispatch == Duration{};
-    return !known           ? "sums over all ranks; predicted sums may include dispatch"
-           : nothing_to_say ? "sums over all ranks"
-                            : "sums over all ranks, without dispatch";
+    return nothing_to_say ? "sums over all ranks" : "sums over all ranks, without dispatch";
 }
 
 std::vector<DetailLine> breakdown_lines(const RunData& run) {
@@ -342,13 +365,11 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
 
 namespace {
 
-/// ", replica 1 (of 0 to 3)" of a run that has the rows of each; ", 4 replicas" of a plan.
+/// ", 4 replicas, showing replica 1" of a run that has the rows of each; ", 4 replicas" of a plan.
 std::string replica_words(const RunData& run) {
     if (run.replicas > 1) {
-        return fmt::format(", replica {} (of 0 {} {})",
-                           run.replica,
-                           run.replicas == 2 ? "and" : "to",
-                           run.replicas - 1);
+        return fmt::format(
+            ", {}, showing replica {}", counted(run.replicas, "replica"), run.replica);
     }
     const int replicas = run.plan() == nullptr ? 1 : (*run.plan())->replicas;
     return replicas > 1 ? fmt::format(", {} replicas", replicas) : "";

@@ -51,8 +51,7 @@ std::vector<DetailLine> op_lines(const RunData& run, int step);
 /// What the lines of `op_lines` are.
 std::string op_heading(const RunData& run);
 
-/// Says that predicted actions include a dispatch that measured ones do not; "" where both include
-/// the same, or no plan says it.
+/// Says that durations are compared without `dispatch_beside`; "" where that is zero.
 std::string dispatch_note(const RunData& run);
 
 /// Which steps the trace of a run has: "3 steps", "31 of the 105 quiet steps of a run of 200".

@@ -124,8 +124,8 @@ class Collector {
             }
             add(ref,
                 action,
-                {.predicted = predicted->end(twin->cell) - predicted->ready(twin->cell),
-                 .measured = measured->end(ref.cell) - measured->ready(ref.cell)});
+                {.predicted = compared_length(run_, *twin),
+                 .measured = compared_length(run_, ref)});
         }
     }
 

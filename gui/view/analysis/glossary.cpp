@@ -49,10 +49,10 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"stash", "the activations that a forward keeps in memory for its backward"},
         GlossaryEntry{"stashed",
                       "the largest number of stashes that a rank holds at once. Each forward makes "
-                      "a stash, and its backward frees it (the weight gradient, if the backward is "
-                      "in two parts). In tables that compare schedules, the "
-                      "stash of one of 2 chunks counts as 1/2, and of one of 5 chunks as 1/5, so a "
-                      "value can be 5.5 or 4.6"},
+                      "a stash, and its backward frees it; if the backward is in two parts, the "
+                      "weight gradient frees it. In tables that compare schedules, a stash counts "
+                      "as 1/V if each rank has V chunks: 11 stashes with 2 chunks are 5.5, and 23 "
+                      "with 5 chunks are 4.6"},
         GlossaryEntry{"boundary",
                       "the output of a stage that the next stage reads. In tables of memory: the "
                       "messages with such outputs, and with their gradients, that a rank holds"},
@@ -61,17 +61,19 @@ std::span<const GlossaryEntry> glossary() {
                       "the memory that the runtime of a device takes even without a model, and the "
                       "buffers for messages between devices"},
         GlossaryEntry{"skip message",
-                      "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends an "
-                      "output of stage 0 to stage 3"},
+                      "a message to or from a stage that is not a neighbour. 0SEND_F2>3 sends the "
+                      "output of stage 0 for micro-batch 2 to stage 3"},
         GlossaryEntry{"busy",
                       "the time in which a rank computes. In tables it includes the overhead "
                       "between its actions"},
         GlossaryEntry{"idle",
                       "the time in which a rank is not busy: it waits for a message or for "
                       "other ranks, or it has nothing more to do"},
-        GlossaryEntry{"bubble",
-                      "the share of rank time that is idle, for any reason, between the first "
-                      "forward and the last backward or message"},
+        GlossaryEntry{
+            "bubble",
+            "the share of rank time that is idle, for any reason, between the first "
+            "forward and the last backward or message. Beside a measured step, overhead counts "
+            "as idle on both sides"},
         GlossaryEntry{"communication wait",
                       "the idle time that would vanish if messages took no time"},
         GlossaryEntry{

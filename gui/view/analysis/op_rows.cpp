@@ -65,9 +65,7 @@ double begin_of(const RunData& run, const std::optional<SpanRef>& ref) {
 }
 
 std::optional<Duration> duration_of(const RunData& run, const std::optional<SpanRef>& ref) {
-    const RowIndex* const row = row_with(run, ref);
-    return row == nullptr ? std::nullopt
-                          : std::optional(row->end(ref->cell) - row->ready(ref->cell));
+    return row_with(run, ref) == nullptr ? std::nullopt : std::optional(compared_length(run, *ref));
 }
 
 double number_of(const std::optional<Duration>& time) {

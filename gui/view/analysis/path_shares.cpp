@@ -28,7 +28,8 @@ struct Group {
     By by{};
     Op op{};  ///< of a kind: all messages are SEND_F, all updates OPT
     bool host_copy = false;
-    int index = 0;  ///< of a stage, of a pair of stages
+    bool dispatch = false;  ///< the host's time in all actions, whatever their `op`
+    int index = 0;          ///< of a stage, of a pair of stages
 
     auto operator<=>(const Group&) const = default;
 };
@@ -50,6 +51,9 @@ std::string name_of(const Schedule& schedule, const Group& group) {
     }
     if (group.host_copy) {
         return "copies of stashes";
+    }
+    if (group.dispatch) {
+        return "dispatch";
     }
     return group.op == Op::SendForward ? "messages" : std::string(op_words(group.op));
 }
@@ -91,6 +95,9 @@ std::vector<Target> targets_of(const Plan& plan, const Group& group) {
     if (group.host_copy) {
         return {{.part = Part::HostLink}};
     }
+    if (group.dispatch) {
+        return {{.part = Part::Dispatch}};
+    }
     switch (group.op) {
         case Op::Forward:
             return {{.part = Part::Forward}};
@@ -128,19 +135,35 @@ void make_faster(LinkCost& link) {
 }
 
 bool concerns(const Group& group, const Action& action) {
-    return group.by == Group::By::Stage
-               ? is_compute(action.op) && action.stage == group.index
-               : group.by == Group::By::Kind && !group.host_copy && kind_of(action.op) == group.op;
+    return group.by == Group::By::Stage ? is_compute(action.op) && action.stage == group.index
+                                        : group.by == Group::By::Kind && !group.host_copy &&
+                                              !group.dispatch && kind_of(action.op) == group.op;
+}
+
+/// The time of the host that the duration of an action of the analysed step includes.
+Duration host_time_in(const StepAnalysis& analysis, const Action& action, Duration duration) {
+    if (!is_compute(action.op) && !(analysis.as_planned() && uses_gradients(action.op))) {
+        return {};
+    }
+    const auto& side = analysis.run().side(analysis.side());
+    const Duration dispatch = analysis.as_planned() ? analysis.plan()->dispatch
+                              : side                ? side->dispatch.value_or(Duration{})
+                                                    : Duration{};
+    return std::min(dispatch, duration);
 }
 
 /// The conditions of a replay with all of a group faster.
-Conditions faster(const Plan& plan, Conditions conditions, const Group& group) {
+Conditions faster(const StepAnalysis& analysis, Conditions conditions, const Group& group) {
+    const Plan& plan = analysis.plan();
     const auto& rows = plan->schedule.ranks;
     for (std::size_t rank = 0; rank < rows.size(); ++rank) {
         for (std::size_t cell = 0; cell < rows[rank].size(); ++cell) {
-            if (concerns(group, rows[rank][cell])) {
-                Duration& duration = conditions.durations[rank][cell];
-                duration = shortened(duration);
+            Duration& duration = conditions.durations[rank][cell];
+            const Duration host = host_time_in(analysis, rows[rank][cell], duration);
+            if (group.dispatch) {
+                duration -= host - shortened(host);
+            } else if (concerns(group, rows[rank][cell])) {
+                duration = host + shortened(duration - host);
             }
         }
     }
@@ -190,7 +213,7 @@ class Gains {
         }
         if (!sensitivity_) {
             return analysis_.replayed_length() -
-                   sim::replayed_step(plan_, faster(plan_, conditions_, group));
+                   sim::replayed_step(plan_, faster(analysis_, conditions_, group));
         }
         const std::vector<Target> targets = targets_of(plan_, group);
         const auto can_answer = [this](const Target& target) {
@@ -220,8 +243,14 @@ PathShares path_shares(const StepAnalysis& analysis) {
     const Schedule& schedule = analysis.plan()->schedule;
     std::map<Group, Duration> times;
     for (const PathPiece& piece : analysis.critical_path()) {
+        const Duration time = piece.end - piece.begin;
+        const Duration host =
+            piece.host_copy ? Duration{} : host_time_in(analysis, piece.action, time);
         for (const Group& group : groups_of(schedule, piece)) {
-            times[group] += piece.end - piece.begin;
+            times[group] += time - host;
+        }
+        if (host > Duration{}) {
+            times[{.dispatch = true}] += host;
         }
     }
     std::vector<std::pair<Group, Duration>> ordered(times.begin(), times.end());

@@ -12,7 +12,8 @@ namespace pipetwin::gui {
 /// Factor of the times of a part that is made faster.
 constexpr double faster_factor = 0.9;
 
-/// A part of the longest chain: one kind of work, one stage or one link.
+/// A part of the longest chain: one kind of work, one stage or one link. Work has no dispatch in
+/// it: that is a kind of its own.
 struct PathShare {
     std::string name;  ///< "forward", "stage 2", "link 1 - 2": boundaries between stages
     Duration time{};   ///< on the chain
@@ -26,7 +27,7 @@ struct PathShare {
 /// the chain, which is as long as the step or, of a measured step, as its replay.
 struct PathShares {
     std::vector<PathShare> kinds;
-    std::vector<PathShare> stages;  ///< of compute actions
+    std::vector<PathShare> stages;  ///< of compute actions, without dispatch
     std::vector<PathShare> links;   ///< of messages
     Duration unexplained{};         ///< the step without the chain; below 0 where that is longer
     /// Messages in the chain of a measured step take the times that the run's plan predicts.

@@ -216,6 +216,36 @@ void StepAnalysis::know_slack() {
     }
 }
 
+namespace {
+
+/// A part of `explained` as a part of `wait`, if the replay waits longer than the step did.
+Duration within(Duration part, Duration wait, Duration explained) {
+    if (explained <= wait) {
+        return part;
+    }
+    const double share = to_seconds(part) / to_seconds(explained);
+    return Duration{static_cast<std::int64_t>(share * static_cast<double>(wait.count()))};
+}
+
+/// A split whose parts are not below zero: where the replay waits longer than the step did, each
+/// cause has its share of the step's wait.
+WaitSplit within_wait(WaitSplit split) {
+    if (split[WaitPart::Unexplained] >= Duration{}) {
+        return split;
+    }
+    const Duration explained = split.wait - split[WaitPart::Unexplained];
+    split[WaitPart::Unexplained] = {};
+    Duration rest = split.wait;
+    for (Duration& part : split.parts) {
+        part = within(part, split.wait, explained);
+        rest -= part;
+    }
+    *std::ranges::max_element(split.parts) += rest;
+    return split;
+}
+
+}  // namespace
+
 void StepAnalysis::know_idle_times() {
     waited_for_.resize(rows_->ranks.size());
     for (int rank = 0; std::cmp_less(rank, rows_->ranks.size()); ++rank) {
@@ -229,11 +259,12 @@ void StepAnalysis::know_idle_times() {
             }
             idle_times_.push_back({.ref = ref, .wait = wait});
             const std::vector<WaitPiece> pieces = pieces_of(ref);
+            const Duration explained = wait - split_of(wait, pieces)[WaitPart::Unexplained];
             for (const WaitPiece& piece : pieces) {
                 waited_for_[index(piece.ref.rank)] +=
-                    piece.on_rank() ? piece.end - piece.begin : Duration{};
+                    piece.on_rank() ? within(piece.end - piece.begin, wait, explained) : Duration{};
             }
-            const WaitSplit split = split_of(wait, pieces);
+            const WaitSplit split = within_wait(split_of(wait, pieces));
             idle_.wait += wait;
             for (std::size_t part = 0; part < split.parts.size(); ++part) {
                 idle_.parts[part] += split.parts[part];

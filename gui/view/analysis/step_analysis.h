@@ -142,9 +142,10 @@ class StepAnalysis {
 
     /// Every wait that takes time, the longest first; equal ones by rank and time.
     const std::vector<IdleTime>& idle_times() const { return idle_times_; }
-    /// Sum of all waits, by cause.
+    /// Sum of all waits, by cause. No part is below zero: of a wait for which the replay waits
+    /// longer, each cause has its share.
     const WaitSplit& idle() const { return idle_; }
-    /// [rank]: time that all ranks waited for the work of this rank.
+    /// [rank]: time that all ranks waited for the work of this rank, as in `idle`.
     const std::vector<Duration>& waited_for() const { return waited_for_; }
 
     const std::vector<PathPiece>& critical_path() const { return path_; }

@@ -325,32 +325,20 @@ std::string_view all_words(WaitPart part) {
     PIPETWIN_EXPECT(false, "part of a wait out of range");
 }
 
-/// ". Causes: compute 61 %, link 39 %.": shares of the wait that the simulation explains.
+/// ". Causes: compute 61 %, link 39 %.": shares of the wait.
 std::string cause_words(const WaitSplit& idle) {
-    std::vector<Duration> times;
-    for (int number = 0; number < wait_part_count; ++number) {
-        times.push_back(std::max(Duration{}, idle[static_cast<WaitPart>(number)]));
-    }
-    const Duration surplus = std::max(Duration{}, -idle[WaitPart::Unexplained]);
-    const int more = percents({surplus}, idle.wait).front();
-    const std::string simulation_waits_longer =
-        more == 0 ? ""
-                  : fmt::format(
-                        " (The simulation that finds the causes has {} % more waiting than the "
-                        "measured step.)",
-                        more);
-    const std::vector<int> shares = percents(times, idle.wait + surplus);
+    const std::vector<int> shares = percents({idle.parts.begin(), idle.parts.end()}, idle.wait);
     std::vector<std::string> parts;
     for (std::size_t number = 0; number < shares.size(); ++number) {
         const auto part = static_cast<WaitPart>(number);
         if (shares[number] == 100) {
-            return fmt::format(", all of it {}.{}", all_words(part), simulation_waits_longer);
+            return fmt::format(", all of it {}.", all_words(part));
         }
         if (shares[number] != 0) {
             parts.push_back(fmt::format("{} {} %", words(part), shares[number]));
         }
     }
-    return fmt::format(". Causes: {}.{}", fmt::join(parts, ", "), simulation_waits_longer);
+    return fmt::format(". Causes: {}.", fmt::join(parts, ", "));
 }
 
 }  // namespace

@@ -503,8 +503,8 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
         choose_replica(run, *sides.measured, replica);
         break_down(run, *sides.measured);
     } else if (sides.predicted && replica != 0) {
-        run.problems.push_back(
-            fmt::format("--replica: there is no replica {}, expected 0", replica));
+        run.problems.push_back(fmt::format(
+            "--replica {}: a prediction is the same for every replica, expected 0", replica));
     }
     const std::optional<Trace>& predicted = sides.predicted;
     const std::optional<Trace>& measured = sides.measured;
@@ -539,6 +539,20 @@ Schedule form_of(const Schedule& schedule) {
             .ranks = {},
             .tied_ends = schedule.tied_ends,
             .skips = schedule.skips};
+}
+
+Duration dispatch_beside(const RunData& run) {
+    if (!run.predicted || !run.measured || !run.predicted->dispatch || !run.measured->dispatch) {
+        return {};
+    }
+    return std::max(Duration{}, *run.predicted->dispatch - *run.measured->dispatch);
+}
+
+Duration compared_length(const RunData& run, const SpanRef& ref) {
+    const RowIndex& row = *run.twin.row(ref);
+    const Duration length = row.end(ref.cell) - row.ready(ref.cell);
+    const bool has_dispatch = ref.side == Side::Predicted && is_compute(row.op(ref.cell));
+    return length - (has_dispatch ? std::min(dispatch_beside(run), length) : Duration{});
 }
 
 Throughput throughput_of(const Plan& plan, Duration step) {

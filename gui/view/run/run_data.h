@@ -117,6 +117,14 @@ RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica =
 /// The schedule without its rows: which rank has which stage, and which stages share weights.
 Schedule form_of(const Schedule& schedule);
 
+/// Host time that a predicted compute action includes and a measured one does not. Comparisons of
+/// actions leave it out. Zero where both include the same, or no plan says it.
+Duration dispatch_beside(const RunData& run);
+
+/// Length of an action of a row without its wait, as it is compared: that of a predicted compute
+/// action without `dispatch_beside`.
+Duration compared_length(const RunData& run, const SpanRef& ref);
+
 /// How much of its work a step does in a second.
 struct Throughput {
     double per_second = 0;        ///< 0 where the step takes no time

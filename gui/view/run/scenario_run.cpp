@@ -67,12 +67,14 @@ FoundCosts estimated_costs(const Scenario& scenario) {
     const EstimateOptions options{
         .micro_batch_size = std::max(1, scenario.training.batch / micro_batches),
         .precision = precision};
-    return {.profile = estimated_times(scenario_model(scenario), device, options),
-            .note = fmt::format("Layer costs are estimates for {}. Memory is not estimated. "
-                                "'pipetwin profile {}' measures both on this machine.",
-                                device.name,
-                                scenario.file.string()),
-            .estimated = true};
+    return {
+        .profile = estimated_times(scenario_model(scenario), device, options),
+        .note = fmt::format("Layer costs are estimates for one whole {} per rank. Memory is not "
+                            "estimated. "
+                            "'pipetwin profile {}' measures both on this machine.",
+                            device.name,
+                            scenario.file.string()),
+        .estimated = true};
 }
 
 FoundCosts costs_of(const Scenario& scenario) {

@@ -344,6 +344,7 @@ void add_error_bars(const RowIndex& predicted,
                     const CellRange& cells,
                     int width,
                     std::span<const int> twins,
+                    Duration dispatch,
                     std::vector<ErrorBar>& bars) {
     const auto to_pixel = [&](Duration time) {
         return rounded(std::clamp(x_of(time), -1.0, width + 1.0));
@@ -368,7 +369,8 @@ void add_error_bars(const RowIndex& predicted,
             bars.push_back({.x = x, .width = 1, .error = 0});
             expected = length = Duration{0};
         }
-        expected += predicted.end(twin) - predicted.begin(twin);
+        const Duration there = predicted.end(twin) - predicted.begin(twin);
+        expected += there - std::min(dispatch, there);
         length += end - begin;
         bars.back().width = std::max(1, to_pixel(end) - x);
     }
@@ -382,19 +384,21 @@ void error_bars_of(const RowIndex& predicted,
                    const ViewTransform& view,
                    int width,
                    std::span<const int> twins,
+                   Duration dispatch,
                    std::vector<ErrorBar>& bars) {
     bars.clear();
     const CellRange cells = in_sight(measured, view, 0, width);
     const PixelRange pixels = pixels_of(measured, cells, view, width);
     const bool has_slots =
         measured.slot_count() > 0 && count(measured.slot_length()) < view.ns_per_pixel;
-    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty()) {
+    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty() && dispatch == Duration{}) {
         add_crowded_error_bars(predicted, measured, view, pixels, bars);
     } else if (is_dense(cells, width)) {
-        add_error_bars(predicted, measured, NearlyPlaced(view), cells, width, twins, bars);
+        add_error_bars(
+            predicted, measured, NearlyPlaced(view), cells, width, twins, dispatch, bars);
     } else {
         const auto x_of = [&view](Duration time) { return view.x_of(time); };
-        add_error_bars(predicted, measured, x_of, cells, width, twins, bars);
+        add_error_bars(predicted, measured, x_of, cells, width, twins, dispatch, bars);
     }
 }
 
@@ -402,9 +406,10 @@ std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     const RowIndex& measured,
                                     const ViewTransform& view,
                                     int width,
-                                    std::span<const int> twins) {
+                                    std::span<const int> twins,
+                                    Duration dispatch) {
     std::vector<ErrorBar> bars;
-    error_bars_of(predicted, measured, view, width, twins, bars);
+    error_bars_of(predicted, measured, view, width, twins, dispatch, bars);
     return bars;
 }
 

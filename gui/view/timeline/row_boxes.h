@@ -57,12 +57,13 @@ struct ErrorBar {
 /// One bar per compute action on both rows. Several that begin in one pixel share a bar with the
 /// error of their sum: the worst of them would make a good prediction look bad from far away.
 /// `twins`: for each measured cell the predicted one, -1 for none; empty for rows of the same
-/// actions.
+/// actions. `dispatch`: what every predicted compute action includes and no measured one does.
 std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     const RowIndex& measured,
                                     const ViewTransform& view,
                                     int width,
-                                    std::span<const int> twins = {});
+                                    std::span<const int> twins = {},
+                                    Duration dispatch = {});
 
 /// Computes the bars of a row, which replace the content of `bars`.
 void error_bars_of(const RowIndex& predicted,
@@ -70,6 +71,7 @@ void error_bars_of(const RowIndex& predicted,
                    const ViewTransform& view,
                    int width,
                    std::span<const int> twins,
+                   Duration dispatch,
                    std::vector<ErrorBar>& bars);
 
 /// The cell under `x`: the one that takes most of that pixel, else the nearest within 2 pixels.

@@ -50,8 +50,8 @@ TEST(PlanDevices, CostsOfAnotherDeviceAreRefusedNamingBoth) {
     SettledScenario scenario = partitioned({2, 3});
     EXPECT_THAT(
         plan_of(scenario, profile)->notes,
-        ElementsAre("the times are those of the device in the profile, 'v100-sxm2', because the "
-                    "scenario sets no cluster.device"));
+        ElementsAre("the times are those of the device in the profile, 'v100-sxm2', because no "
+                    "cluster.device is given"));
     scenario.cluster.device = "a100-sxm-80";
     const Error error = plan_error_of(scenario, profile);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);

@@ -147,7 +147,7 @@ TEST(Noise, TellsABusyMachineFromAShortRun) {
     const Noise short_run{.dropped_steps = 2, .steps = 3};
     EXPECT_TRUE(short_run.not_measurable().has_value());
     EXPECT_FALSE(short_run.machine_was_busy());
-    EXPECT_EQ((Noise{.dropped_steps = 80}.not_measurable()), "none of 80 steps was quiet");
+    EXPECT_EQ((Noise{.dropped_steps = 80}.not_measurable()), "none of the 80 steps was quiet");
     // A thread that lacks its core for more than 1 % of a step disturbs it (exec/base/noise.h).
     EXPECT_TRUE((Noise{.stolen_percent = 20, .dropped_steps = 2, .steps = 3}.machine_was_busy()));
     EXPECT_TRUE((Noise{.dropped_steps = 79, .steps = 1}.machine_was_busy()));

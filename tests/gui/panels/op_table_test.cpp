@@ -71,6 +71,24 @@ TEST_F(OpTableTest, ShowsEveryActionOfEveryStep) {
     EXPECT_EQ(count(), QStringLiteral("%1 actions").arg(OpRows(run_).size()));
 }
 
+/// A scenario without a measurement had four empty columns.
+TEST_F(OpTableTest, HasNoColumnsOfASideThatIsMissing) {
+    const auto hidden = [this](OpColumn column) {
+        return view()->isColumnHidden(static_cast<int>(column));
+    };
+    EXPECT_FALSE(hidden(OpColumn::MeasuredBegin) || hidden(OpColumn::Error));
+    RunData predicted = canned_run({.ranks = 2, .micro_batches = 3});
+    predicted.twin.measured.clear();
+    predicted.measured.reset();
+    predicted.comparison.reset();
+    show_run(std::make_shared<const RunData>(std::move(predicted)));
+    EXPECT_TRUE(hidden(OpColumn::MeasuredBegin) && hidden(OpColumn::MeasuredDuration) &&
+                hidden(OpColumn::MeasuredWait) && hidden(OpColumn::Error));
+    EXPECT_FALSE(hidden(OpColumn::PredictedBegin) || hidden(OpColumn::PredictedWait));
+    show_run(run_);
+    EXPECT_FALSE(hidden(OpColumn::MeasuredBegin) || hidden(OpColumn::Error));
+}
+
 /// They said "measured" of runs on paced devices, too.
 TEST_F(OpTableTest, SaysWhatWasEmulated) {
     const auto heading = [this](OpColumn column) {

@@ -352,22 +352,18 @@ TEST(IdleSentence, SaysThatNoRankWaited) {
 }
 
 /// "Causes: compute 63 %, rank busy 3 %, link 55 %". Messages took no time in the measured step, so
-/// each rank waited 3 ms for others to compute; by the plan it waits for two messages of 0.25 ms,
-/// too.
+/// ranks waited 1, 2 and 3 ms for others to compute; by the plan these waits have one message of
+/// 0.25 ms, one and two. 1 / 1.25 + 2 * 2 / 2.25 + 3 * 3 / 3.5 of 6 are compute.
 TEST(IdleSentence, HasSharesThatAddUpWhereTheSimulationWaitsLonger) {
     Timeline step = sim::simulate(make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 2, 3)));
     step.origin = Origin::Measured;
     step.links.clear();
     const std::string text =
         idle_sentence(StepAnalysis(planned_run(small_plan(), {step}), Side::Measured, 0));
-    EXPECT_THAT(text,
-                AllOf(HasSubstr("waited on average 3.00 ms of 12.0 ms. Causes: compute 86 %"),
-                      HasSubstr("%. (The simulation that finds the causes has 17 % more waiting "
-                                "than the measured step.)")));
-    const std::string causes = text.substr(0, text.find(" ("));
+    EXPECT_THAT(text, HasSubstr("waited on average 3.00 ms of 12.0 ms. Causes: compute 86 %"));
     const std::regex percent("([0-9]+) %");
     int sum = 0;
-    for (std::sregex_iterator at(causes.begin(), causes.end(), percent), end; at != end; ++at) {
+    for (std::sregex_iterator at(text.begin(), text.end(), percent), end; at != end; ++at) {
         sum += std::stoi((*at)[1]);
     }
     EXPECT_EQ(sum, 100) << text;

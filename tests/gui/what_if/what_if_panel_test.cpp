@@ -91,7 +91,7 @@ TEST_F(WhatIfPanelTest, BeginsWithTheSettingsOfTheRunAndDrawsNothingAnew) {
     EXPECT_EQ(named<QSpinBox>("Ranks (K)")->value(), 2);
     EXPECT_EQ(named<QSpinBox>("Micro-batches (M)")->value(), 4);
     EXPECT_EQ(named<QComboBox>("Schedule")->currentText(), "gpipe");
-    EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "as in the run");
+    EXPECT_EQ(named<QDoubleSpinBox>("Link bandwidth")->text(), "unchanged");
     EXPECT_TRUE(drawn.empty());
     EXPECT_FALSE(panel.undo_stack()->canUndo());
     // Balanced is 1 1 1 1 | 4 4. With F = 4 and 8 and B twice that, T = 4 + 4 * 8 + 4 * 16 + 8 =
@@ -109,7 +109,7 @@ TEST_F(WhatIfPanelTest, SaysWhereAMeasuredStepIsToBeExpected) {
                                         "pipeline.recompute = \"none\""};
     const ErrorRange range = estimate_error({});
     const std::string expected =
-        " (" + sim::range_text(std::chrono::milliseconds(216), range) + ")";
+        " (likely " + sim::range_text(std::chrono::milliseconds(216), range) + ")";
     profile.source = CostSource::Estimated;
     const auto estimated = run_of(profile, keys);
     show(estimated);

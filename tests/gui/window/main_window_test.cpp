@@ -431,7 +431,7 @@ Trace trace_of_replicas() {
 TEST_F(MainWindowTest, XShowsTheNextReplicaAndLeavesTheView) {
     open_and_wait(file_with("x.json", print_chrome_trace(trace_of_replicas()).c_str()));
     const Duration first = window_.run().measured->step;
-    EXPECT_TRUE(visible_text(window_).contains("replica 0 (of 0 and 1)"));
+    EXPECT_TRUE(visible_text(window_).contains("2 replicas, showing replica 0"));
     key(Qt::Key_Right);
     key(Qt::Key_W);
     const std::string action = selected();
@@ -443,7 +443,7 @@ TEST_F(MainWindowTest, XShowsTheNextReplicaAndLeavesTheView) {
         EXPECT_EQ(window_.run().replica, replica);
         EXPECT_EQ(window_.run().measured->step, (1 + replica) * first);
         EXPECT_TRUE(
-            visible_text(window_).contains(QString("replica %1 (of 0 and 1)").arg(replica)));
+            visible_text(window_).contains(QString("2 replicas, showing replica %1").arg(replica)));
         EXPECT_EQ(selected(), action);
         EXPECT_EQ(window_.timeline().transform(), seen);
     }

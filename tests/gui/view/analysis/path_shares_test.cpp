@@ -125,6 +125,36 @@ TEST(PathShares, OfAStepThatWentAsPredictedAreTheSameOnBothSides) {
     }
 }
 
+/// "10 % shorter" left dispatch out of a predicted backward and not out of an emulated one: 13.3 ms
+/// beside 45.2 ms of the same chain.
+TEST(PathShares, HaveTheDispatchApartOnBothSides) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 3, 4)).parts();
+    parts.dispatch = microseconds(600);
+    const Plan plan = Plan::make(std::move(parts));
+    Timeline step = sim::simulate(plan);
+    step.origin = Origin::Measured;
+    const auto run = planned_run(plan, {step});
+    RunData with_dispatch = *run;
+    with_dispatch.predicted->dispatch = plan->dispatch;
+    with_dispatch.measured->dispatch = plan->dispatch;
+    const auto emulated = std::make_shared<const RunData>(std::move(with_dispatch));
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        const PathShares shares = of(emulated, side);
+        // (M + K - 1) (F + B) of work, and a dispatch for each of its forwards and backwards.
+        const int turns = 4 + 3 - 1;
+        EXPECT_EQ(share_of(shares.kinds, "forward").time, turns * milliseconds(1));
+        EXPECT_EQ(share_of(shares.kinds, "backward").time, turns * milliseconds(2));
+        EXPECT_EQ(share_of(shares.kinds, "dispatch").time, 2 * turns * microseconds(600));
+        EXPECT_NEAR(sum_of_shares(shares.kinds), 1, 1e-12);
+        for (const PathShare& share : shares.kinds) {
+            EXPECT_NEAR(static_cast<double>(share.gain.value().count()),
+                        static_cast<double>(share.time.count()) / 10,
+                        100)
+                << share.name;
+        }
+    }
+}
+
 /// Shares of the measured step would add up to more than 100 % where the simulation with its
 /// durations takes longer.
 TEST(PathShares, AreOfTheReplayWhereThatIsLongerThanTheMeasuredStep) {

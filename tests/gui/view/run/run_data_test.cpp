@@ -324,7 +324,8 @@ TEST_F(RunFolder, OfWhatWasNotMeasuredThereIsReplica0Only) {
     const RunData run = load_run(file, 3);
     EXPECT_TRUE(run.predicted) << "it is shown nevertheless";
     EXPECT_EQ(run.replica, 0);
-    EXPECT_THAT(run.problems, ElementsAre("--replica: there is no replica 3, expected 0"));
+    EXPECT_THAT(run.problems,
+                ElementsAre("--replica 3: a prediction is the same for every replica, expected 0"));
 }
 
 /// A file of another ending is read as a trace: "expected JSON", said the window of a scenario.

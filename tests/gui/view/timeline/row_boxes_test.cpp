@@ -194,6 +194,24 @@ TEST(ErrorBars, SayHowFarOffThePredictionWas) {
     EXPECT_EQ(bars[1].width, 10);
 }
 
+TEST(ErrorBars, LeaveOutTheDispatchThatPredictedActionsAloneInclude) {
+    const RowIndex predicted =
+        row_of({compute(Op::Forward, us(0), us(12)), compute(Op::Forward, us(12), us(20))});
+    const RowIndex measured =
+        row_of({compute(Op::Forward, us(0), us(10)), compute(Op::Forward, us(10), us(20))});
+    const auto bars = error_bars_of(predicted, measured, one_us, 100, {}, us(4));
+    ASSERT_EQ(bars.size(), 2U);
+    EXPECT_DOUBLE_EQ(bars[0].error, -0.2);  // 8 of 10
+    EXPECT_DOUBLE_EQ(bars[1].error, -0.6);  // 4 of 10
+    // From far away, too, where many share a pixel: half of 6 ns is dispatch.
+    const RowIndex row = row_of(crowd(100'000));
+    const auto crowded = error_bars_of(row, row, one_us, 1'000, {}, Duration{3});
+    EXPECT_FALSE(crowded.empty());
+    for (const ErrorBar& bar : crowded) {
+        EXPECT_NEAR(bar.error, -0.5, 1e-9);
+    }
+}
+
 TEST(ErrorBars, OfAPixelShowTheErrorOfTheSum) {
     std::vector<Span> predicted;
     std::vector<Span> measured;
