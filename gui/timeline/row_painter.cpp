@@ -273,7 +273,8 @@ void RowPainter::paint_errors(const Band& strip) {
     std::vector<int> tops(width, middle);     // of the faster ones
     std::vector<int> bottoms(width, middle);  // of the slower ones
     std::vector<ErrorBar> bars;
-    const Duration dispatch = dispatch_beside(*scene_.run);
+    const SideDispatch dispatch{.predicted = compared_dispatch(*scene_.run, Side::Predicted),
+                                .measured = compared_dispatch(*scene_.run, Side::Measured)};
     const TimelineScene::Steps steps = scene_.steps_in_sight();
     for (int step = steps.first; step <= steps.last; ++step) {
         const RowIndex* const predicted = scene_.run->twin.row(Side::Predicted, step, strip.rank);

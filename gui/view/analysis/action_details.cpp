@@ -77,12 +77,15 @@ std::optional<DetailLine> median_line(const RunData& run, const SpanRef& ref) {
     }
     for (const ActionDelta& delta : run.comparison->actions) {
         if (delta.rank == ref.rank && delta.cell == ref.cell) {
-            const bool has_dispatch = pipetwin::is_compute(delta.action.op);
-            const Duration dispatch = has_dispatch ? dispatch_beside(run) : Duration{};
-            return pair_line("duration, median",
-                             {.predicted = delta.duration.predicted -
-                                           std::min(dispatch, delta.duration.predicted),
-                              .measured = delta.duration.measured});
+            const auto without_dispatch = [&](Duration time, Side side) {
+                return pipetwin::is_compute(delta.action.op)
+                           ? time - std::min(compared_dispatch(run, side), time)
+                           : time;
+            };
+            return pair_line(
+                "duration, median",
+                {.predicted = without_dispatch(delta.duration.predicted, Side::Predicted),
+                 .measured = without_dispatch(delta.duration.measured, Side::Measured)});
         }
     }
     return std::nullopt;
@@ -281,14 +284,17 @@ std::vector<DetailLine> run_lines(const RunData& run) {
 }
 
 std::string dispatch_note(const RunData& run) {
-    const Duration dispatch = dispatch_beside(run);
-    return dispatch == Duration{}
-               ? ""
-               : fmt::format(
-                     "The durations leave out {} of dispatch: in the timeline a predicted "
-                     "action includes it, and a {} one begins after it.",
-                     short_time(dispatch),
-                     side_name(run, Side::Measured));
+    const Duration dispatch = compared_dispatch(run, Side::Predicted);
+    if (dispatch == Duration{}) {
+        return "";
+    }
+    const bool is_in_both = compared_dispatch(run, Side::Measured) > Duration{};
+    return fmt::format("The durations leave out {} of dispatch: in the timeline {}.",
+                       short_time(dispatch),
+                       is_in_both ? std::string("every action includes it")
+                                  : fmt::format("a predicted action includes it, and a {} one "
+                                                "begins after it",
+                                                side_name(run, Side::Measured)));
 }
 
 std::string steps_words(const RunData& run) {
@@ -350,8 +356,13 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
     const auto& predicted = run.comparison->predicted_breakdown;
     const auto& measured = run.comparison->measured_breakdown;
     for (const BreakdownPart& part : breakdown_parts) {
-        const Duration p = predicted ? (*predicted).*part.value : Duration{0};
-        const Duration m = measured ? (*measured).*part.value : Duration{0};
+        // Means over ranks are rounded: less than a nanosecond for each rank is nothing.
+        const auto mean_of = [&](const std::optional<Breakdown>& breakdown) {
+            const Duration mean = breakdown ? (*breakdown).*part.value : Duration{0};
+            return mean < Duration{run.twin.rank_count()} ? Duration{0} : mean;
+        };
+        const Duration p = mean_of(predicted);
+        const Duration m = mean_of(measured);
         if (p == Duration{0} && m == Duration{0}) {
             continue;
         }

@@ -51,7 +51,7 @@ std::vector<DetailLine> op_lines(const RunData& run, int step);
 /// What the lines of `op_lines` are.
 std::string op_heading(const RunData& run);
 
-/// Says that durations are compared without `dispatch_beside`; "" where that is zero.
+/// Says that durations are compared without `compared_dispatch`; "" where that is zero.
 std::string dispatch_note(const RunData& run);
 
 /// Which steps the trace of a run has: "3 steps", "31 of the 105 quiet steps of a run of 200".

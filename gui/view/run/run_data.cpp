@@ -541,18 +541,18 @@ Schedule form_of(const Schedule& schedule) {
             .skips = schedule.skips};
 }
 
-Duration dispatch_beside(const RunData& run) {
-    if (!run.predicted || !run.measured || !run.predicted->dispatch || !run.measured->dispatch) {
-        return {};
-    }
-    return std::max(Duration{}, *run.predicted->dispatch - *run.measured->dispatch);
+Duration compared_dispatch(const RunData& run, Side side) {
+    const bool are_known =
+        run.predicted && run.measured && run.predicted->dispatch && run.measured->dispatch;
+    return are_known ? *run.side(side)->dispatch : Duration{};
 }
 
 Duration compared_length(const RunData& run, const SpanRef& ref) {
     const RowIndex& row = *run.twin.row(ref);
     const Duration length = row.end(ref.cell) - row.ready(ref.cell);
-    const bool has_dispatch = ref.side == Side::Predicted && is_compute(row.op(ref.cell));
-    return length - (has_dispatch ? std::min(dispatch_beside(run), length) : Duration{});
+    const Duration dispatch =
+        is_compute(row.op(ref.cell)) ? compared_dispatch(run, ref.side) : Duration{};
+    return length - std::min(dispatch, length);
 }
 
 Throughput throughput_of(const Plan& plan, Duration step) {

@@ -117,12 +117,12 @@ RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica =
 /// The schedule without its rows: which rank has which stage, and which stages share weights.
 Schedule form_of(const Schedule& schedule);
 
-/// Host time that a predicted compute action includes and a measured one does not. Comparisons of
-/// actions leave it out. Zero where both include the same, or no plan says it.
-Duration dispatch_beside(const RunData& run);
+/// Host time that each compute action of a side includes, and that comparisons of actions leave
+/// out: on a real device a measured action begins after its dispatch, and a predicted one includes
+/// it. Zero where no plan says it of both sides.
+Duration compared_dispatch(const RunData& run, Side side);
 
-/// Length of an action of a row without its wait, as it is compared: that of a predicted compute
-/// action without `dispatch_beside`.
+/// Length of an action without its wait, and of a compute action without `compared_dispatch`.
 Duration compared_length(const RunData& run, const SpanRef& ref);
 
 /// How much of its work a step does in a second.

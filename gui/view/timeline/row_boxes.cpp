@@ -344,7 +344,7 @@ void add_error_bars(const RowIndex& predicted,
                     const CellRange& cells,
                     int width,
                     std::span<const int> twins,
-                    Duration dispatch,
+                    const SideDispatch& dispatch,
                     std::vector<ErrorBar>& bars) {
     const auto to_pixel = [&](Duration time) {
         return rounded(std::clamp(x_of(time), -1.0, width + 1.0));
@@ -369,9 +369,11 @@ void add_error_bars(const RowIndex& predicted,
             bars.push_back({.x = x, .width = 1, .error = 0});
             expected = length = Duration{0};
         }
-        const Duration there = predicted.end(twin) - predicted.begin(twin);
-        expected += there - std::min(dispatch, there);
-        length += end - begin;
+        const auto without = [](Duration host, Duration time) {
+            return time - std::min(host, time);
+        };
+        expected += without(dispatch.predicted, predicted.end(twin) - predicted.begin(twin));
+        length += without(dispatch.measured, end - begin);
         bars.back().width = std::max(1, to_pixel(end) - x);
     }
     finish_bar();
@@ -384,14 +386,14 @@ void error_bars_of(const RowIndex& predicted,
                    const ViewTransform& view,
                    int width,
                    std::span<const int> twins,
-                   Duration dispatch,
+                   const SideDispatch& dispatch,
                    std::vector<ErrorBar>& bars) {
     bars.clear();
     const CellRange cells = in_sight(measured, view, 0, width);
     const PixelRange pixels = pixels_of(measured, cells, view, width);
     const bool has_slots =
         measured.slot_count() > 0 && count(measured.slot_length()) < view.ns_per_pixel;
-    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty() && dispatch == Duration{}) {
+    if (is_crowd(cells, pixels.width()) && has_slots && twins.empty() && !dispatch.any()) {
         add_crowded_error_bars(predicted, measured, view, pixels, bars);
     } else if (is_dense(cells, width)) {
         add_error_bars(
@@ -407,7 +409,7 @@ std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     const ViewTransform& view,
                                     int width,
                                     std::span<const int> twins,
-                                    Duration dispatch) {
+                                    const SideDispatch& dispatch) {
     std::vector<ErrorBar> bars;
     error_bars_of(predicted, measured, view, width, twins, dispatch, bars);
     return bars;

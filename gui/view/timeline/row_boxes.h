@@ -54,16 +54,24 @@ struct ErrorBar {
         0;  ///< (predicted - measured) / measured duration: above 0 it was faster than predicted
 };
 
+/// Host time that each compute action of a side includes.
+struct SideDispatch {
+    Duration predicted{};
+    Duration measured{};
+
+    bool any() const { return predicted > Duration{} || measured > Duration{}; }
+};
+
 /// One bar per compute action on both rows. Several that begin in one pixel share a bar with the
 /// error of their sum: the worst of them would make a good prediction look bad from far away.
 /// `twins`: for each measured cell the predicted one, -1 for none; empty for rows of the same
-/// actions. `dispatch`: what every predicted compute action includes and no measured one does.
+/// actions. `dispatch`: what each compute action includes and the errors leave out.
 std::vector<ErrorBar> error_bars_of(const RowIndex& predicted,
                                     const RowIndex& measured,
                                     const ViewTransform& view,
                                     int width,
                                     std::span<const int> twins = {},
-                                    Duration dispatch = {});
+                                    const SideDispatch& dispatch = {});
 
 /// Computes the bars of a row, which replace the content of `bars`.
 void error_bars_of(const RowIndex& predicted,
@@ -71,7 +79,7 @@ void error_bars_of(const RowIndex& predicted,
                    const ViewTransform& view,
                    int width,
                    std::span<const int> twins,
-                   Duration dispatch,
+                   const SideDispatch& dispatch,
                    std::vector<ErrorBar>& bars);
 
 /// The cell under `x`: the one that takes most of that pixel, else the nearest within 2 pixels.

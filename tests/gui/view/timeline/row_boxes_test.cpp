@@ -194,18 +194,22 @@ TEST(ErrorBars, SayHowFarOffThePredictionWas) {
     EXPECT_EQ(bars[1].width, 10);
 }
 
-TEST(ErrorBars, LeaveOutTheDispatchThatPredictedActionsAloneInclude) {
+TEST(ErrorBars, LeaveOutTheDispatchOfEachSide) {
     const RowIndex predicted =
         row_of({compute(Op::Forward, us(0), us(12)), compute(Op::Forward, us(12), us(20))});
     const RowIndex measured =
         row_of({compute(Op::Forward, us(0), us(10)), compute(Op::Forward, us(10), us(20))});
-    const auto bars = error_bars_of(predicted, measured, one_us, 100, {}, us(4));
+    const auto bars = error_bars_of(predicted, measured, one_us, 100, {}, {.predicted = us(4)});
     ASSERT_EQ(bars.size(), 2U);
     EXPECT_DOUBLE_EQ(bars[0].error, -0.2);  // 8 of 10
     EXPECT_DOUBLE_EQ(bars[1].error, -0.6);  // 4 of 10
+    const auto paced = error_bars_of(
+        predicted, measured, one_us, 100, {}, {.predicted = us(4), .measured = us(4)});
+    EXPECT_DOUBLE_EQ(paced[0].error, 8.0 / 6 - 1);
+    EXPECT_DOUBLE_EQ(paced[1].error, 4.0 / 6 - 1);
     // From far away, too, where many share a pixel: half of 6 ns is dispatch.
     const RowIndex row = row_of(crowd(100'000));
-    const auto crowded = error_bars_of(row, row, one_us, 1'000, {}, Duration{3});
+    const auto crowded = error_bars_of(row, row, one_us, 1'000, {}, {.predicted = Duration{3}});
     EXPECT_FALSE(crowded.empty());
     for (const ErrorBar& bar : crowded) {
         EXPECT_NEAR(bar.error, -0.5, 1e-9);
