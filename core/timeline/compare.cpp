@@ -70,7 +70,7 @@ void require_same_rows(const Timeline& predicted, const Timeline& measured) {
             const bool same = cell < expected.size() && cell < found.size() &&
                               expected[cell].action == found[cell].action;
             if (!same) {
-                refuse(fmt::format("rank {}, cell {}", rank, cell),
+                refuse(fmt::format("rank {}, action number {}", rank, cell + 1),
                        fmt::format(
                            "predicted {}, measured {}", text(expected, cell), text(found, cell)));
             }

@@ -526,7 +526,9 @@ void MainWindow::show_step() {
     };
     add(side_name(*run_, Side::Predicted), line.predicted + expected_range(*run_));
     add(side_name(*run_, Side::Measured), line.measured);
-    add("error", line.error + (says_nothing(*run_).empty() ? "" : " (unreliable)"));
+    if (run_->comparison) {  // else the sides have other actions
+        add("error", line.error + (says_nothing(*run_).empty() ? "" : " (unreliable)"));
+    }
     step_->setText(parts.join(QStringLiteral("   ")));
 }
 

@@ -266,7 +266,8 @@ void compare_or_note(RunData& run, const Trace& predicted, const Trace& measured
             run.notes.push_back(nothing);
         }
     } catch (const std::exception& error) {
-        run.problems.push_back(fmt::format("cannot compare the two sides: {}", error.what()));
+        run.problems.push_back(
+            fmt::format("The prediction and the measurement cannot be compared: {}", error.what()));
     }
 }
 

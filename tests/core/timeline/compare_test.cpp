@@ -129,7 +129,7 @@ TEST(Compare, RefusesOtherRowsNamingRankCellAndBothActions) {
     });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.what(),
-                ::testing::StartsWith("rank 0, cell 1: predicted 0B0, measured 0B3\n"));
+                ::testing::StartsWith("rank 0, action number 2: predicted 0B0, measured 0B3\n"));
 }
 
 TEST(Compare, RefusesARowThatEndsEarlierAndAMissingRank) {
@@ -137,7 +137,7 @@ TEST(Compare, RefusesARowThatEndsEarlierAndAMissingRank) {
     shorter.ranks[0].pop_back();
     const Error error = error_of([&] { compare(set_of({step(1, 1)}), set_of({shorter})); });
     EXPECT_THAT(error.what(),
-                ::testing::StartsWith("rank 0, cell 1: predicted 0B0, measured nothing"));
+                ::testing::StartsWith("rank 0, action number 2: predicted 0B0, measured nothing"));
     EXPECT_THROW(compare(set_of({step(1, 1)}), set_of({Timeline{}})), Error);
 }
 
