@@ -183,7 +183,7 @@ TEST_F(RunFolder, OfTwoDifferentPlansIsShownButNotCompared) {
     const RunData run = load_run(folder());
     EXPECT_TRUE(run.predicted && run.measured);
     EXPECT_FALSE(run.comparison);
-    EXPECT_THAT(run.problems, ElementsAre(HasSubstr("cannot compare")));
+    EXPECT_THAT(run.problems, ElementsAre(HasSubstr("cannot be compared")));
 }
 
 TEST_F(RunFolder, NamesTheActionsThatOnlyOneSideHas) {
