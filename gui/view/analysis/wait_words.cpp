@@ -310,7 +310,7 @@ std::string most_waited_for_words(const StepAnalysis& analysis) {
 std::string_view all_words(WaitPart part) {
     switch (part) {
         case WaitPart::Compute:
-            return "until other ranks had computed what it needed";
+            return "for results of other ranks";
         case WaitPart::RankBusy:
             return "for ranks that were busy with other actions";
         case WaitPart::Link:
@@ -355,7 +355,7 @@ std::string idle_sentence(const StepAnalysis& analysis) {
     if (idle.wait <= Duration{}) {
         return fmt::format("In {} of {} no rank waited.", step, short_time(analysis.length()));
     }
-    return fmt::format("In {} a rank waited on average {} of {}{}{}{}",
+    return fmt::format("In {} each rank waited on average {} of {}{}{}{}",
                        step,
                        short_time(idle.wait / std::max(1, ranks)),
                        short_time(analysis.length()),

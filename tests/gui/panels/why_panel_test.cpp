@@ -153,7 +153,7 @@ TEST_F(WhyPanelTest, OfAnActionThatDidNotWaitSaysWhatItFollowed) {
 }
 
 TEST_F(WhyPanelTest, WithoutASelectionListsTheLongestWaits) {
-    EXPECT_THAT(said(), HasSubstr("In this measured step a rank waited"));
+    EXPECT_THAT(said(), HasSubstr("In this measured step each rank waited"));
     const auto analysis = analysis_of(run_, Side::Measured, 0);
     ASSERT_EQ(view()->model()->rowCount(), static_cast<int>(analysis->idle_times().size()));
     const IdleTime& longest = analysis->idle_times().front();
@@ -192,7 +192,7 @@ TEST_F(WhyPanelTest, ExplainsTheTimeAfterTheLastActionOfARank) {
     auto* const all = panel_.findChild<QPushButton*>();
     EXPECT_FALSE(all->isHidden());
     QTest::mouseClick(all, Qt::LeftButton);
-    EXPECT_THAT(said(), HasSubstr("In this predicted step a rank waited"));
+    EXPECT_THAT(said(), HasSubstr("In this predicted step each rank waited"));
     EXPECT_TRUE(all->isHidden());
 }
 
@@ -207,7 +207,7 @@ TEST_F(WhyPanelTest, ExplainsTheEndOfARankThatTheTimelineAsksFor) {
     select(ref(Side::Predicted, Op::Forward, 1, 0));
     EXPECT_THAT(said(), HasSubstr("1F0 waited"));
     select(std::nullopt);
-    EXPECT_THAT(said(), HasSubstr("In this predicted step a rank waited"));
+    EXPECT_THAT(said(), HasSubstr("In this predicted step each rank waited"));
 }
 
 TEST_F(WhyPanelTest, LeadsBackFromAnActionToTheWaitsOfTheStep) {
@@ -218,7 +218,7 @@ TEST_F(WhyPanelTest, LeadsBackFromAnActionToTheWaitsOfTheStep) {
     QTest::mouseClick(all, Qt::LeftButton);
     wait(settled);
     EXPECT_FALSE(selection_.span());
-    EXPECT_THAT(said(), HasSubstr("step a rank waited"));
+    EXPECT_THAT(said(), HasSubstr("step each rank waited"));
 }
 
 /// Equal stages wait alike, so nobody is named; else whoever waits most is.
@@ -340,9 +340,9 @@ TEST(IdleSentence, NamesTheStepWhereThereAreSeveral) {
     const Plan plan = small_plan();
     const auto run = planned_run(plan, {jittered_step(plan, random), jittered_step(plan, random)});
     EXPECT_THAT(idle_sentence(StepAnalysis(run, Side::Measured, 1)),
-                HasSubstr("In measured step 1 a rank waited"));
+                HasSubstr("In measured step 1 each rank waited"));
     EXPECT_THAT(idle_sentence(StepAnalysis(run, Side::Predicted, 0)),
-                HasSubstr("In this predicted step a rank waited"));
+                HasSubstr("In this predicted step each rank waited"));
 }
 
 TEST(IdleSentence, SaysThatNoRankWaited) {
