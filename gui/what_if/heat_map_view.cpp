@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include <QAccessible>
@@ -34,10 +36,12 @@ QString micro_batches_text(int micro_batches) {
                               : HeatMapView::tr("%1 micro-batches").arg(micro_batches);
 }
 
-/// "3, 5-7".
-QString runs_text(const std::vector<int>& numbers) {
+/// "3, 5-7". With more than `most` such parts: "3, 5-7, 9 and 40 more", which counts the numbers.
+QString runs_text(const std::vector<int>& numbers, qsizetype most) {
     QStringList runs;
-    for (std::size_t first = 0; first < numbers.size();) {
+    std::size_t first = 0;
+    const auto is_last = [&] { return first + 1 == numbers.size(); };
+    while (first < numbers.size() && (runs.size() < most || is_last())) {
         std::size_t last = first;
         while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) {
             ++last;
@@ -46,7 +50,29 @@ QString runs_text(const std::vector<int>& numbers) {
                               : QStringLiteral("%1-%2").arg(numbers[first]).arg(numbers[last]);
         first = last + 1;
     }
-    return runs.join(QStringLiteral(", "));
+    const QString text = runs.join(QStringLiteral(", "));
+    const auto others = static_cast<qulonglong>(numbers.size() - first);
+    return others == 0 ? text : HeatMapView::tr("%1 and %L2 more").arg(text).arg(others);
+}
+
+constexpr qsizetype all_runs = std::numeric_limits<qsizetype>::max();
+
+/// Cuts lines that are wider than a screen, at spaces.
+QString wrapped(const QString& text) {
+    constexpr qsizetype most_letters = 120;
+    QStringList lines;
+    for (const QString& line : text.split('\n')) {
+        QString part;
+        for (const QString& word : line.split(' ')) {
+            if (!part.isEmpty() && part.size() + 1 + word.size() > most_letters) {
+                lines += part;
+                part.clear();
+            }
+            part += part.isEmpty() ? word : ' ' + word;
+        }
+        lines += part;
+    }
+    return lines.join('\n');
 }
 
 }  // namespace
@@ -187,18 +213,31 @@ QSize HeatMapView::sizeHint() const {
     return {700, 15 * fontMetrics().height()};
 }
 
-QSize HeatMapView::minimumSizeHint() const {
+/// The height of four rows with the numbers of the columns, their title, and what is left out.
+int HeatMapView::height_with_title() const {
     constexpr int rows = 4;
-    constexpr int lines = rows + 2;  // the axis, and what is left out
-    return {300, lines * fontMetrics().height() + rows * label_padding + 3 * gap};
+    constexpr int lines = rows + 3;
+    return lines * fontMetrics().height() + rows * label_padding + 3 * gap;
+}
+
+QSize HeatMapView::minimumSizeHint() const {
+    constexpr int least_height = 140;  // with large letters the title gives way to the timeline
+    const int without_title = height_with_title() - fontMetrics().height();
+    return {300, std::min(height_with_title(), std::max(without_title, least_height))};
+}
+
+/// False in a view so low that the title would take the room of the fourth row.
+bool HeatMapView::has_title() const {
+    return height() >= height_with_title();
 }
 
 QRect HeatMapView::area() const {
     const int left =
         fontMetrics().horizontalAdvance(QStringLiteral("8888")) + 2 * gap + fontMetrics().height();
-    const int right = legend_width + 2 * gap +
-                      fontMetrics().horizontalAdvance(QStringLiteral("micro-batches (M) "));
-    const int below = fontMetrics().height() * (has_line_below_ ? 2 : 1) + gap;
+    const int right =
+        legend_width + 4 * gap + fontMetrics().horizontalAdvance(QStringLiteral("8888.8 MiB"));
+    const int lines = 1 + (has_title() ? 1 : 0) + (has_line_below_ ? 1 : 0);
+    const int below = lines * fontMetrics().height() + gap;
     return rect().adjusted(left, gap, -right, -below);
 }
 
@@ -256,7 +295,8 @@ QString HeatMapView::sentence_of(const Cell& at) const {
                                           text_of(short_number(cell.per_second)),
                                           per_second(map_),
                                           text_of(short_percent(cell.bubble)))
-                               : tr("%1: infeasible: %2").arg(where, text_of(cell.reason));
+                   : cell.lacks_costs ? tr("%1: no costs: %2").arg(where, text_of(cell.reason))
+                                      : tr("%1: infeasible: %2").arg(where, text_of(cell.reason));
     if (cell.fits() && map_.knows_memory) {
         text += tr(", peak %1").arg(QString::fromStdString(format_bytes(cell.peak)));
     }
@@ -277,8 +317,13 @@ QString HeatMapView::sentence_of(const Cell& at) const {
 
 QString HeatMapView::summary() const {
     if (!range_) {
-        return tr("Every combination is infeasible: %1.")
-            .arg(whole_.empty() ? QString() : text_of(whole_.cells.front().reason));
+        const auto cell = std::ranges::find(whole_.cells, false, &HeatCell::lacks_costs);
+        if (cell == whole_.cells.end()) {
+            return whole_.empty() ? QString()
+                                  : tr("No combination has costs: %1.")
+                                        .arg(text_of(whole_.cells.front().reason));
+        }
+        return tr("Every combination is infeasible: %1.").arg(text_of(cell->reason));
     }
     QString text;
     const bool has_uncolored_rows = !map_.is_on_machine(map_.stages.size() - 1);
@@ -308,7 +353,9 @@ QString HeatMapView::summary() const {
         text += tr(" with devices for %1").arg(ranks_text(map_.machine_stages));
     }
     const QString dot = measured_ ? tr("; dot: %1 run").arg(measured_name_) : QString();
-    return text + tr(". Thick frame: current settings%1; hatched: infeasible.").arg(dot);
+    const bool any_without = std::ranges::any_of(map_.cells, &HeatCell::lacks_costs);
+    const QString dotted = any_without ? tr("; dotted: no costs") : QString();
+    return text + tr(". Thick frame: current settings%1; hatched: infeasible%2.").arg(dot, dotted);
 }
 
 bool HeatMapView::has_scale() const {
@@ -329,12 +376,18 @@ QString HeatMapView::reasons_of_left_out() const {
             for (; next < cells.size() && cells[next].reason == cells[first].reason; ++next) {
                 alike.push_back(numbers[next]);
             }
-            lines += tr("%1 = %2: %3.").arg(axis, runs_text(alike), text_of(cells[first].reason));
+            lines += tr("%1 = %2: %3.")
+                         .arg(axis, runs_text(alike, all_runs), text_of(cells[first].reason));
             first = next;
         }
     };
-    add(tr("K"), map_.infeasible_stages, map_.cells_of_infeasible_stages);
-    add(tr("M"), map_.infeasible_micro_batches, map_.cells_of_infeasible_micro_batches);
+    if (!whole_.no_costs.empty()) {
+        lines += tr("M = %1: %2.")
+                     .arg(QString::number(whole_.micro_batches_without_costs.front()),
+                          text_of(whole_.no_costs));
+    }
+    add(tr("K"), whole_.infeasible_stages, whole_.cells_of_infeasible_stages);
+    add(tr("M"), whole_.infeasible_micro_batches, whole_.cells_of_infeasible_micro_batches);
     if (lines.size() > most_lines) {
         lines.resize(most_lines);
         lines += QStringLiteral("...");
@@ -342,35 +395,86 @@ QString HeatMapView::reasons_of_left_out() const {
     return lines.join('\n');
 }
 
+/// "K = 1, M = 3, 5-7 (infeasible)": a clause for each reason, whose lists have `most_runs` parts.
+QStringList HeatMapView::clauses_of_left_out(qsizetype most_runs) const {
+    using Left = std::array<std::vector<int>, 2>;  // K and M
+    Left no_costs;
+    Left no_memory;
+    Left infeasible;
+    const auto sort_out =
+        [&](std::size_t axis, const std::vector<int>& numbers, const std::vector<HeatCell>& cells) {
+            for (std::size_t i = 0; i < numbers.size(); ++i) {
+                const HeatCell cell = i < cells.size() ? cells[i] : HeatCell();
+                Left& kind = cell.lacks_costs ? no_costs : cell.has_plan() ? no_memory : infeasible;
+                kind.at(axis).push_back(numbers[i]);
+            }
+        };
+    sort_out(0, whole_.infeasible_stages, whole_.cells_of_infeasible_stages);
+    sort_out(1, whole_.infeasible_micro_batches, whole_.cells_of_infeasible_micro_batches);
+    no_costs[1] = whole_.micro_batches_without_costs;
+    Left no_room;
+    std::ranges::set_difference(whole_.stages, map_.stages, std::back_inserter(no_room[0]));
+    std::ranges::set_difference(
+        whole_.micro_batches, map_.micro_batches, std::back_inserter(no_room[1]));
+    const Left not_simulated{numbers_between({whole_.stages, whole_.infeasible_stages}),
+                             numbers_between({whole_.micro_batches,
+                                              whole_.infeasible_micro_batches,
+                                              whole_.micro_batches_without_costs})};
+    QStringList clauses;
+    for (const auto& [numbers, why] : {std::pair(no_costs, tr("no costs")),
+                                       std::pair(no_memory, tr("too little memory")),
+                                       std::pair(infeasible, tr("infeasible")),
+                                       std::pair(no_room, tr("no room")),
+                                       std::pair(not_simulated, tr("not simulated"))}) {
+        QStringList axes;
+        for (const auto& [list, axis] :
+             {std::pair(numbers[0], tr("K")), std::pair(numbers[1], tr("M"))}) {
+            if (!list.empty()) {
+                axes += QStringLiteral("%1 = %2").arg(axis, runs_text(list, most_runs));
+            }
+        }
+        if (!axes.isEmpty()) {
+            clauses += QStringLiteral("%1 (%2)").arg(axes.join(QStringLiteral(", ")), why);
+        }
+    }
+    return clauses;
+}
+
 QString HeatMapView::left_out() const {
     if (!map_.only_numbers.empty()) {
         return tr("Not shown: %1").arg(text_of(map_.only_numbers));
     }
-    QStringList parts;
-    const auto add = [&](const QString& axis, const std::vector<int>& numbers, const QString& why) {
-        if (!numbers.empty()) {
-            parts += tr("%1 = %2 (%3)").arg(axis, runs_text(numbers), why);
+    QString text;
+    for (qsizetype most_runs = 3; most_runs > 0; --most_runs) {
+        const QStringList clauses = clauses_of_left_out(most_runs);
+        text = clauses.isEmpty() ? QString()
+                                 : tr("Not shown: %1").arg(clauses.join(QStringLiteral("; ")));
+        if (fontMetrics().horizontalAdvance(text) <= place_of_left_out().width()) {
+            break;
         }
-    };
-    const auto add_bad = [&](const QString& axis,
-                             const std::vector<int>& numbers,
-                             const std::vector<HeatCell>& cells) {
-        std::vector<int> without_plan;
-        std::vector<int> without_memory;
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-            const bool has_plan = i < cells.size() && cells[i].has_plan();
-            (has_plan ? without_memory : without_plan).push_back(numbers[i]);
-        }
-        add(axis, without_plan, tr("infeasible"));
-        add(axis, without_memory, tr("too little memory"));
-    };
-    const std::vector<int>& bad_ranks = map_.infeasible_stages;
-    const std::vector<int>& bad_micro_batches = map_.infeasible_micro_batches;
-    add_bad(tr("K"), bad_ranks, map_.cells_of_infeasible_stages);
-    add(tr("K"), numbers_between(map_.stages, bad_ranks), tr("not simulated"));
-    add_bad(tr("M"), bad_micro_batches, map_.cells_of_infeasible_micro_batches);
-    add(tr("M"), numbers_between(map_.micro_batches, bad_micro_batches), tr("not simulated"));
-    return parts.isEmpty() ? QString() : tr("Not shown: %1").arg(parts.join(QStringLiteral("; ")));
+    }
+    return text;
+}
+
+QRect HeatMapView::place_of_left_out() const {
+    const int left = area().left();
+    const int top = has_title() ? title_of_columns().bottom() + 1 : title_of_columns().top();
+    return {left, top, width() - left - gap, fontMetrics().height()};
+}
+
+QString HeatMapView::tip_of_left_out() const {
+    if (!map_.only_numbers.empty()) {
+        return left_out();
+    }
+    QStringList lines = clauses_of_left_out(all_runs);
+    if (lines.isEmpty()) {
+        return {};
+    }
+    lines.prepend(tr("Not shown:"));
+    if (const QString reasons = reasons_of_left_out(); !reasons.isEmpty()) {
+        lines += reasons;
+    }
+    return wrapped(lines.join('\n'));
 }
 
 double HeatMapView::share_of(const HeatCell& cell) const {
@@ -385,7 +489,9 @@ void HeatMapView::paint_cell(QPainter& painter, const Cell& at) const {
     const QRect place = place_of(at).adjusted(0, 0, -1, -1);
     if (!cell.fits()) {
         painter.fillRect(place, palette_.row);
-        painter.fillRect(place, QBrush(palette_.faint_text, Qt::BDiagPattern));
+        painter.fillRect(
+            place,
+            QBrush(palette_.faint_text, cell.lacks_costs ? Qt::Dense6Pattern : Qt::BDiagPattern));
         return;
     }
     const QColor ground = has_color(at) ? cividis(share_of(cell)) : palette_.background;
@@ -464,10 +570,13 @@ void HeatMapView::paint_axes(QPainter& painter) const {
         }
     }
     painter.setPen(palette_.faint_text);
-    painter.drawText(
-        QRect(all.right() + gap, all.bottom() + 2, width() - all.right() - gap, height),
-        Qt::AlignLeft | Qt::AlignVCenter,
-        tr("micro-batches (M)"));
+    if (has_title()) {
+        painter.drawText(title_of_columns(), Qt::AlignCenter, columns_title());
+    } else {
+        painter.drawText(QRect(0, all.bottom() + 2, all.left() - gap, height),
+                         Qt::AlignRight | Qt::AlignVCenter,
+                         tr("M"));
+    }
     painter.save();
     painter.translate(height, all.bottom());
     painter.rotate(-90);
@@ -476,6 +585,16 @@ void HeatMapView::paint_axes(QPainter& painter) const {
     painter.drawText(
         QRect(0, -height, all.height(), height), Qt::AlignCenter, has_room ? ranks : tr("K"));
     painter.restore();
+}
+
+QString HeatMapView::columns_title() {
+    return tr("micro-batches (M)");
+}
+
+QRect HeatMapView::title_of_columns() const {
+    const QRect all = area();
+    const int height = fontMetrics().height();
+    return {all.left(), all.bottom() + 2 + height, all.width(), height};
 }
 
 void HeatMapView::paint_legend(QPainter& painter) const {
@@ -501,12 +620,11 @@ void HeatMapView::paint_legend(QPainter& painter) const {
 }
 
 void HeatMapView::paint_left_out(QPainter& painter) const {
-    const int height = fontMetrics().height();
-    const int left = area().left();
+    const QRect place = place_of_left_out();
     painter.setPen(palette_.faint_text);
-    painter.drawText(QRect(left, area().bottom() + 2 + height, width() - left, height),
+    painter.drawText(place,
                      Qt::AlignLeft | Qt::AlignVCenter,
-                     fontMetrics().elidedText(left_out(), Qt::ElideRight, width() - left - gap));
+                     fontMetrics().elidedText(left_out(), Qt::ElideRight, place.width()));
 }
 
 void HeatMapView::paintEvent(QPaintEvent*) {
@@ -555,12 +673,7 @@ bool HeatMapView::event(QEvent* event) {
     if (event->type() == QEvent::ToolTip) {
         const auto* const help = static_cast<QHelpEvent*>(event);  // NOLINT: Qt says so by type()
         const std::optional<Cell> cell = cell_at(help->pos());
-        const QString reasons = reasons_of_left_out();
-        show_tip(help->globalPos(),
-                 cell                ? sentence_of(*cell)
-                 : reasons.isEmpty() ? left_out()
-                                     : left_out() + '\n' + reasons,
-                 this);
+        show_tip(help->globalPos(), cell ? sentence_of(*cell) : tip_of_left_out(), this);
         return true;
     }
     return QWidget::event(event);

@@ -19,10 +19,10 @@ QColor text_on(const QColor& ground);
 
 /// The heat map: stages down, micro-batches across, a rectangle with its number each. It shows as
 /// many rows and columns as it has room for with readable numbers, and a line below them names the
-/// numbers that it leaves out. Infeasible cells are hatched, the best one has a star and a double
-/// frame, the current settings a ring, and what was measured a dot. Stages that the machine has no
-/// devices for are written faintly, and none of them is the best. The arrows move, Enter or a click
-/// takes a cell.
+/// numbers that it leaves out. Infeasible cells are hatched, cells without costs dotted, the best
+/// one has a star and a double frame, the current settings a ring, and what was measured a dot.
+/// Stages that the machine has no devices for are written faintly, and none of them is the best.
+/// The arrows move, Enter or a click takes a cell.
 class HeatMapView : public QWidget {
     Q_OBJECT
 
@@ -62,11 +62,23 @@ class HeatMapView : public QWidget {
     /// Text that names the best cell, and explains the marks.
     QString summary() const;
 
-    /// "Not shown: K = 3, 5-7 (not simulated); M = 9-11 (infeasible)"; "" if the axes have no gaps.
+    /// "Not shown: K = 3, 5-7 (no room); M = 9-11, 13, 15 and 40 more (infeasible)": a clause for
+    /// each reason, with fewer numbers in a narrow view; "" if the axes have no gaps.
     QString left_out() const;
 
-    /// Why the numbers that are left out as infeasible are so, a line each; "" where none is.
+    /// All numbers of `left_out`, and why those without costs and the infeasible ones are so.
+    QString tip_of_left_out() const;
+
+    /// Why the numbers that are left out as infeasible are so, a line each, and why the first
+    /// number without costs has none; "" where there is no such number.
     QString reasons_of_left_out() const;
+
+    /// Where the title of the columns is written: below their numbers. A low view has no room for
+    /// it, and "M" beside the numbers.
+    QRect title_of_columns() const;
+    /// Where `left_out` is written.
+    QRect place_of_left_out() const;
+    static QString columns_title();
 
     /// Whether a scale of colours is drawn: no if all cells have one value.
     bool has_scale() const;
@@ -87,8 +99,11 @@ class HeatMapView : public QWidget {
 
   private:
     QRect area() const;
+    int height_with_title() const;
+    bool has_title() const;
     void fit_map();
     int widest_label() const;
+    QStringList clauses_of_left_out(qsizetype most_runs) const;
     std::optional<Cell> cell_at(QPoint position) const;
     void focus(const Cell& cell);
     void choose(const Cell& cell);

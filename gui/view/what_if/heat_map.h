@@ -15,10 +15,11 @@ enum class HeatValue { Throughput, Bubble, PeakMemory };
 
 /// One what-if of the map.
 struct HeatCell {
-    double per_second = 0;  ///< samples, or micro-batches where no samples are known
-    double bubble = 0;      ///< Bubble::total
-    Bytes peak;             ///< of the rank that needs most
-    std::string reason;     ///< why there is no such plan, or it does not fit; "" where it does
+    double per_second = 0;     ///< samples, or micro-batches where no samples are known
+    double bubble = 0;         ///< Bubble::total
+    Bytes peak;                ///< of the rank that needs most
+    std::string reason;        ///< why there is no such plan, or it does not fit; "" where it does
+    bool lacks_costs = false;  ///< the profile has no costs for micro-batches of this size
 
     bool fits() const { return reason.empty(); }
     /// True if there is such a plan, though it may not fit.
@@ -34,10 +35,17 @@ struct HeatMap {
     std::vector<HeatCell> cells;     ///< row by row
     bool counts_samples = false;
     bool knows_memory = false;
+    int batch = 0;                              ///< samples of a step; 0 where it is not known
     int machine_stages = 0;                     ///< most stages that the machine has devices for
     std::vector<int> infeasible_stages;         ///< numbers without a row: no cell is feasible
     std::vector<int> infeasible_micro_batches;  ///< numbers without a column, likewise infeasible
-    /// Why these numbers have no row or column: the cell at the numbers of the settings.
+    /// Numbers without a column because their micro-batches have sizes without costs, also numbers
+    /// that were not simulated; ascending.
+    std::vector<int> micro_batches_without_costs{};
+    /// Why the first of `micro_batches_without_costs` has no costs; "" where there is none.
+    std::string no_costs{};
+    /// Why these numbers have no row or column: the cell at the numbers of the settings, or the
+    /// first cell that has costs.
     std::vector<HeatCell> cells_of_infeasible_stages{};
     std::vector<HeatCell> cells_of_infeasible_micro_batches{};
     /// Why there are no other numbers than those of the settings; "" where there may be.
@@ -69,27 +77,32 @@ struct HeatMap {
 };
 
 /// The map with at most so many rows and columns (two at least), for a view that has no room for
-/// all: with the rows and columns of `kept`, the first of them first, and both ends as far as there
-/// is room; the others as evenly as they can be.
+/// all. First come the rows and columns of `kept`, in their order. Then come powers of two, those
+/// that the machine has devices for or that divide the batch before the others; divisors of the
+/// batch; both ends; and other numbers. Numbers of micro-batches without costs come last.
 HeatMap thinned(const HeatMap& map,
                 std::size_t most_rows,
                 std::size_t most_columns,
                 const std::vector<HeatMap::Place>& kept);
 
-/// The numbers between the ends of an axis that are neither shown nor known as infeasible.
-std::vector<int> numbers_between(const std::vector<int>& shown, const std::vector<int>& infeasible);
+/// The numbers between the least and the largest one of all the lists that are in none of them;
+/// ascending.
+std::vector<int> numbers_between(const std::vector<std::vector<int>>& lists);
 
-/// `most` of the numbers from `least` to `last`, ascending: all of them where they are no more,
-/// else ones whose ratios are alike, with both ends and what has to be among them.
-std::vector<int> spread_numbers(int least, int last, int most, const std::vector<int>& among);
+/// `most` of the numbers from `least` to `last`, ascending: all of them where they are no more.
+/// Else `among`, both ends, powers of two and divisors of the batch (0: not known), powers of two
+/// that do not divide it, and others, in this order; within each kind numbers far from those that
+/// are chosen come first, as ratios.
+std::vector<int> spread_numbers(
+    int least, int last, int most, const std::vector<int>& among, int batch = 0);
 
 /// The settings of a cell: another number of stages as by `with_pieces`.
 WhatIf at_cell(const WhatIf& settings, int stages, int micro_batches);
 
 /// Plans and simulates every cell with the schedule of `settings`; never throws. At the most 16
-/// rows and 32 columns, among them those of the settings and of the run. Rows and columns without a
-/// cell that fits are left out, but for these; where no cell fits, all stay. An empty map if `stop`
-/// was set meanwhile, or where there are no what-ifs.
+/// rows, and 32 columns with costs, among them those of the settings and of the run. Rows and
+/// columns without a cell that fits are left out, but for these; where no cell fits, all stay. An
+/// empty map if `stop` was set meanwhile, or where there are no what-ifs.
 HeatMap heat_map(const WhatIfSource& source,
                  const WhatIf& settings,
                  const std::atomic<bool>* stop = nullptr);

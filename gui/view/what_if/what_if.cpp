@@ -1,8 +1,10 @@
 #include "gui/view/what_if/what_if.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -300,6 +302,26 @@ int WhatIfSource::stages_of_machine() const {
     return std::max(devices, settings_.stages);
 }
 
+namespace {
+
+/// Samples of the smallest and of the largest micro-batch for which every layer has costs: those of
+/// the profile, half of its smallest one, and twice its largest one (core/costs/profile.h).
+std::pair<std::int64_t, std::int64_t> sizes_with_costs(const Profile& profile, int devices) {
+    std::int64_t smallest = 1;
+    std::int64_t largest = std::numeric_limits<int>::max();
+    for (const LayerCost& layer : profile.layers) {
+        const std::vector<LayerSample>* const shared = layer.shared_by(devices);
+        const std::vector<LayerSample>& samples = shared == nullptr ? layer.samples : *shared;
+        if (!samples.empty()) {
+            smallest = std::max<std::int64_t>(smallest, (samples.front().micro_batch_size + 1) / 2);
+            largest = std::min(largest, 2 * std::int64_t{samples.back().micro_batch_size});
+        }
+    }
+    return {smallest, largest};
+}
+
+}  // namespace
+
 WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     WhatIfRanges ranges;
     if (!why_not_.empty()) {
@@ -310,6 +332,7 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
         ranges.least_stages = settings_.stages;
         ranges.most_stages = settings_.stages;
         ranges.most_micro_batches = std::max(most_micro_batches, settings_.micro_batches);
+        ranges.most_with_costs = ranges.most_micro_batches;
         ranges.chunks = {settings_.chunks};
         return ranges;
     }
@@ -320,6 +343,7 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     if (is_schedule_file(settings.schedule)) {
         ranges.least_stages = ranges.most_stages = settings_.stages;
         ranges.least_micro_batches = ranges.most_micro_batches = settings_.micro_batches;
+        ranges.least_with_costs = ranges.most_with_costs = settings_.micro_batches;
         ranges.chunks = {settings_.chunks};
         return ranges;
     }
@@ -331,7 +355,17 @@ WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
         ranges.most_stages = std::min(layers, scenario.cluster.count / devices_of_stage);
     }
     ranges.most_stages = std::max({1, ranges.most_stages, settings_.stages});
-    ranges.most_micro_batches = std::max(replica_batch(scenario), settings_.micro_batches);
+    ranges.batch = replica_batch(scenario);
+    ranges.most_micro_batches = std::max(ranges.batch, settings_.micro_batches);
+    const auto [smallest, largest] =
+        sizes_with_costs(planned.profile, scenario.pipeline.tensor_parallel);
+    ranges.least_with_costs = static_cast<int>((ranges.batch + largest - 1) / largest);
+    ranges.most_with_costs =
+        smallest == 1 ? ranges.most_micro_batches : static_cast<int>(ranges.batch / smallest);
+    if (ranges.least_with_costs > ranges.most_with_costs) {
+        ranges.least_with_costs = ranges.least_micro_batches;
+        ranges.most_with_costs = ranges.most_micro_batches;
+    }
     for (const int chunks : chunks_of(settings.schedule)) {
         if (chunks * settings.stages <= layers) {
             ranges.chunks.push_back(chunks);

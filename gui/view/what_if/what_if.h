@@ -42,6 +42,11 @@ struct WhatIfRanges {
     int most_stages = 1;
     int least_micro_batches = 1;
     int most_micro_batches = 1;
+    int batch = 0;  ///< samples of a step, which are cut into the micro-batches; 0: not known
+    /// Least and largest number of micro-batches whose sizes the profile has costs for. All numbers
+    /// can be chosen where no costs restrict them.
+    int least_with_costs = 1;
+    int most_with_costs = 1;
     std::vector<int> chunks;  ///< that the schedule knows and there are layers for
     bool has_partition = false;
     bool has_bandwidth = false;  ///< the sizes of the messages are known

@@ -155,7 +155,7 @@ TEST_F(HeatMapPanelTest, EveryCellHasRoomForItsNumber) {
         }
         EXPECT_TRUE(view.cell_of(2, 4)) << "the current settings are among them";
         EXPECT_TRUE(view.best()) << "and so is the best";
-        EXPECT_EQ(view.map().stages.back(), 6) << "and both ends";
+        EXPECT_TRUE(view.cell_of(4, 4)) << "and 4 ranks, the other power of two";
     }
     EXPECT_LT(view.map().cells.size(), view.whole_map().cells.size());
 }
@@ -164,15 +164,107 @@ TEST_F(HeatMapPanelTest, EveryCellHasRoomForItsNumber) {
 TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
     HeatMapView& view = panel.view();
     panel.resize(1600, 600);
-    EXPECT_EQ(view.left_out(), "Not shown: K = 1 (too little memory)");
+    EXPECT_EQ(view.left_out().toStdString(), "Not shown: K = 1 (too little memory)");
+    EXPECT_TRUE(view.tip_of_left_out().startsWith("Not shown:\nK = 1 (too little memory)\n"));
     EXPECT_TRUE(view.reasons_of_left_out().startsWith("K = 1: rank 0 "))
         << view.reasons_of_left_out().toStdString();
     panel.resize(420, 170);
     ASSERT_LT(view.map().stages.size(), 5U);
     EXPECT_TRUE(view.left_out().startsWith("Not shown: K = 1 (too little memory); K = "));
-    EXPECT_TRUE(view.left_out().contains("(not simulated)"));
+    EXPECT_TRUE(view.left_out().contains("(no room)")) << "all of them were simulated";
+    EXPECT_FALSE(view.left_out().contains("(not simulated)"));
     const QRect last = view.place_of({view.map().stages.size() - 1, 0});
-    EXPECT_LE(last.bottom() + 2 * view.fontMetrics().height(), view.height());
+    EXPECT_LE(last.bottom() + 2 * view.fontMetrics().height(), view.height())
+        << "so low a view has no title of its columns";
+    EXPECT_LE(view.place_of_left_out().bottom(), view.rect().bottom());
+}
+
+/// A map of two ranks and of a few of 2,048 numbers of micro-batches.
+HeatMap map_with_gaps() {
+    HeatMap map;
+    map.stages = {1, 2};
+    map.micro_batches = {1, 16, 20, 23, 48};
+    map.cells.resize(10, {.per_second = 10, .bubble = 0.1, .peak = {}, .reason = {}});
+    map.machine_stages = 2;
+    for (const int number : {2, 3, 9, 10, 11, 17, 18, 21, 30, 40}) {
+        map.infeasible_micro_batches.push_back(number);
+        map.cells_of_infeasible_micro_batches.push_back(
+            {.per_second = 0, .bubble = 0, .peak = {}, .reason = "no order"});
+    }
+    map.micro_batches_without_costs = {49, 50};
+    map.no_costs = "costs are known for micro-batches of 4 samples, not of 1";
+    return map;
+}
+
+/// The line named dozens of numbers, and its end was cut off.
+TEST_F(HeatMapPanelTest, NamesAFewNumbersForEachReasonAndTheRestInTheTooltip) {
+    HeatMapView& view = panel.view();
+    panel.resize(1600, 600);
+    view.show_map(map_with_gaps());
+    EXPECT_EQ(view.left_out().toStdString(),
+              "Not shown: M = 49-50 (no costs); M = 2-3, 9-11, 17-18 and 3 more (infeasible); "
+              "M = 4-8, 12-15, 19 and 23 more (not simulated)");
+    const QString tip = view.tip_of_left_out();
+    EXPECT_TRUE(tip.contains("M = 2-3, 9-11, 17-18, 21, 30, 40 (infeasible)\n"))
+        << tip.toStdString();
+    EXPECT_TRUE(tip.contains("M = 4-8, 12-15, 19, 22, 24-29, 31-39, 41-47 (not simulated)\n"));
+    EXPECT_TRUE(tip.contains("M = 49: costs are known for micro-batches of 4 samples, not of 1."));
+    EXPECT_TRUE(tip.contains("no order"));
+    for (const int width : {1600, 1280, 900}) {
+        panel.resize(width, 300);
+        EXPECT_LE(view.fontMetrics().horizontalAdvance(view.left_out()),
+                  view.place_of_left_out().width())
+            << width << view.left_out().toStdString();
+    }
+}
+
+/// The title stood below the scale of colours, and was read as its unit.
+TEST_F(HeatMapPanelTest, TheTitleOfTheColumnsIsCentredBelowThem) {
+    HeatMapView& view = panel.view();
+    for (const QSize size : {QSize(1280, 230), QSize(800, 300)}) {
+        panel.resize(size);
+        const QRect title = view.title_of_columns();
+        const std::size_t last_row = view.map().stages.size() - 1;
+        const QRect left = view.place_of({last_row, 0});
+        const QRect right = view.place_of({last_row, view.map().micro_batches.size() - 1});
+        EXPECT_EQ(title.left(), left.left());
+        EXPECT_EQ(title.right(), right.right());
+        EXPECT_GE(title.top(), left.bottom() + view.fontMetrics().height()) << "below the numbers";
+        EXPECT_LE(title.bottom(), view.rect().bottom());
+        EXPECT_GE(title.width(), view.fontMetrics().horizontalAdvance(view.columns_title()));
+    }
+}
+
+/// Cells whose micro-batches have a size without costs were called infeasible.
+TEST_F(HeatMapPanelTest, TellsCellsWithoutCostsFromInfeasibleOnes) {
+    Profile profile = weighted_profile({1, 1, 1, 1});
+    for (LayerCost& layer : profile.layers) {
+        std::erase_if(layer.samples,
+                      [](const LayerSample& sample) { return sample.micro_batch_size != 4; });
+    }
+    source = std::make_shared<const WhatIfSource>(run_of(
+        profile, {"training.batch = 32", "pipeline.stages = 2", "pipeline.micro_batches = 8"}));
+    panel.resize(1600, 600);
+    settled = 0;
+    panel.show_what_if(source, source->settings());
+    ASSERT_TRUE(QTest::qWaitFor([this] { return settled > 0; }));
+    HeatMapView& view = panel.view();
+    EXPECT_EQ(view.left_out().toStdString(), "Not shown: M = 1-3, 17-32 (no costs)");
+    EXPECT_TRUE(view.tip_of_left_out().endsWith(
+        "M = 1: costs are known for micro-batches of 4 samples, not of 32."));
+    EXPECT_FALSE(view.summary().contains("no costs")) << "no such cell is shown";
+    WhatIf settings = source->settings();
+    settings.micro_batches = 2;
+    settled = 0;
+    panel.show_what_if(source, settings);
+    ASSERT_TRUE(QTest::qWaitFor([this] { return settled > 0; }));
+    ASSERT_TRUE(view.cell_of(2, 2));
+    EXPECT_EQ(view.sentence_of(*view.cell_of(2, 2)).toStdString(),
+              "2 ranks, 2 micro-batches: no costs: costs are known for micro-batches of 4 samples, "
+              "not of 16 (current settings)");
+    EXPECT_TRUE(view.summary().endsWith("hatched: infeasible; dotted: no costs."))
+        << view.summary().toStdString();
+    EXPECT_EQ(view.left_out().toStdString(), "Not shown: M = 1, 3, 17-32 (no costs)");
 }
 
 /// The map of a schedule file has one cell: a scale of colours had one number three times.
@@ -187,7 +279,8 @@ TEST_F(HeatMapPanelTest, OfOneCellHasNoScaleAndSaysWhyThereAreNoOthers) {
     map.only_numbers = "own.csv has its own numbers of ranks and micro-batches";
     view.show_map(map);
     EXPECT_FALSE(view.has_scale());
-    EXPECT_EQ(view.left_out(), "Not shown: own.csv has its own numbers of ranks and micro-batches");
+    EXPECT_EQ(view.left_out().toStdString(),
+              "Not shown: own.csv has its own numbers of ranks and micro-batches");
 }
 
 TEST_F(HeatMapPanelTest, NumbersAreReadOnEveryColour) {
