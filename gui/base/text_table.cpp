@@ -5,6 +5,7 @@
 
 #include <QFont>
 #include <QHeaderView>
+#include <QHelpEvent>
 #include <QScrollBar>
 #include <QSplitter>
 #include <QStyle>
@@ -72,20 +73,32 @@ QVariant TextTable::headerData(int section, Qt::Orientation orientation, int rol
     if (role == Qt::TextAlignmentRole) {
         return alignment(section);
     }
-    return heading_data(content_.headers[section], role);
+    const QString tip = content_.tips.value(section);
+    return role == Qt::ToolTipRole && !tip.isEmpty()
+               ? QVariant(plain_tip(tip))
+               : heading_data(content_.headers[section], role);
 }
 
 namespace {
 
-constexpr const char* first_column_width = "first_column_width";  ///< in pixels, as a property
+constexpr const char* text_widths = "text_widths";  ///< of the columns of texts, as a property
 
-/// Gives the first column what room is left, and what is in it at least.
-void stretch_first_column(QTreeView* view) {
-    const int least = view->property(first_column_width).toInt();
-    if (least > 0) {
-        QHeaderView* const header = view->header();
-        const int others = header->length() - header->sectionSize(0);
-        header->resizeSection(0, std::max(least, view->viewport()->width() - others));
+/// Gives the columns of texts equal parts of the room that is left. With less room than their texts
+/// need they show the beginnings of them.
+void share_among_texts(QTreeView* view) {
+    constexpr int least_width = 80;  // pixels
+    const QVariantList widths = view->property(text_widths).toList();
+    QHeaderView* const header = view->header();
+    const int columns = std::min(static_cast<int>(widths.size()), header->count());
+    int room = view->viewport()->width();
+    for (int column = columns; column < header->count(); ++column) {
+        room -= header->sectionSize(column);
+    }
+    for (int column = 0; column < columns; ++column) {
+        const int least = std::min(widths[column].toInt(), least_width);
+        const int width = std::max(least, room / (columns - column));
+        header->resizeSection(column, width);
+        room -= width;
     }
 }
 
@@ -96,7 +109,22 @@ class TableView : public QTreeView {
   protected:
     void resizeEvent(QResizeEvent* event) override {
         QTreeView::resizeEvent(event);
-        stretch_first_column(this);
+        share_among_texts(this);
+    }
+
+    bool viewportEvent(QEvent* event) override {
+        if (event->type() == QEvent::ToolTip) {
+            const auto* const help =
+                static_cast<QHelpEvent*>(event);  // NOLINT: Qt says so by type()
+            const QModelIndex index = indexAt(help->pos());
+            const bool is_cut = index.isValid() && sizeHintForIndex(index).width() >
+                                                       header()->sectionSize(index.column());
+            if (is_cut) {
+                show_tip(help->globalPos(), index.data().toString(), viewport());
+                return true;
+            }
+        }
+        return QTreeView::viewportEvent(event);
     }
 };
 
@@ -112,6 +140,7 @@ QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* p
     view->setFrameShape(QFrame::NoFrame);
     view->setAllColumnsShowFocus(true);
     view->header()->setStretchLastSection(false);
+    view->header()->setTextElideMode(Qt::ElideRight);
     return view;
 }
 
@@ -124,21 +153,23 @@ int heading_width(const QHeaderView& header, int column) {
            header.fontMetrics().horizontalAdvance(text) + margin;
 }
 
-int fit_columns(QTreeView* view) {
+int fit_columns(QTreeView* view, int text_columns) {
     const QAbstractItemView* const items = view;
     QHeaderView* const header = view->header();
     int all = view->verticalScrollBar()->sizeHint().width();
+    QVariantList widths;
     for (int column = 0; column < header->count(); ++column) {
         header->setSectionResizeMode(column, QHeaderView::Interactive);
         const int width =
             std::max(items->sizeHintForColumn(column), heading_width(*header, column));
         header->resizeSection(column, width);
+        if (column < text_columns) {
+            widths += width;
+        }
         all += width;
     }
-    if (header->count() > 0) {
-        view->setProperty(first_column_width, header->sectionSize(0));
-        stretch_first_column(view);
-    }
+    view->setProperty(text_widths, widths);
+    share_among_texts(view);
     return all;
 }
 

@@ -23,6 +23,7 @@ class TextTable : public QAbstractTableModel {
 
     struct Content {
         QStringList headers;
+        QStringList tips{};  ///< of the headers; where it has none, the meaning in the glossary
         int rows = 0;
         int left_columns = 1;  ///< aligned left; the others hold numbers
         std::function<QString(int row, int column)> text;
@@ -44,16 +45,17 @@ class TextTable : public QAbstractTableModel {
     Content content_;
 };
 
-/// A list that shows a table, row by row.
+/// A list that shows a table, row by row. The tooltip of a text that is cut off is the whole text.
 QTreeView* table_view(QAbstractItemModel* model, const QString& name, QWidget* parent);
 
 /// The width in pixels that a heading needs: its text and the margins that the style draws. Qt's
 /// own number is for bold letters, which highlighted headings have: there are none in these lists.
 int heading_width(const QHeaderView& header, int column);
 
-/// Makes columns as wide as what is in them, headings too; the first takes what room is left.
-/// Returns the width in pixels that the list needs to show all of it.
-int fit_columns(QTreeView* view);
+/// Makes columns as wide as what is in them, headings too; the first `text_columns` share what room
+/// is left. Where there is too little room these columns become narrower, and the numbers of the
+/// others stay whole. Returns the width in pixels that the list needs to show all of it.
+int fit_columns(QTreeView* view, int text_columns = 1);
 
 /// Lists beside each other.
 QSplitter* splitter_of_lists(QWidget* parent);

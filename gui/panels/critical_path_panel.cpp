@@ -289,7 +289,7 @@ void CriticalPathPanel::show_actions(Side side) {
     const QString name = analysis == nullptr ? QString() : heading_of_chain(*run_, side);
     const int digits = rows == 0 ? 0 : digits_for(analysis->length(), analysis->length() / rows);
     actions_[place(side)]->show(
-        {.headers = {name, tr("Rank"), tr("Begins at"), tr("Time")},
+        {.headers = {name, tr("Rank"), tr("Begin"), tr("Time")},
          .rows = rows,
          .text =
              [piece, analysis, digits](int row, int column) {

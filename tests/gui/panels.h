@@ -8,6 +8,7 @@
 #include <QHeaderView>
 #include <QLabel>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QSignalSpy>
 #include <QTest>
 #include <QTreeView>
@@ -41,10 +42,11 @@ inline QTreeView* list_of(const QWidget& panel, const char* name) {
     return nullptr;
 }
 
-// No heading and no text of `view` is cut off.
-inline void expect_whole_columns(const QTreeView& view) {
+// No heading and no text of `view` is cut off, from column `first` on, and none is out of sight.
+inline void expect_whole_columns(const QTreeView& view, int first = 0) {
     const QAbstractItemView& items = view;
-    for (int column = 0; column < view.header()->count(); ++column) {
+    EXPECT_EQ(view.horizontalScrollBar()->maximum(), 0) << view.accessibleName().toStdString();
+    for (int column = first; column < view.header()->count(); ++column) {
         const int width = view.header()->sectionSize(column);
         EXPECT_GE(width, heading_width(*view.header(), column)) << column;
         EXPECT_GE(width, items.sizeHintForColumn(column)) << column;

@@ -12,6 +12,8 @@
 
 #include "core/base/short_number.h"
 #include "core/schedule/generators/generate.h"
+#include "gui/base/palette.h"
+#include "gui/base/widget_style.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/panels.h"
 #include "tests/gui/planned.h"
@@ -78,6 +80,23 @@ TEST_F(CriticalPathPanelTest, ShowsBothSidesAndTellsTheTimeline) {
     QApplication::processEvents();
     for (const QTreeView* const list : panel_.findChildren<QTreeView*>()) {
         expect_whole_columns(*list);
+    }
+}
+
+/// For want of a few pixels all three lists had a horizontal scroll bar.
+TEST_F(CriticalPathPanelTest, ShowsAllOfItsListsInAWindowOf1280Pixels) {
+    panel_.setStyleSheet(style_sheet(palette_of(Theme::Light)));
+    panel_.resize(1280, 150);
+    show_run(run());
+    for (const char* const name :
+         {"Shares of the critical path", "Predicted critical path", "Measured critical path"}) {
+        expect_whole_columns(*view(name));
+    }
+    panel_.resize(1220, 150);  // here names are cut, and numbers are not
+    QApplication::processEvents();
+    for (const char* const name :
+         {"Shares of the critical path", "Predicted critical path", "Measured critical path"}) {
+        expect_whole_columns(*view(name), 1);
     }
 }
 

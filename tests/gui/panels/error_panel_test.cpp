@@ -57,6 +57,59 @@ TEST_F(ErrorPanelTest, ShowsAllOfItsListsInAWindowOf1280Pixels) {
     expect_whole_columns(*view("Largest differences"));
 }
 
+/// A run whose steps end with sums of gradients over replicas, which take four times less than
+/// predicted.
+std::shared_ptr<const RunData> run_of_replicas() {
+    const CannedShape shape{.ranks = 3, .micro_batches = 4, .jitter = 0.1};
+    const auto set_of = [&shape](Origin origin) {
+        Timeline step = canned_timeline(origin, shape);
+        for (auto& row : step.ranks) {
+            Span& last = row.back();
+            last.action.op = Op::ReduceGradient;
+            last.end += origin == Origin::Predicted ? 3 * (last.end - last.ready) : Duration{};
+        }
+        TimelineSet set;
+        set.steps = {step};
+        return set;
+    };
+    RunData run = canned_run(shape);
+    run.twin.predicted = drawn_side(set_of(Origin::Predicted)).steps;
+    run.twin.measured = drawn_side(set_of(Origin::Measured)).steps;
+    run.comparison = compare(set_of(Origin::Predicted), set_of(Origin::Measured));
+    return std::make_shared<const RunData>(std::move(run));
+}
+
+/// A run with replicas has kinds with long names, and its errors have three digits: "Count" was cut
+/// to "Cou", and both lists had a horizontal scroll bar.
+TEST_F(ErrorPanelTest, ShowsTheNumbersOfReplicasWhole) {
+    const auto shown = run_of_replicas();
+    panel_.setStyleSheet(style_sheet(palette_of(Theme::Light)));
+    panel_.resize(1280, 150);
+    show_run(shown);
+    QTreeView* const costs = view("Errors by kind and stage");
+    const QModelIndex first = costs->model()->index(0, 0);
+    EXPECT_FALSE(costs->model()->match(first, Qt::DisplayRole, "gradient reduction").empty());
+    expect_whole_columns(*costs);
+    expect_whole_columns(*view("Largest differences"));
+    panel_.resize(1200, 150);  // here the kinds are cut, and the numbers are not
+    QApplication::processEvents();
+    expect_whole_columns(*costs, 1);
+    expect_whole_columns(*view("Largest differences"), 1);
+}
+
+TEST_F(ErrorPanelTest, SaysInFullWhatItsShortHeadingsMean) {
+    show_run(jittered());
+    const QAbstractItemModel& costs = *view("Errors by kind and stage")->model();
+    const auto tip = [&costs](int column) {
+        return costs.headerData(column, Qt::Horizontal, Qt::ToolTipRole).toString().toStdString();
+    };
+    EXPECT_EQ(costs.headerData(4, Qt::Horizontal).toString(), "Error");
+    EXPECT_THAT(tip(4), HasSubstr("Error of medians"));
+    EXPECT_THAT(tip(6), HasSubstr("mean absolute percentage error")) << "from the glossary";
+    EXPECT_EQ(costs.headerData(7, Qt::Horizontal).toString(), "Per step");
+    EXPECT_THAT(tip(7), HasSubstr("Difference per step"));
+}
+
 TEST_F(ErrorPanelTest, AClickOnAWorstActionGoesThere) {
     const auto run = jittered();
     show_run(run);
