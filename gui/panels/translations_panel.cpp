@@ -51,18 +51,6 @@ QString translation_text(const Translations::Text& text, int column) {
     }
 }
 
-/// A long text does not push the others out of sight; its column can be dragged wider.
-void narrow_texts(const QTreeView& view) {
-    const QAbstractItemView& items = view;  // where the function is public
-    constexpr int widest = 270;             // pixels, of about 40 letters
-    QHeaderView* const header = view.header();
-    for (int column = 0; column < header->count(); ++column) {
-        const int width = std::min(items.sizeHintForColumn(column), widest);
-        header->setSectionResizeMode(column, QHeaderView::Interactive);
-        header->resizeSection(column, std::max(width, header->sectionSizeHint(column)));
-    }
-}
-
 }  // namespace
 
 TranslationsPanel::TranslationsPanel(QWidget* parent)
@@ -97,28 +85,42 @@ void TranslationsPanel::show_run(std::shared_ptr<const RunData> run) {
     sentence_->setText(text);
     sentence_->setAccessibleName(text);
     const bool any = is_open && !run->translations.empty();
-    scores_->show({.headers = {tr("Direction"),
-                               tr("Texts"),
-                               tr("chrF"),
-                               tr("chrF, untranslated"),
-                               tr("BLEU"),
-                               tr("BLEU, untranslated")},
-                   .rows = any ? static_cast<int>(run->translations.scores.size()) : 0,
-                   .text = [run](int row, int column) {
-                       return score_text(run->translations.scores[as_index(row)], column);
-                   }});
+    scores_->show(
+        {.headers =
+             {tr("Direction"), tr("Texts"), tr("chrF"), tr("copied"), tr("BLEU"), tr("copied")},
+         .tips = {{},
+                  tr("The number of held-out texts"),
+                  tr("chrF of the translations"),
+                  tr("chrF of the untranslated texts, as if they were translations"),
+                  tr("BLEU of the translations"),
+                  tr("BLEU of the untranslated texts, as if they were translations")},
+         .rows = any ? static_cast<int>(run->translations.scores.size()) : 0,
+         .text = [run](int row, int column) {
+             return score_text(run->translations.scores[as_index(row)], column);
+         }});
     texts_->show({.headers = {tr("Text"), tr("Translation"), tr("Reference"), tr("Direction")},
                   .rows = any ? static_cast<int>(run->translations.texts.size()) : 0,
                   .left_columns = 4,
                   .text = [run](int row, int column) {
                       return translation_text(run->translations.texts[as_index(row)], column);
                   }});
-    const int room = fit_columns(scores_view_);
-    fit_columns(texts_view_);
-    narrow_texts(*texts_view_);
-    share_room(splitter_, {room, 2 * room});
+    constexpr int text_columns = 3;
+    room_of_scores_ = fit_columns(scores_view_);
+    fit_columns(texts_view_, text_columns);
+    share_room_of_lists();
     splitter_->setVisible(any);
     emit settled();
+}
+
+/// Shows all of the scores, and leaves what room is left to the texts.
+void TranslationsPanel::share_room_of_lists() {
+    const int left = width() - splitter_->handleWidth() - room_of_scores_;
+    share_room(splitter_, {room_of_scores_, std::max(room_of_scores_, left)});
+}
+
+void TranslationsPanel::resizeEvent(QResizeEvent* event) {
+    QWidget::resizeEvent(event);
+    share_room_of_lists();
 }
 
 void TranslationsPanel::set_colors(const Palette& palette) {

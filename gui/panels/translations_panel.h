@@ -28,7 +28,13 @@ class TranslationsPanel : public QWidget {
   signals:
     void settled();
 
+  protected:
+    void resizeEvent(QResizeEvent* event) override;
+
   private:
+    void share_room_of_lists();
+
+    int room_of_scores_ = 0;  ///< pixels
     QLabel* sentence_;
     QSplitter* splitter_;
     TextTable* scores_;

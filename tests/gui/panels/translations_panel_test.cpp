@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/base/palette.h"
+#include "gui/base/widget_style.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/panels.h"
 #include "tests/support/error_of.h"
@@ -77,6 +79,15 @@ TEST(TranslationsPanel, ShowsScoresAndTexts) {
     EXPECT_EQ(cell(scores, 0, 0), "en-de");
     EXPECT_EQ(cell(scores, 0, 2), "35.5");
     EXPECT_EQ(cell(scores, 0, 3), "24.0");
+    EXPECT_EQ(cell(scores, 0, 5), "13.2");
+    for (const int column : {3, 5}) {
+        EXPECT_EQ(scores->model()->headerData(column, Qt::Horizontal).toString(), "copied");
+        EXPECT_THAT(scores->model()
+                        ->headerData(column, Qt::Horizontal, Qt::ToolTipRole)
+                        .toString()
+                        .toStdString(),
+                    HasSubstr("untranslated"));
+    }
     expect_whole_columns(*scores);
     QTreeView* const texts = list_of(panel, "Held-out texts");
     ASSERT_EQ(texts->model()->rowCount(), 3);
@@ -85,6 +96,34 @@ TEST(TranslationsPanel, ShowsScoresAndTexts) {
     EXPECT_EQ(cell(texts, 2, 3), "en-fr");
     show_settled(panel, nullptr);
     EXPECT_EQ(sentence_in(panel), "No run is open.");
+}
+
+/// "BLEU, untranslated" and its number were cut off, and so was the reference; the direction was
+/// out of sight. In a wide window one column of texts was half empty and the others were cut off.
+TEST(TranslationsPanel, ShowsNumbersWholeAndSharesTheRestAmongTheTexts) {
+    TranslationsPanel panel;
+    panel.setStyleSheet(style_sheet(palette_of(Theme::Light)));
+    panel.resize(1280, 150);
+    panel.show();
+    RunData run = canned_run({});
+    run.translations = read(report);
+    for (Translations::Text& text : run.translations.texts) {
+        text.translation = std::string(400, 'x');
+        text.reference = std::string(200, 'y');
+    }
+    show_settled(panel, std::make_shared<const RunData>(run));
+    for (const int width : {1280, 1920, 1000}) {
+        panel.resize(width, 150);
+        QApplication::processEvents();
+        expect_whole_columns(*list_of(panel, "Scores by direction"));
+        QTreeView* const texts = list_of(panel, "Held-out texts");
+        expect_whole_columns(*texts, 3);
+        EXPECT_EQ(texts->header()->length(), texts->viewport()->width()) << width;
+        for (const int column : {1, 2}) {
+            EXPECT_NEAR(texts->header()->sectionSize(column), texts->header()->sectionSize(0), 1)
+                << width;
+        }
+    }
 }
 
 }  // namespace translations_panel_test
