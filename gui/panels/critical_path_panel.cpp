@@ -219,7 +219,7 @@ QString CriticalPathPanel::sentence() const {
                          : step + QStringLiteral(". ") + simulation_sentence(*analysis, shares);
     }
     sentences +=
-        tr("The column \"10 % shorter\" shows how much time the step saves if a part takes "
+        tr("The column \"10 % less\" shows how much time the step saves if a part takes "
            "10 % less time.");
     return sentences.join(' ');
 }
@@ -258,7 +258,7 @@ void CriticalPathPanel::show_shares() {
     for (const Side side : both_sides) {
         if (paths_[place(side)].analysis != nullptr) {
             shown.push_back(place(side));
-            headers << heading_of_chain(*run_, side) << tr("Share") << tr("10 % shorter");
+            headers << heading_of_chain(*run_, side) << tr("Share") << tr("10 % less");
         }
     }
     const int rows = static_cast<int>(lines.size());

@@ -125,7 +125,7 @@ TEST(PathShares, OfAStepThatWentAsPredictedAreTheSameOnBothSides) {
     }
 }
 
-/// "10 % shorter" left dispatch out of a predicted backward and not out of an emulated one: 13.3 ms
+/// "10 % less" left dispatch out of a predicted backward and not out of an emulated one: 13.3 ms
 /// beside 45.2 ms of the same chain.
 TEST(PathShares, HaveTheDispatchApartOnBothSides) {
     PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 3, 4)).parts();
