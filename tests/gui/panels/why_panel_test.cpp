@@ -251,9 +251,9 @@ TEST_F(WhyPanelTest, SaysTheOnlyCauseOfAllWaitsInWords) {
         analysis_of(planned_run(make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 2, 1)), {}),
                     Side::Predicted,
                     0);
-    EXPECT_THAT(idle_sentence(*analysis),
-                HasSubstr("waited on average 3.00 ms of 6.00 ms, all of it until other ranks had "
-                          "computed what it needed."));
+    EXPECT_THAT(
+        idle_sentence(*analysis),
+        HasSubstr("waited on average 3.00 ms of 6.00 ms, all of it for results of other ranks."));
 }
 
 TEST_F(WhyPanelTest, EnterGoesToTheActionOfTheRow) {
