@@ -32,8 +32,8 @@ void add_common(CLI::App& app, RawCommon& raw) {
     app.add_option(
            "--set",
            raw.settings,
-           "Override a key of the scenario, as in pipeline.stages=4; the value is TOML; can be "
-           "repeated")
+           "Override a key of the scenario, as in pipeline.stages=4; the value is TOML, or a bare "
+           "word for a string; can be repeated")
         ->type_name("KEY=VALUE")
         ->expected(1)
         ->allow_extra_args(false)

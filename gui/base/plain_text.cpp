@@ -35,9 +35,9 @@ QString meaning_tip(const QString& word) {
     return {};
 }
 
-QVariant heading_data(const QString& text, int role) {
+QVariant heading_data(const QString& text, int role, const QString& tip) {
     return role == Qt::DisplayRole   ? QVariant(text)
-           : role == Qt::ToolTipRole ? QVariant(meaning_tip(text))
+           : role == Qt::ToolTipRole ? QVariant(tip.isEmpty() ? meaning_tip(text) : plain_tip(tip))
                                      : QVariant();
 }
 

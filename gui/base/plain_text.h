@@ -25,9 +25,9 @@ void set_tip(QWidget& widget, const QString& text);
 /// shows, with a capital letter or without; "" for any other text.
 QString meaning_tip(const QString& word);
 
-/// The head of a column for a model's `headerData`: its text, and as its tooltip the meaning of the
-/// text. Nothing for other roles.
-QVariant heading_data(const QString& text, int role);
+/// The head of a column for a model's `headerData`: its text, and as its tooltip `tip` or, without
+/// one, the meaning of the text. Nothing for other roles.
+QVariant heading_data(const QString& text, int role, const QString& tip = {});
 
 /// Sets the tooltip of an entry of a list, which shows the text as it is.
 void set_item_tip(QComboBox& list, int entry, const QString& text);

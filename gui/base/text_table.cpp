@@ -73,10 +73,7 @@ QVariant TextTable::headerData(int section, Qt::Orientation orientation, int rol
     if (role == Qt::TextAlignmentRole) {
         return alignment(section);
     }
-    const QString tip = content_.tips.value(section);
-    return role == Qt::ToolTipRole && !tip.isEmpty()
-               ? QVariant(plain_tip(tip))
-               : heading_data(content_.headers[section], role);
+    return heading_data(content_.headers[section], role, content_.tips.value(section));
 }
 
 namespace {
