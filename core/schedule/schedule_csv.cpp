@@ -140,7 +140,8 @@ std::string likely_meant(std::string_view cell) {
         std::ranges::transform(words, known.begin(), &Word::text);
         parts->type = nearest_word(parts->type, known);
     }
-    return is_well_formed(*parts) ? fmt::format("did you mean {}?", parts->text()) : "";
+    const bool is_another = is_well_formed(*parts) && parts->text() != cell;
+    return is_another ? fmt::format("did you mean {}?", parts->text()) : "";
 }
 
 struct Cell {
@@ -244,10 +245,14 @@ class CellReader {
         if (digits.empty()) {
             fail(fmt::format("expected {} (a whole number) here", what));
         }
-        fail(leading_zero
-                 ? fmt::format("'{}' has a leading zero", digits)
-                 : fmt::format(
-                       "'{}' is too large for {}: at most {}", clipped(digits), what, largest));
+        if (leading_zero) {
+            fail(fmt::format("'{}' has a leading zero", digits));
+        }
+        refuse(place_,
+               offset_ + position_,
+               whole_,
+               fmt::format("'{}' is too large for {}: at most {}", clipped(digits), what, largest),
+               "stages and micro-batches count from 0; is a comma between two cells missing?");
     }
 
     const Word& word() {

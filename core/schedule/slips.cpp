@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -89,30 +91,27 @@ class SlipFinder {
     /// How many stages or micro-batches there are without a last one that one action names, where
     /// the others have several; remembers that one.
     int without_stray(int size, bool of_stages) {
-        std::vector<int> counts(as_index(size), 0);
-        bool is_alone = false;  // a rank that has nothing else is a row that was cut short
+        std::map<int, int> counts;  // one cell can name the last of billions
+        bool is_alone = false;      // a rank that has nothing else is a row that was cut short
         for (const std::vector<Action>& row : rows().ranks) {
             for (const Action& action : row) {
                 if (of_stages || has_micro_batch(action.op)) {
                     const int index = of_stages ? action.stage : action.micro_batch;
-                    ++counts[as_index(index)];
+                    ++counts[index];
                     is_alone = is_alone || (index + 1 == size && row.size() == 1);
                 }
             }
         }
-        int total = 0;
-        int named = 0;
-        for (const int count : counts) {
+        std::int64_t total = 0;
+        for (const auto& [index, count] : counts) {
             total += count;
-            named += count > 0 ? 1 : 0;
         }
-        if (is_alone || named < 2 || counts.back() != 1 || total - 1 < 3 * (named - 1)) {
+        const std::int64_t named = std::ssize(counts);
+        const bool last_is_named_once = counts.contains(size - 1) && counts[size - 1] == 1;
+        if (is_alone || named < 2 || !last_is_named_once || total - 1 < 3 * (named - 1)) {
             return size;
         }
-        int rest = size - 1;
-        while (counts[as_index(rest - 1)] == 0) {
-            --rest;
-        }
+        const int rest = std::next(counts.rbegin())->first + 1;
         strays_.push_back({.last = size - 1,
                            .of_stage = of_stages,
                            .why = fmt::format("is the only action of {} {}: the others are 0 to {}",

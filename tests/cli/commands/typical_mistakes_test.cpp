@@ -1190,7 +1190,7 @@ TEST_F(TypicalMistakes, OfConfigFiles) {
                       std::to_string(layers)));
     };
     config("lama.json", "lama", 2);
-    config("deep.json", "llama", 4000);
+    config("deep.json", "llama", 700);
     const auto ask = [](const std::string& file) {
         return std::vector<std::string>{
             "plan", file, "--cluster", "8x-h100-sxm", "--sequence", "1024"};
@@ -1203,11 +1203,11 @@ TEST_F(TypicalMistakes, OfConfigFiles) {
          "\"lama\"",
          "expected one of",
          "did you mean 'llama'?"},
-        {"thousands of layers",
+        {"hundreds of layers",
          ask("{}/deep.json"),
          3,
          "{}/deep.json: /num_hidden_layers",
-         "4000",
+         "700",
          "expected at most 16.00 MiB",
          "layers can be planned"},
     });

@@ -192,6 +192,12 @@ TEST(ScheduleCsv, NumbersAreStrict) {
     expect_refused("0F01\n", "1:3", "'01' has a leading zero");
     expect_refused("0F65536\n", "1:3", "too large for a micro-batch: at most 65535");
     expect_refused("99999999999999999999F0\n", "1:1", "too large for a stage");
+    // "did you mean 0F65536?", of that very cell.
+    for (const char* const text : {"0F65536\n", "0F01\n", "00F0\n"}) {
+        EXPECT_THAT(testing::error_of([&] { parse(text); }).hint(),
+                    ::testing::Not(HasSubstr("did you mean")))
+            << text;
+    }
 }
 
 TEST(ScheduleCsv, PairsComeInOneFormOnly) {
