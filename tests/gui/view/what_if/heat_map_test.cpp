@@ -118,7 +118,8 @@ TEST(HeatMap, SaysWhichNumbersHaveNoCosts) {
     }
 }
 
-/// Of 2,048 numbers of micro-batches 769 have costs; the columns are theirs.
+/// The mini-batch has 2,048 samples. Costs are known for 769 numbers of micro-batches, and every
+/// column is one of them.
 TEST(HeatMap, SimulatesNumbersThatHaveCosts) {
     const WhatIfSource source(run_of_one_size(2048, 2, 512, "1 TB"));
     const HeatMap map = heat_map(source, source.settings());
