@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -112,6 +113,17 @@ std::string interference_text(const std::vector<RankInterference>& ranks) {
         percent_text(most.interference));
 }
 
+/// How much longer divided backwards take; empty where that was not measured.
+std::string halves_text(const std::optional<double>& halves_over_whole) {
+    if (!halves_over_whole) {
+        return {};
+    }
+    return fmt::format(
+        "  a backward in two halves, as zb-h1 has it, takes {} longer, which predictions of such "
+        "schedules add\n",
+        percent_text(*halves_over_whole - 1));
+}
+
 std::string profile_text(const Profile& profile) {
     std::vector<std::vector<std::string>> rows{
         {"layer", "micro-batch", "forward", "backward", "saved", "parameters", "spread"}};
@@ -127,7 +139,7 @@ std::string profile_text(const Profile& profile) {
         }
     }
     return text_table(rows) + (profile.calibration ? calibration_text(*profile.calibration) : "") +
-           interference_text(profile.ranks);
+           interference_text(profile.ranks) + halves_text(profile.halves_over_whole);
 }
 
 }  // namespace
@@ -148,7 +160,7 @@ void execute(const ProfileOptions& options, Console& console) {
     const std::filesystem::path file = target(options, scenario);
     refuse_unwritable(file, options.common.force);
     note_unusable_data(scenario, model, console);
-    Profile profile = measure_profile(scenario, console);
+    Profile profile = measure_profile(scenario, console, 1, true);
     add_calibration(profile, scenario, console);
     const std::string json = print_profile(profile);
     if (file == options.common.out) {

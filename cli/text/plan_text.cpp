@@ -16,6 +16,7 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/number_text.h"
 #include "core/costs/estimate_error.h"
+#include "core/costs/profile.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "sim/search/largest_model.h"
@@ -25,7 +26,6 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t most_in_json = 50;
-constexpr std::string_view no_costs_text = "costs are known for micro-batches of";
 
 using sim::Candidate;
 using sim::FoundPlan;
@@ -171,7 +171,7 @@ std::string counts_of(const sim::SearchResult& result) {
     std::int64_t infeasible = 0;
     std::int64_t without_costs = 0;
     for (const sim::Infeasible& entry : result.infeasible) {
-        (entry.why.starts_with(no_costs_text) ? without_costs : infeasible) += entry.count;
+        (says_no_costs(entry.why) ? without_costs : infeasible) += entry.count;
     }
     std::set<Candidate> found;
     std::ranges::transform(result.ranked, std::inserter(found, found.end()), &FoundPlan::candidate);
@@ -523,7 +523,7 @@ Error nothing_fits(const Scenario& scenario,
     const auto all = [&result](const auto& is_so) {
         return !result.infeasible.empty() && std::ranges::all_of(result.infeasible, is_so);
     };
-    if (all([](const sim::Infeasible& entry) { return entry.why.starts_with(no_costs_text); })) {
+    if (all([](const sim::Infeasible& entry) { return says_no_costs(entry.why); })) {
         return {ErrorKind::BadInput,
                 scenario.file.string(),
                 text,

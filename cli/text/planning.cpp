@@ -87,6 +87,7 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
         }
         std::ranges::sort(options.micro_batch_sizes);
     }
+    options.measures_halves = true;  // any schedule may be chosen
     Progress progress(console, "profile");
     options.progress = [&progress](double share, const std::string& what) {
         progress.update(share, what);

@@ -19,10 +19,14 @@ constexpr int fewest_steps = 8 * profile_rounds;  ///< of a training that has ro
 
 }  // namespace
 
-Profile measure_profile(const SettledScenario& scenario, Console& console, double time_share) {
+Profile measure_profile(const SettledScenario& scenario,
+                        Console& console,
+                        double time_share,
+                        bool measures_halves) {
     const Model model = scenario_model(scenario);
     exec::ProfilerOptions options = exec::profiler_options(scenario);
     options.time_share = time_share;
+    options.measures_halves = measures_halves;
     options.partition_of = [&model](const SettledScenario& measured, const Profile& costs) {
         return sim::make_settled_plan(measured, model, costs)->partition->layers_per_stage();
     };

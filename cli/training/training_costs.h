@@ -14,8 +14,11 @@
 namespace pipetwin::cli {
 
 /// Measures the costs of the scenario's layers on this machine, with a progress line, in a share of
-/// the usual time.
-Profile measure_profile(const SettledScenario& scenario, Console& console, double time_share = 1);
+/// the usual time; with `measures_halves` also those of divided backwards (exec::ProfilerOptions).
+Profile measure_profile(const SettledScenario& scenario,
+                        Console& console,
+                        double time_share = 1,
+                        bool measures_halves = false);
 
 /// Adds what they are worth for other plans, where they were measured on processor cores.
 void add_calibration(Profile& profile, const ScenarioParts& scenario, Console& console);

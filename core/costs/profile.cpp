@@ -84,19 +84,31 @@ LayerSample in_proportion(const LayerSample& known, int size) {
     return sample;
 }
 
-[[noreturn]] void refuse_size(const LayerCost& layer, int micro_batch_size) {
-    const int smallest = layer.samples.front().micro_batch_size;
-    const int largest = layer.samples.back().micro_batch_size;
+constexpr std::string_view known_sizes = "costs are known for micro-batches of";
+
+/// Sizes at which a layer with these samples has costs.
+SizesWithCosts sizes_with_costs(const std::vector<LayerSample>& samples) {
+    return {.smallest = (std::int64_t{samples.front().micro_batch_size} + 1) / 2,
+            .largest = 2 * std::int64_t{samples.back().micro_batch_size}};
+}
+
+[[noreturn]] void refuse_size(const LayerCost& layer,
+                              const std::vector<LayerSample>& samples,
+                              int micro_batch_size) {
+    const int smallest = samples.front().micro_batch_size;
+    const int largest = samples.back().micro_batch_size;
+    const SizesWithCosts sizes = sizes_with_costs(samples);
     throw Error(
         ErrorKind::BadInput,
         fmt::format("profile, layer '{}'", layer.name),
-        fmt::format("costs are known for micro-batches of {}, not of {}",
+        fmt::format("{} {}, not of {}",
+                    known_sizes,
                     smallest == largest ? counted(smallest, "sample")
                                         : fmt::format("{} to {} samples", smallest, largest),
                     micro_batch_size),
         fmt::format("profile it at that size, or choose a size from {} to {}",
-                    (smallest + 1) / 2,
-                    2 * std::int64_t{largest}));
+                    sizes.smallest,
+                    sizes.largest));
 }
 
 }  // namespace
@@ -124,16 +136,33 @@ LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices) {
     } else if (above != samples->begin() && above != samples->end()) {
         sample = between(*std::prev(above), *above, micro_batch_size);
     } else {
-        const LayerSample& nearest = above == samples->end() ? samples->back() : samples->front();
-        const bool near = micro_batch_size <= 2 * std::int64_t{nearest.micro_batch_size} &&
-                          2 * std::int64_t{micro_batch_size} >= nearest.micro_batch_size;
-        if (micro_batch_size < 1 || !near) {
-            refuse_size(layer, micro_batch_size);
+        const SizesWithCosts sizes = sizes_with_costs(*samples);
+        if (micro_batch_size < sizes.smallest || micro_batch_size > sizes.largest) {
+            refuse_size(layer, *samples, micro_batch_size);
         }
+        const LayerSample& nearest = above == samples->end() ? samples->back() : samples->front();
         sample = in_proportion(nearest, micro_batch_size);
     }
     sample.micro_batch_size = micro_batch_size;
     return sample;
+}
+
+SizesWithCosts sizes_with_costs(const Profile& profile, int devices) {
+    SizesWithCosts all{.smallest = 1, .largest = std::numeric_limits<int>::max()};
+    for (const LayerCost& layer : profile.layers) {
+        const std::vector<LayerSample>* const shared = layer.shared_by(devices);
+        const std::vector<LayerSample>& samples = shared == nullptr ? layer.samples : *shared;
+        if (!samples.empty()) {
+            const SizesWithCosts own = sizes_with_costs(samples);
+            all.smallest = std::max(all.smallest, own.smallest);
+            all.largest = std::min(all.largest, own.largest);
+        }
+    }
+    return all;
+}
+
+bool says_no_costs(std::string_view text) {
+    return text.starts_with(known_sizes);
 }
 
 std::optional<double> model_operations(const Profile& profile) {
@@ -238,6 +267,7 @@ class ProfileCheck {
             layer(fmt::format("/layers/{}", entry), profile_.layers[i]);
         }
         tied();
+        halves();
         if (profile_.tokens_per_sample < 0) {
             refuse("/tokens_per_sample",
                    fmt::format("{}, expected 0 or more", profile_.tokens_per_sample));
@@ -380,6 +410,24 @@ class ProfileCheck {
                             last.count),
                 "both layers count the weights that they share; leave the key out where they "
                 "share none");
+        }
+    }
+
+    void halves() const {
+        if (!profile_.halves_over_whole) {
+            return;
+        }
+        const double factor = *profile_.halves_over_whole;
+        if (!(factor >= 1 && factor <= largest_halves_over_whole)) {
+            refuse("/halves_over_whole",
+                   fmt::format("{}, expected 1 to {}", factor, largest_halves_over_whole),
+                   "1.05 means that the two halves of a backward take 5 % longer than the whole");
+        }
+        if (!profile_.whole_backwards) {
+            refuse("/halves_over_whole",
+                   "a factor for costs of whole backwards, which whole_backwards does not say",
+                   "add whole_backwards: true if the costs are those of whole backwards; else "
+                   "leave halves_over_whole out");
         }
     }
 

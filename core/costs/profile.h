@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/units.h"
@@ -214,6 +216,9 @@ struct RunCalibration {
 /// are those of its profile.
 inline constexpr const char* this_machine = "this-machine";
 
+/// The halves of a backward take less than twice as long as the whole.
+inline constexpr double largest_halves_over_whole = 2;
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
@@ -236,6 +241,9 @@ struct Profile {
     /// Measured on a GPU where backwards were whole: the two halves of a schedule that splits them
     /// take some per cent longer.
     bool whole_backwards = false;
+    /// Time of the two halves of a backward, each as an action, over that of the whole backward as
+    /// one; 1 to `largest_halves_over_whole`. Only where `whole_backwards`. None: not measured.
+    std::optional<double> halves_over_whole{};
     std::optional<CalibrationNote>
         calibration{};  ///< for people and scripts: no cost follows from it
     std::vector<RunCalibration> run_calibrations{};  ///< in the costs already, one after the other
@@ -248,6 +256,19 @@ struct Profile {
 /// Throws Error(BadInput), naming layer and measured range, beyond that. With several `devices`
 /// the costs of one of those that share the layer, which are known (`LayerCost::shared_by`).
 LayerSample cost_at(const LayerCost& layer, int micro_batch_size, int devices = 1);
+
+/// Micro-batches, in samples, for which there are costs: from half of the smallest size that was
+/// measured to twice the largest. Empty where `smallest` is above `largest`.
+struct SizesWithCosts {
+    std::int64_t smallest = 1;
+    std::int64_t largest = 1;
+};
+
+/// The sizes for which every layer has costs on `devices` that share it.
+SizesWithCosts sizes_with_costs(const Profile& profile, int devices = 1);
+
+/// Whether `text` is that of the Error which `cost_at` throws.
+bool says_no_costs(std::string_view text);
 
 /// Operations of a forward and backward of the whole model for one sample, as "model FLOPs" count
 /// them: three times those of the forward, and nothing for what is computed again. Attention counts

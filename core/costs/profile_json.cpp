@@ -312,7 +312,7 @@ RunCalibration read_run_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 16>{"schema_version",
+    object.expect_keys(std::array<string_view, 17>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -326,6 +326,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "links",
                                                    "ranks",
                                                    "whole_backwards",
+                                                   "halves_over_whole",
                                                    "calibration",
                                                    "run_calibrations"});
     if (object.whole("schema_version") != profile_schema_version) {
@@ -360,6 +361,9 @@ Profile parse_profile(std::string_view text, std::string_view place) {
         profile.ranks.push_back(read_rank(rank));
     }
     profile.whole_backwards = object.has("whole_backwards") && object.flag("whole_backwards");
+    if (object.has("halves_over_whole")) {
+        profile.halves_over_whole = object.number_or("halves_over_whole", 1);
+    }
     if (object.has("calibration")) {
         profile.calibration = read_calibration(object.object("calibration"));
     }
@@ -497,6 +501,9 @@ std::string print_profile(const Profile& profile) {
     }
     if (profile.whole_backwards) {
         root["whole_backwards"] = true;
+    }
+    if (profile.halves_over_whole) {
+        root["halves_over_whole"] = *profile.halves_over_whole;
     }
     if (profile.calibration) {
         root["calibration"] = calibration_json(*profile.calibration);

@@ -399,6 +399,17 @@ StageCost StageCosts::of(int first, int end) const {
     return cost;
 }
 
+void lengthen_halves(StageCost& cost, double factor) {
+    if (factor == 1) {
+        return;
+    }
+    const OtherTime longer = [factor](Duration time) { return scaled(time, factor); };
+    cost.backward_input =
+        with_computation(cost.backward_input, {&cost.backward_input_messages}, longer);
+    cost.backward_weight =
+        with_computation(cost.backward_weight, {&cost.backward_weight_messages}, longer);
+}
+
 bool is_half_precision(std::string_view precision) {
     return precision == "bf16" || precision == "fp16" || precision == "fp8";
 }

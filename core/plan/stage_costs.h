@@ -34,6 +34,10 @@ class StageCosts {
     std::vector<Bytes> input_gradient_;  ///< [layer]: what it hands to the layers that it reads
 };
 
+/// Lengthens the computation of both halves of a backward by a factor, as where only whole
+/// backwards were measured (Profile::halves_over_whole). The whole backward stays as it is.
+void lengthen_halves(StageCost& cost, double factor);
+
 /// True if a profile's weights have two bytes each, and its gradients twice that: also where "fp8"
 /// says what products are computed in.
 bool is_half_precision(std::string_view precision);

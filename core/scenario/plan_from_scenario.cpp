@@ -314,7 +314,8 @@ void add_costs(PlanParts& parts,
                const Schedule& grid,
                const Model& model,
                const CostTable& samples,
-               const DeviceKinds& kinds) {
+               const DeviceKinds& kinds,
+               double halves_over_whole) {
     for (const std::vector<LayerSamples>& of_kind : samples) {
         std::vector<StageCosts> costs_of_kind;
         for (const LayerSamples& of_layer : of_kind) {
@@ -327,6 +328,7 @@ void add_costs(PlanParts& parts,
             const int first = parts.partition->first_layer(piece);
             costs.push_back(costs_of_kind[kinds.of(grid.rank_of_stage[index])].of(
                 first, first + parts.partition->layers_in(piece)));
+            lengthen_halves(costs.back(), halves_over_whole);
         }
     }
 }
@@ -629,7 +631,7 @@ Plan planned(const SettledScenario& scenario,
     }
 
     add_memory(parts, scenario, cluster);
-    add_costs(parts, grid, model, samples, kinds);
+    add_costs(parts, grid, model, samples, kinds, profile.halves_over_whole.value_or(1));
     add_messages(parts, grid, model, samples);
     const bool tied_once = known->counted_once.has_value();
     const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),

@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds time_budget{8};
 constexpr std::chrono::seconds patience{30};
 constexpr double quiet_p90_over_p10 = 1.03;
+constexpr int fewest_steps_of_halves = 5;
 
 int worker_count(const ProfilerOptions& options, const Model& model) {
     const int most = traits(options.backend).on_cores ? static_cast<int>(allowed_cores().size())
@@ -274,7 +275,7 @@ class Profiler {
         if (workers_ > 1 && !scenario.pipeline.partition) {
             fill_in(profile_,
                     size,
-                    steps(scenario,
+                    steps(plan_of(scenario),
                           {.warm_up = 1,
                            .fewest = 2,
                            .most = 5,
@@ -289,7 +290,10 @@ class Profiler {
         constexpr int least = 4;  // of a short look
         const int fewest =
             std::max(least, static_cast<int>(fewest_clean_steps * options_.time_share));
-        const Samples samples = steps(scenario,
+        const Plan plan = plan_of(scenario);
+        profile_.whole_backwards =
+            traits(options_.backend).needs_gpu && !splits_backward(plan->schedule);
+        const Samples samples = steps(plan,
                                       {.warm_up = 2,
                                        .fewest = fixed > 0 ? fixed : fewest,
                                        .most = fixed > 0 ? fixed : 60,
@@ -298,6 +302,44 @@ class Profiler {
                                       WithInterference::Apart);
         fill_in(profile_, size, samples);
         note_noise(profile_, evaluate_gate(samples));
+        if (options_.measures_halves && profile_.whole_backwards && !profile_.halves_over_whole) {
+            scenario.pipeline.partition = plan->partition->layers_per_stage();
+            profile_.halves_over_whole = halves_over_whole(scenario, size, fixed);
+        }
+    }
+
+    /// How long the two halves of a backward take as actions of their own, over the whole: a few
+    /// steps of the same stages with zb-h1. None where that has no such order, or does not fit.
+    std::optional<double> halves_over_whole(SettledScenario scenario, int size, int repeats) {
+        scenario.pipeline.schedule = to_string(ScheduleKind::ZbH1);
+        try {
+            const Samples samples =
+                quiet(steps(plan_of(scenario),
+                            {.warm_up = 2,
+                             .fewest = repeats > 0 ? repeats : fewest_steps_of_halves,
+                             .most = repeats > 0 ? repeats : 2 * fewest_steps_of_halves,
+                             .budget = share(time_budget) / 4,
+                             .patience = share(patience) / 4},
+                            WithInterference::Apart));
+            Duration halves{};
+            Duration whole{};
+            for (std::size_t index = 0; index < profile_.layers.size(); ++index) {
+                halves += mean_over(samples, [index](const StepSample& step) {
+                    return step.layers[index].backward_input + step.layers[index].backward_weight;
+                });
+                whole += cost_at(profile_.layers[index], size).backward();
+            }
+            return std::clamp(to_seconds(halves) / to_seconds(whole), 1.0, largest_halves_over_whole);
+        } catch (const Error& error) {
+            if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
+                throw;
+            }
+            return std::nullopt;
+        }
+    }
+
+    Plan plan_of(const SettledScenario& scenario) const {
+        return make_plan(scenario, model_, profile_);
     }
 
     /// What ranks on one GPU take longer for each other goes from the layers' times to the ranks,
@@ -342,12 +384,7 @@ class Profiler {
         }
     };
     enum class WithInterference { InLayers, Apart };
-    Samples steps(const SettledScenario& scenario,
-                  const HowMany& how_many,
-                  WithInterference interference) {
-        const Plan plan = make_plan(scenario, model_, profile_);
-        profile_.whole_backwards =
-            traits(options_.backend).needs_gpu && !splits_backward(plan->schedule);
+    Samples steps(const Plan& plan, const HowMany& how_many, WithInterference interference) {
         MeasuredPipeline pipeline(plan, model_, run_options(options_));
         const TimePoint begin = Clock::now();
         for (int step = 0; step < how_many.warm_up; ++step) {
@@ -356,7 +393,7 @@ class Profiler {
         Samples samples;
         while (!how_many.enough(samples, Clock::now() - begin)) {
             samples.push_back(pipeline.step());
-            report(to_seconds(Clock::now() - begin) / to_seconds(how_many.patience), scenario);
+            report(to_seconds(Clock::now() - begin) / to_seconds(how_many.patience), plan);
         }
         if (interference == WithInterference::Apart) {
             set_apart(pipeline, samples);
@@ -364,15 +401,15 @@ class Profiler {
         return samples;
     }
 
-    void report(double share_of_size, const SettledScenario& scenario) const {
+    void report(double share_of_size, const Plan& plan) const {
         if (options_.progress) {
             const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
             options_.progress(
                 std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
                 fmt::format(
                     "{} of {} on {}",
-                    counted(scenario.pipeline.micro_batches, "micro-batch"),
-                    counted(scenario.training.batch / scenario.pipeline.micro_batches, "sample"),
+                    counted(plan.micro_batches(), "micro-batch"),
+                    counted(plan->micro_batch_sizes.front(), "sample"),
                     counted(workers_, "worker")));
         }
     }

@@ -62,16 +62,11 @@ class HeatMapView : public QWidget {
     /// Text that names the best cell, and explains the marks.
     QString summary() const;
 
-    /// "Not shown: K = 3, 5-7 (no room); M = 9-11, 13, 15 and 40 more (infeasible)": a clause for
-    /// each reason, with fewer numbers in a narrow view; "" if the axes have no gaps.
+    /// The numbers without a row or column, in a line that fits below the map (LeftOut).
     QString left_out() const;
 
     /// All numbers of `left_out`, and why those without costs and the infeasible ones are so.
     QString tip_of_left_out() const;
-
-    /// Why the numbers that are left out as infeasible are so, a line each, and why the first
-    /// number without costs has none; "" where there is no such number.
-    QString reasons_of_left_out() const;
 
     /// Where the title of the columns is written: below their numbers. A low view has no room for
     /// it, and "M" beside the numbers.
@@ -103,7 +98,6 @@ class HeatMapView : public QWidget {
     bool has_title() const;
     void fit_map();
     int widest_label() const;
-    QStringList clauses_of_left_out(qsizetype most_runs) const;
     std::optional<Cell> cell_at(QPoint position) const;
     void focus(const Cell& cell);
     void choose(const Cell& cell);

@@ -268,6 +268,17 @@ void check_file_size(std::size_t bytes,
                             has_whole_blocks ? "" : ", about twice as many with --whole-blocks"));
 }
 
+/// Bytes of the file of these costs, where it has far too many layers to be written; else 0.
+std::size_t bytes_of_many_layers(const Profile& profile) {
+    constexpr std::size_t some = 1'000;
+    if (profile.layers.size() < 4 * some) {
+        return 0;
+    }
+    Profile begin;
+    begin.layers.assign(profile.layers.begin(), profile.layers.begin() + some);
+    return print_profile(begin).size() * profile.layers.size() / some;
+}
+
 /// `rate`: of the device's matrix products.
 std::string estimate_note(const DeviceProfile& device,
                           double rate,
@@ -401,6 +412,7 @@ Imported import_hf(const ImportOptions& options) {
     check_size(profile, place, estimate);
     add_model_notes(model, imported.notes);
     note_what_is_not_trained(text, place, imported.notes);
+    check_file_size(bytes_of_many_layers(profile), model, place, options.hf.whole_blocks);
     imported.content = print_profile(profile);
     check_file_size(imported.content.size(), model, place, options.hf.whole_blocks);
     imported.result.layers = static_cast<int>(profile.layers.size());

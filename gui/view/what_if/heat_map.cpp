@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/profile.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/simulate/simulate.h"
 
@@ -20,13 +21,6 @@ namespace {
 
 constexpr int most_rows = 16;
 constexpr int most_columns = 32;
-
-/// Whether an error says that the profile has no costs for micro-batches of the plan's size.
-bool says_no_costs(const std::exception& error) {
-    const auto* const own = dynamic_cast<const Error*>(&error);
-    return own != nullptr && own->kind() == ErrorKind::BadInput &&
-           own->text().starts_with("costs are known for micro-batches of");
-}
 
 HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     HeatCell cell;
@@ -46,7 +40,8 @@ HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
         }
     } catch (const std::exception& error) {
         cell.reason = sentence_of(error);
-        cell.lacks_costs = says_no_costs(error);
+        const auto* const own = dynamic_cast<const Error*>(&error);
+        cell.lacks_costs = own != nullptr && says_no_costs(own->text());
     }
     return cell;
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -301,26 +300,6 @@ int WhatIfSource::stages_of_machine() const {
                                                    : scenario.cluster.cores;
     return std::max(devices, settings_.stages);
 }
-
-namespace {
-
-/// Samples of the smallest and of the largest micro-batch for which every layer has costs: those of
-/// the profile, half of its smallest one, and twice its largest one (core/costs/profile.h).
-std::pair<std::int64_t, std::int64_t> sizes_with_costs(const Profile& profile, int devices) {
-    std::int64_t smallest = 1;
-    std::int64_t largest = std::numeric_limits<int>::max();
-    for (const LayerCost& layer : profile.layers) {
-        const std::vector<LayerSample>* const shared = layer.shared_by(devices);
-        const std::vector<LayerSample>& samples = shared == nullptr ? layer.samples : *shared;
-        if (!samples.empty()) {
-            smallest = std::max<std::int64_t>(smallest, (samples.front().micro_batch_size + 1) / 2);
-            largest = std::min(largest, 2 * std::int64_t{samples.back().micro_batch_size});
-        }
-    }
-    return {smallest, largest};
-}
-
-}  // namespace
 
 WhatIfRanges WhatIfSource::ranges(const WhatIf& settings) const {
     WhatIfRanges ranges;

@@ -40,6 +40,7 @@ constexpr std::string_view full = R"({
             "half_bandwidth_bytes": 4096}],
  "ranks": [{"device": 0, "interference": 0.075}, {"device": 0, "interference": 0.125}],
  "whole_backwards": true,
+ "halves_over_whole": 1.0625,
  "calibration": {"clean_steps": 12, "dropped_steps": 3, "p90_over_p10": 1.02, "interference": 0.05,
                  "ladder": [{"message_bytes": 64, "ns": 300}]}
 })";
@@ -86,6 +87,7 @@ TEST(ParseProfile, ReadsEveryKey) {
                    .half_bandwidth = Bytes{4096}}},
         .ranks = {{.device = 0, .interference = 0.075}, {.device = 0, .interference = 0.125}},
         .whole_backwards = true,
+        .halves_over_whole = 1.0625,
         .calibration = CalibrationNote{.clean_steps = 12,
                                        .dropped_steps = 3,
                                        .p90_over_p10 = 1.02,
@@ -271,6 +273,9 @@ TEST(ParseProfile, RefusesEveryBreachWithItsPointerAndValue) {
         {first + "/forward_kernels", "-1", "-1, expected a whole number"},
         {first + "/backward_kernels", "1000001", "expected at most 1000000 kernels"},
         {"/launch_ns", "1000000001", "1000000001, expected 0 to 1000000000"},
+        {"/halves_over_whole", "0.95", "0.95, expected 1 to 2"},
+        {"/halves_over_whole", "5.5", "5.5, expected 1 to 2"},
+        {"/halves_over_whole", "\"1.05\"", "\"1.05\", expected a number"},
         {first + "/backward_ns", "7", "either backward_ns or backward_input_ns"},
         {first + "/backward_input_ns", "", "missing"},
         {"/links/0/bytes_per_second", "-1", "-1, expected a number that is not negative"},
@@ -292,6 +297,14 @@ TEST(ParseProfile, RefusesEveryBreachWithItsPointerAndValue) {
         EXPECT_EQ(error.place(), "x.json: " + breach.pointer) << error.what();
         EXPECT_NE(error.text().find(breach.text), std::string::npos) << error.what();
     }
+}
+
+TEST(ParseProfile, RefusesAFactorOfHalvesForCostsOfHalves) {
+    const Error error =
+        error_of([] { parse_profile(changed("/whole_backwards", "false"), "x.json"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "x.json: /halves_over_whole");
+    EXPECT_NE(error.hint().find("whole_backwards: true"), std::string::npos) << error.hint();
 }
 
 TEST(ParseProfile, RefusesNumbersThatNoJsonReaderShouldTake) {

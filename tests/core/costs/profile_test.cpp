@@ -76,6 +76,23 @@ TEST(CostAt, RefusesWhatLiesFurtherNamingLayerAndRange) {
     EXPECT_THROW(cost_at(LayerCost{.name = "x", .samples = {sample(5, 1, 1)}}, 2), Error);
 }
 
+/// Every size of the range has costs, and those around it have none.
+TEST(CostAt, AnswersForTheSizesWithCosts) {
+    Profile profile{.layers = {two_samples(), {.name = "x", .samples = {sample(5, 100, 5)}}}};
+    const SizesWithCosts sizes = sizes_with_costs(profile);
+    EXPECT_EQ(sizes.smallest, 3);   // half of 5, while 2 to 8 have costs from 1
+    EXPECT_EQ(sizes.largest, 10);  // twice 5
+    for (const LayerCost& layer : profile.layers) {
+        EXPECT_NO_THROW(cost_at(layer, 3));
+        EXPECT_NO_THROW(cost_at(layer, 10));
+    }
+    for (const int outside : {2, 11}) {
+        const Error error = error_of([&] { cost_at(profile.layers[1], outside); });
+        EXPECT_TRUE(says_no_costs(error.text())) << error.text();
+    }
+    EXPECT_FALSE(says_no_costs("the costs are known for micro-batches of 1 sample"));
+}
+
 TEST(CostAt, DoesNotOverflowAtTheLargestNumbersOfAProfile) {
     LayerSample low = sample(1, 0, 0);
     LayerSample high = sample(65'536, 0, 0);

@@ -81,6 +81,25 @@ TEST(ScenarioPlan, SaysWhereCostsOfWholeBackwardsStandForHalves) {
     EXPECT_THAT(plan_of(scenario, profile)->notes, Not(says_so));
 }
 
+/// Costs of whole backwards with a measured factor: halves take longer by it, wholes do not.
+TEST(ScenarioPlan, HalvesOfBackwardsTakeLongerByWhatWasMeasured) {
+    const auto says_how_much = Contains(HasSubstr("the halves take 10.0 % longer than the whole"));
+    Profile profile = chain_profile();
+    profile.whole_backwards = true;
+    profile.halves_over_whole = 1.1;
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.pipeline.schedule = "zb-h1";
+    const Plan divided = plan_of(scenario, profile);
+    EXPECT_EQ(divided.cost(0, 0).backward_input, Duration(66));  // 60 without
+    EXPECT_EQ(divided.cost(0, 0).backward_weight, Duration(33));
+    EXPECT_EQ(divided.duration({.op = Op::BackwardInput, .stage = 0}), Duration(67));
+    EXPECT_THAT(divided->notes, says_how_much);
+    scenario.pipeline.schedule = "1f1b";
+    const Plan whole = plan_of(scenario, profile);
+    EXPECT_EQ(whole.duration({.op = Op::Backward, .stage = 0}), Duration(91));  // with dispatch
+    EXPECT_THAT(whole->notes, Not(says_how_much));
+}
+
 TEST(ScenarioPlan, SaysWhatCostsOfRanksThatSharedAGpuAreOf) {
     const auto shared = Contains(HasSubstr("ranks share a GPU: each takes 5 to 20 % longer"));
     const auto others = Contains(HasSubstr("the costs are those of 2 ranks that shared a GPU"));

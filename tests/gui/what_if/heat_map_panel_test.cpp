@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/what_if/left_out.h"
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
@@ -166,8 +167,8 @@ TEST_F(HeatMapPanelTest, NamesTheRowsAndColumnsThatItDoesNotShow) {
     panel.resize(1600, 600);
     EXPECT_EQ(view.left_out().toStdString(), "Not shown: K = 1 (too little memory)");
     EXPECT_TRUE(view.tip_of_left_out().startsWith("Not shown:\nK = 1 (too little memory)\n"));
-    EXPECT_TRUE(view.reasons_of_left_out().startsWith("K = 1: rank 0 "))
-        << view.reasons_of_left_out().toStdString();
+    EXPECT_TRUE(LeftOut(view.whole_map(), view.map()).reasons().startsWith("K = 1: rank 0 "))
+        << LeftOut(view.whole_map(), view.map()).reasons().toStdString();
     panel.resize(420, 170);
     ASSERT_LT(view.map().stages.size(), 5U);
     EXPECT_TRUE(view.left_out().startsWith("Not shown: K = 1 (too little memory); K = "));

@@ -927,6 +927,25 @@ TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
     }
 }
 
+TEST_F(CudaExecutor, AProfileOfWholeBackwardsSaysHowMuchLongerTheirHalvesTake) {
+    ProfilerOptions options;
+    options.micro_batch_sizes = {1};
+    options.micro_batches = 2;
+    options.busy_workers = 2;
+    options.repeats = 1;
+    options.backend = Backend::Cuda;
+    options.measures_halves = true;
+    const Profile whole = profile_model(test::small_gpt(), options);
+    EXPECT_TRUE(whole.whole_backwards);
+    ASSERT_TRUE(whole.halves_over_whole);
+    EXPECT_GE(*whole.halves_over_whole, 1);
+    EXPECT_LE(*whole.halves_over_whole, largest_halves_over_whole);
+    options.schedule = "zb-h1";  // the costs are those of halves
+    const Profile halves = profile_model(test::small_gpt(), options);
+    EXPECT_FALSE(halves.whole_backwards);
+    EXPECT_FALSE(halves.halves_over_whole);
+}
+
 // Timing every layer keeps a GPU waiting, so a profile takes from it only how an action's time is
 // divided over the layers.
 TEST_F(CudaExecutor, LayersOfAProfileTakeAsLongAsTheActionsOfAStepThatTimesNone) {
