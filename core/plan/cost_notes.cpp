@@ -90,10 +90,11 @@ std::vector<std::string> gpu_notes(const Profile& profile,
                                    bool sets_interference) {
     std::vector<std::string> notes;
     if (profile.halves_over_whole && splits_backward(rows)) {
-        notes.push_back(fmt::format("{} divides backwards in two: the halves take {:.1f} % longer "
-                                    "than the whole, as measured",
-                                    schedule,
-                                    100 * (*profile.halves_over_whole - 1)));
+        notes.push_back(
+            fmt::format("{} divides backwards in two: the halves take {:.1f} % longer "
+                        "than the whole, as measured",
+                        schedule,
+                        100 * (*profile.halves_over_whole - 1)));
     } else if (profile.whole_backwards && splits_backward(rows)) {
         notes.push_back(fmt::format(
             "the costs were measured in a schedule with whole backwards; {} divides them in two, "

@@ -444,12 +444,22 @@ Duration tied_update(const Model& model, const Profile& profile) {
     return scaled(last.optimizer, share);
 }
 
-Profile tied_counted_once(const Model& model, const Profile& profile) {
-    Profile once = profile;
-    once.layers.back().parameter_bytes -= tied_bytes(model, profile);
-    once.layers.back().optimizer -= tied_update(model, profile);
-    once.tied_bytes = {};
-    return once;
+ModelParameters parameters_of(const Profile& profile) {
+    ModelParameters weights{.precision = profile.precision, .layers = {}};
+    weights.layers.reserve(profile.layers.size());
+    for (const LayerCost& layer : profile.layers) {
+        weights.layers.push_back({.parameters = layer.parameter_bytes,
+                                  .running = layer.running_bytes,
+                                  .optimizer = layer.optimizer});
+    }
+    return weights;
+}
+
+ModelParameters tied_counted_once(const Model& model, const Profile& profile) {
+    ModelParameters weights = parameters_of(profile);
+    weights.layers.back().parameters -= tied_bytes(model, profile);
+    weights.layers.back().optimizer -= tied_update(model, profile);
+    return weights;
 }
 
 namespace {
@@ -507,16 +517,24 @@ std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,
                                      const WeightRules& rules) {
+    return stage_states(parameters_of(profile), samples_of_class, partition, rules);
+}
+
+std::vector<StageState> stage_states(const ModelParameters& weights,
+                                     const std::vector<LayerSamples>& samples_of_class,
+                                     const Partition& partition,
+                                     const WeightRules& rules) {
     std::vector<StageState> states(as_index(partition.stage_count()));
     std::vector<Bytes> largest(states.size());  // weights of a layer
-    for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
-        const int stage = partition.stage_of_layer(static_cast<int>(layer));
-        StageState& state = states[as_index(stage)];
-        const Bytes weights = part_of(profile.layers[layer].parameter_bytes, rules.devices);
-        state.weights += weights;
-        largest[as_index(stage)] = std::max(largest[as_index(stage)], weights);
-        state.running += profile.layers[layer].running_bytes;
-        state.optimizer += profile.layers[layer].optimizer;
+    for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+        const LayerParameters& own = weights.layers[layer];
+        const auto stage = as_index(partition.stage_of_layer(static_cast<int>(layer)));
+        StageState& state = states[stage];
+        const Bytes part = part_of(own.parameters, rules.devices);
+        state.weights += part;
+        largest[stage] = std::max(largest[stage], part);
+        state.running += own.running;
+        state.optimizer += own.optimizer;
         for (const LayerSamples& samples : samples_of_class) {
             state.workspace = std::max(state.workspace, samples[layer].workspace);
         }
@@ -526,18 +544,18 @@ std::vector<StageState> stage_states(const Profile& profile,
         states.front().weights -= tied;
         states.front().optimizer -= rules.tied_update;
     }
-    const int gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
+    const int gradient = gradient_bytes_per_byte(weights.precision, rules.fp32_gradients);
     for (StageState& state : states) {
         state.gradients = state.weights * gradient;
         state.optimizer_state =
-            first_share(state.weights * state_per_byte(profile.precision, rules.optimizer_slots),
-                        profile.precision,
+            first_share(state.weights * state_per_byte(weights.precision, rules.optimizer_slots),
+                        weights.precision,
                         rules);
         state.optimizer /= rules.shards.optimizer;
         state.norm = norm_time(state.optimizer, rules.optimizer_slots);
     }
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
-        share_out(states[stage], largest[stage], profile.precision, rules);
+        share_out(states[stage], largest[stage], weights.precision, rules);
     }
     if (!rules.tied_room) {
         return states;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -85,8 +86,24 @@ Bytes tied_bytes(const Model& model, const Profile& profile);
 /// executed, as what was measured says nothing of it.
 Duration tied_update(const Model& model, const Profile& profile);
 
-/// Returns the profile with weights that the first and the last layer share in the first alone.
-Profile tied_counted_once(const Model& model, const Profile& profile);
+/// What a profile says of one layer's weights, whatever the size of a micro-batch.
+struct LayerParameters {
+    Bytes parameters{};
+    Bytes running{};       ///< statistics of a norm
+    Duration optimizer{};  ///< of their update
+};
+
+/// The weights of every layer, without the costs of micro-batches: cheap to copy.
+struct ModelParameters {
+    std::string precision;
+    std::vector<LayerParameters> layers;
+};
+
+/// The weights of a profile.
+ModelParameters parameters_of(const Profile& profile);
+
+/// The weights of a profile, with those that the first and the last layer share in the first alone.
+ModelParameters tied_counted_once(const Model& model, const Profile& profile);
 
 /// Time of the norm of gradients whose update takes `update`: the share that its bytes have. The
 /// norm reads one number per weight, and the update reads or writes 3, and 2 more for each of the
@@ -113,6 +130,10 @@ void share_out(StageState& state,
 /// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in
 /// fp32 beside the optimizer's slots, which are fp32, too: 2 + 4 + 4 + 4 * slots bytes each
 /// (Micikevicius et al., arXiv 1710.03740, section 3.1). All others are of the weights' own size.
+std::vector<StageState> stage_states(const ModelParameters& weights,
+                                     const std::vector<LayerSamples>& samples_of_class,
+                                     const Partition& partition,
+                                     const WeightRules& rules);
 std::vector<StageState> stage_states(const Profile& profile,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,

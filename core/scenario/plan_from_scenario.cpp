@@ -373,7 +373,7 @@ void add_messages(PlanParts& parts,
 
 void add_states(PlanParts& parts,
                 const Schedule& grid,
-                const Profile& profile,
+                const ModelParameters& weights,
                 const CostTable& samples,
                 const DeviceKinds& kinds,
                 const WeightRules& rules) {
@@ -381,7 +381,7 @@ void add_states(PlanParts& parts,
     for (const std::vector<LayerSamples>& of_kind : samples) {
         sizes.push_back(of_kind.front());
     }
-    parts.states = of_stages(grid, stage_states(profile, sizes, *parts.partition, rules));
+    parts.states = of_stages(grid, stage_states(weights, sizes, *parts.partition, rules));
     for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
         const double factor = kinds.speeds[kinds.of(grid.rank_of_stage[stage])].factor;
         for (Duration* const time : {&parts.states[stage].optimizer, &parts.states[stage].norm}) {
@@ -647,7 +647,12 @@ Plan planned(const SettledScenario& scenario,
     refuse_tied_twins(parts, grid, model);
     refuse_batch_norms(parts, grid, model);
     grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
-    add_states(parts, grid, tied_once ? *known->counted_once : profile, samples, kinds, rules);
+    add_states(parts,
+               grid,
+               tied_once ? *known->counted_once : parameters_of(profile),
+               samples,
+               kinds,
+               rules);
     add_links(parts, grid, cluster, scenario, profile);
     add_sharing(parts, grid, cluster, scenario.cluster, profile);
     add_all_reduce(parts, grid, cluster, scenario.pipeline, gradient);

@@ -25,9 +25,9 @@ RankChain rank_chain_of(const SettledScenario& scenario,
 /// Costs of the layers, which plans of one scenario with different partitions have in common.
 struct LayerCosts {
     CostTable samples;
-    /// The profile with weights that both ends share counted once; none where the ends are on
+    /// The weights, with those that both ends share counted once; none where the ends are on
     /// different ranks.
-    std::optional<Profile> counted_once;
+    std::optional<ModelParameters> counted_once;
 };
 /// The costs for the micro-batches, ranks and pieces of a plan of the scenario.
 LayerCosts layer_costs(const Plan& plan,

@@ -329,7 +329,8 @@ class Profiler {
                 });
                 whole += cost_at(profile_.layers[index], size).backward();
             }
-            return std::clamp(to_seconds(halves) / to_seconds(whole), 1.0, largest_halves_over_whole);
+            return std::clamp(
+                to_seconds(halves) / to_seconds(whole), 1.0, largest_halves_over_whole);
         } catch (const Error& error) {
             if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
                 throw;
@@ -404,13 +405,11 @@ class Profiler {
     void report(double share_of_size, const Plan& plan) const {
         if (options_.progress) {
             const auto sizes = static_cast<double>(options_.micro_batch_sizes.size());
-            options_.progress(
-                std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
-                fmt::format(
-                    "{} of {} on {}",
-                    counted(plan.micro_batches(), "micro-batch"),
-                    counted(plan->micro_batch_sizes.front(), "sample"),
-                    counted(workers_, "worker")));
+            options_.progress(std::min(1.0, (sizes_done_ + std::min(1.0, share_of_size)) / sizes),
+                              fmt::format("{} of {} on {}",
+                                          counted(plan.micro_batches(), "micro-batch"),
+                                          counted(plan->micro_batch_sizes.front(), "sample"),
+                                          counted(workers_, "worker")));
         }
     }
 

@@ -39,8 +39,8 @@ struct ProfilerOptions {
     GpuShares gpu_shares = GpuShares::Own;
     std::vector<int> gpu_units{};  ///< as Scenario::ClusterPart
     std::uint64_t seed = 1;
-    /// On a GPU, of one stage per rank with whole backwards: a few steps of zb-h1 say how much longer
-    /// the halves take (Profile::halves_over_whole).
+    /// On a GPU, of one stage per rank with whole backwards: a few steps of zb-h1 say how much
+    /// longer the halves take (Profile::halves_over_whole).
     bool measures_halves = false;
     double stretch = 1;  ///< every time is multiplied: what a paced device is to take
     std::function<void(double share, const std::string& what)> progress;

@@ -145,8 +145,8 @@ QString LeftOut::line(const QFontMetrics& letters, int pixels) const {
     }
     for (qsizetype most_runs = 3; most_runs > 0; --most_runs) {
         const QStringList parts = clauses(most_runs);
-        text = parts.isEmpty() ? QString()
-                               : tr("Not shown: %1").arg(parts.join(QStringLiteral("; ")));
+        text =
+            parts.isEmpty() ? QString() : tr("Not shown: %1").arg(parts.join(QStringLiteral("; ")));
         if (letters.horizontalAdvance(text) <= pixels) {
             break;
         }

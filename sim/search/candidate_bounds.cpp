@@ -131,6 +131,9 @@ bool gathers(const Shape& shape, const CostWays& ways) {
     return shape.data_parallel > 1 && ways.shard >= Shard::Gradients;
 }
 
+/// Each has some kilobytes.
+constexpr std::size_t most_gathered_keys = 4096;
+
 /// Nanoseconds that rounding may have added to the sums of gradients of a rank.
 int reduction_slack(int chunks) {
     return 2 * chunks;
@@ -173,7 +176,6 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape, const CostW
     }
     if (gathers(shape, ways)) {
         key.gathered = ways.shard;
-        key.stages = shape.stages;
         key.replicas = shape.data_parallel;
     }
     return key;
@@ -195,11 +197,35 @@ SettledScenario CandidateBounds::with_ways(const Shape& shape, const CostWays& w
     return settled;
 }
 
-CandidateBounds::Sums CandidateBounds::make_sums(const Shape& shape, const CostWays& ways) const {
-    const SettledScenario settled = with_ways(shape, ways);
-    const Cluster cluster(settled, profile_, shape.stages);
+CandidateBounds::Sums CandidateBounds::make_sums(const SumsKey& key,
+                                                 const SettledScenario& settled,
+                                                 const Cluster& cluster) const {
     return std::make_shared<const LayerSums>(
-        layer_sums(settled, model_, profile_, cluster, key_of(shape, ways).micro_batch_size));
+        layer_sums(settled, model_, profile_, cluster, key.micro_batch_size));
+}
+
+CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
+                                                     const SettledScenario& settled,
+                                                     const Cluster& cluster) const {
+    const ReplicaGroup replicas = cluster.layer_rules().gathered.replicas;
+    {
+        const std::lock_guard lock(gathered_mutex_);
+        const auto alike = gathered_sums_.find(key);
+        if (alike != gathered_sums_.end()) {
+            const auto found =
+                std::ranges::find(alike->second, replicas, &std::pair<ReplicaGroup, Sums>::first);
+            if (found != alike->second.end()) {
+                return found->second;
+            }
+        }
+    }
+    Sums sums = make_sums(key, settled, cluster);
+    const std::lock_guard lock(gathered_mutex_);
+    if (gathered_sums_.size() >= most_gathered_keys) {
+        gathered_sums_.clear();
+    }
+    gathered_sums_[key].emplace_back(replicas, sums);
+    return sums;
 }
 
 void CandidateBounds::learn(const Shape& shape, const CostWays& ways) {
@@ -209,14 +235,15 @@ void CandidateBounds::learn(const Shape& shape, const CostWays& ways) {
     }
     Sums& sums = sums_[key];
     try {
-        sums = make_sums(shape, ways);
+        const SettledScenario settled = with_ways(shape, ways);
+        sums = make_sums(key, settled, Cluster(settled, profile_, shape.stages));
     } catch (const Error& error) {
         unknown_.emplace(key, error);
     }
 }
 
-/// Leaves out sums with messages between replicas: they differ from shape to shape, and most shapes
-/// are never looked into. `of` makes them.
+/// Leaves out sums with messages between replicas: most shapes are never looked into. `of` makes
+/// them.
 void CandidateBounds::learn(const Shape& shape) {
     learn(shape, choices_.fastest_layers(shape));
     learn(shape, any_order_ways(shape));
@@ -277,9 +304,8 @@ Duration CandidateBounds::least(const Shape& shape) const {
 
 BoundQuestion CandidateBounds::question_of(const Shape& shape,
                                            const CostWays& ways,
+                                           const Cluster& cluster,
                                            const LayerSums& sums) const {
-    const SettledScenario settled = with_ways(shape, ways);
-    const Cluster cluster(settled, profile_, shape.stages);
     BoundQuestion question{
         .stages = shape.stages,
         .micro_batches = micro_batches_of(shape),
@@ -303,12 +329,16 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
 
 ShapeBounds CandidateBounds::of(const Shape& shape, const ScheduleChoice& choice) const {
     const CostWays ways = ways_of(scenario_, choice);
-    const auto known = sums_.find(key_of(shape, ways));
+    const SumsKey key = key_of(shape, ways);
+    const SettledScenario settled = with_ways(shape, ways);
+    const Cluster cluster(settled, profile_, shape.stages);
+    const auto known = sums_.find(key);
     Sums sums = known == sums_.end() ? nullptr : known->second;
     if (!sums) {
-        sums = make_sums(shape, ways);
+        sums = gathers(shape, ways) ? gathered_sums(key, settled, cluster)
+                                    : make_sums(key, settled, cluster);
     }
-    BoundQuestion question = question_of(shape, ways, *sums);
+    BoundQuestion question = question_of(shape, ways, cluster, *sums);
     const Duration floor = least_with(shape, *sums);
     return {scenario_, shape, std::move(sums), std::move(question), floor};
 }

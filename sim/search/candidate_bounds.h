@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/rank_partition.h"
+#include "core/scenario/cluster.h"
 #include "core/scenario/settled_scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/layer_sums.h"
@@ -69,7 +71,15 @@ class CandidateBounds {
     SumsKey key_of(const Shape& shape, const CostWays& ways) const;
     CostWays any_order_ways(const Shape& shape) const;
     void learn(const Shape& shape, const CostWays& ways);
-    Sums make_sums(const Shape& shape, const CostWays& ways) const;
+    /// `settled` and `cluster`: the scenario and its machine with a shape and ways of that key.
+    Sums make_sums(const SumsKey& key,
+                   const SettledScenario& settled,
+                   const Cluster& cluster) const;
+    /// The same, with messages between replicas: shapes whose replicas have the same places and
+    /// links share them.
+    Sums gathered_sums(const SumsKey& key,
+                       const SettledScenario& settled,
+                       const Cluster& cluster) const;
     const LayerSums& sums_of(const Shape& shape, const CostWays& ways) const {
         return *sums_.at(key_of(shape, ways));
     }
@@ -77,6 +87,7 @@ class CandidateBounds {
     Duration least_with(const Shape& shape, const LayerSums& sums) const;
     BoundQuestion question_of(const Shape& shape,
                               const CostWays& ways,
+                              const Cluster& cluster,
                               const LayerSums& sums) const;
     int micro_batches_of(const Shape& shape) const;
     /// For what depends on the shape and these ways alone.
@@ -89,6 +100,8 @@ class CandidateBounds {
     bool has_backward_;
     std::map<SumsKey, Sums> sums_{};      ///< null: costs are not known there
     std::map<SumsKey, Error> unknown_{};  ///< why
+    mutable std::mutex gathered_mutex_{};
+    mutable std::map<SumsKey, std::vector<std::pair<ReplicaGroup, Sums>>> gathered_sums_{};
 };
 
 /// What steps of a shape's candidates do not go below, and which partitions promise most.

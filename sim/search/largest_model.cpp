@@ -288,9 +288,8 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
             .front()
             .front();
     // On one stage the ends have the tied weights once.
-    const Profile counted_once = tied_counted_once(one->model, one->profile);
     const auto states =
-        stage_states(counted_once,
+        stage_states(tied_counted_once(one->model, one->profile),
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
                      {.optimizer_slots = optimizer_slots(settled),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
@@ -60,11 +59,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
     const LayerSamples samples = fastest(table.front());
     const auto layers = static_cast<int>(samples.size());
     // On one stage the ends have the tied weights once; a bound must not be above that.
-    const bool is_tied = tied_bytes(model, profile) > Bytes{};
-    const std::optional<Profile> counted_once =
-        is_tied ? std::optional(tied_counted_once(model, profile)) : std::nullopt;
     const std::vector<StageState> states =
-        stage_states(is_tied ? *counted_once : profile,
+        stage_states(tied_counted_once(model, profile),
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), layers),
                      {.optimizer_slots = optimizer_slots(scenario),

@@ -80,7 +80,7 @@ TEST(CostAt, RefusesWhatLiesFurtherNamingLayerAndRange) {
 TEST(CostAt, AnswersForTheSizesWithCosts) {
     Profile profile{.layers = {two_samples(), {.name = "x", .samples = {sample(5, 100, 5)}}}};
     const SizesWithCosts sizes = sizes_with_costs(profile);
-    EXPECT_EQ(sizes.smallest, 3);   // half of 5, while 2 to 8 have costs from 1
+    EXPECT_EQ(sizes.smallest, 3);  // half of 5, while 2 to 8 have costs from 1
     EXPECT_EQ(sizes.largest, 10);  // twice 5
     for (const LayerCost& layer : profile.layers) {
         EXPECT_NO_THROW(cost_at(layer, 3));
