@@ -131,8 +131,8 @@ bool gathers(const Shape& shape, const CostWays& ways) {
     return shape.data_parallel > 1 && ways.shard >= Shard::Gradients;
 }
 
-/// Each has some kilobytes.
-constexpr std::size_t most_gathered_keys = 4096;
+/// Each has some kilobytes. More than these are computed whenever they are asked for.
+constexpr std::size_t most_gathered_sums = 16'384;
 
 /// Nanoseconds that rounding may have added to the sums of gradients of a rank.
 int reduction_slack(int chunks) {
@@ -204,27 +204,35 @@ CandidateBounds::Sums CandidateBounds::make_sums(const SumsKey& key,
         layer_sums(settled, model_, profile_, cluster, key.micro_batch_size));
 }
 
+std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
+    std::size_t sum = 0;
+    for (const int part : {key.layers.tensor_parallel,
+                           key.layers.micro_batch_size,
+                           key.layers.optimizer_shards,
+                           static_cast<int>(key.layers.layer_recompute),
+                           key.layers.sequence_parallel ? 1 : 0,
+                           static_cast<int>(key.layers.gathered),
+                           key.layers.stages,
+                           key.replicas.replicas,
+                           key.replicas.per_node}) {
+        constexpr std::size_t factor = 1'000'003;
+        sum = sum * factor + static_cast<std::size_t>(part);
+    }
+    return sum;
+}
+
 CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
                                                      const SettledScenario& settled,
                                                      const Cluster& cluster) const {
-    const ReplicaGroup replicas = cluster.layer_rules().gathered.replicas;
-    {
-        const std::lock_guard lock(gathered_mutex_);
-        const auto alike = gathered_sums_.find(key);
-        if (alike != gathered_sums_.end()) {
-            const auto found =
-                std::ranges::find(alike->second, replicas, &std::pair<ReplicaGroup, Sums>::first);
-            if (found != alike->second.end()) {
-                return found->second;
-            }
-        }
+    const GatheredKey gathered{.layers = key, .replicas = cluster.layer_rules().gathered.replicas};
+    using Entries = decltype(gathered_sums_);
+    if (Entries::const_accessor found; gathered_sums_.find(found, gathered)) {
+        return found->second;
     }
     Sums sums = make_sums(key, settled, cluster);
-    const std::lock_guard lock(gathered_mutex_);
-    if (gathered_sums_.size() >= most_gathered_keys) {
-        gathered_sums_.clear();
+    if (gathered_sums_.size() < most_gathered_sums) {
+        gathered_sums_.insert(Entries::value_type(gathered, sums));
     }
-    gathered_sums_[key].emplace_back(replicas, sums);
     return sums;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <oneapi/tbb/concurrent_hash_map.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -66,6 +68,17 @@ class CandidateBounds {
         auto operator<=>(const SumsKey&) const = default;
     };
     using Sums = std::shared_ptr<const LayerSums>;
+    /// What sums with messages between replicas depend on.
+    struct GatheredKey {
+        SumsKey layers;
+        ReplicaGroup replicas;
+
+        bool operator==(const GatheredKey&) const = default;
+    };
+    struct HashOfGathered {
+        static std::size_t hash(const GatheredKey& key);
+        static bool equal(const GatheredKey& a, const GatheredKey& b) { return a == b; }
+    };
 
     /// Where sizes differ by one, the smaller is the bound's.
     SumsKey key_of(const Shape& shape, const CostWays& ways) const;
@@ -75,8 +88,8 @@ class CandidateBounds {
     Sums make_sums(const SumsKey& key,
                    const SettledScenario& settled,
                    const Cluster& cluster) const;
-    /// The same, with messages between replicas: shapes whose replicas have the same places and
-    /// links share them.
+    /// Sums with messages between replicas, which shapes have in common where their replicas have
+    /// the same places and links.
     Sums gathered_sums(const SumsKey& key,
                        const SettledScenario& settled,
                        const Cluster& cluster) const;
@@ -100,8 +113,7 @@ class CandidateBounds {
     bool has_backward_;
     std::map<SumsKey, Sums> sums_{};      ///< null: costs are not known there
     std::map<SumsKey, Error> unknown_{};  ///< why
-    mutable std::mutex gathered_mutex_{};
-    mutable std::map<SumsKey, std::vector<std::pair<ReplicaGroup, Sums>>> gathered_sums_{};
+    mutable tbb::concurrent_hash_map<GatheredKey, Sums, HashOfGathered> gathered_sums_{};
 };
 
 /// What steps of a shape's candidates do not go below, and which partitions promise most.

@@ -25,7 +25,9 @@ TEST(MeasuredPipeline, AWaitForTheNormOfAllGradientsIsPartOfNoLayer) {
     Duration backward = Duration::max();  // of the first rank, which the second one waits for
     Duration update = Duration::max();    // of the second rank
     Duration dispatch = Duration::max();
-    for (int step = 0; step < 10; ++step) {
+    // Other programs may take the cores: of many steps some are undisturbed.
+    const auto is_right = [&] { return update < backward / 10 && dispatch < backward / 10; };
+    for (int step = 0; step < 10 || (step < 500 && !is_right()); ++step) {
         const StepSample sample = pipeline.step();
         Duration backward_here{};
         Duration update_here{};
