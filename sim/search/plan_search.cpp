@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <tuple>
@@ -414,9 +415,17 @@ void Search::try_each(const Contender& contender,
     const Candidate& candidate = contender.candidate;
     partitions_ += std::ssize(partitions);
     std::vector<Outcome> outcomes(partitions.size());
+    std::optional<CommonRows> common;
+    if (partitions.size() > 2) {
+        try {
+            common = common_rows(space_, candidate, partitions.front());
+        } catch (const Error&) {  // each says so itself
+        }
+    }
     tbb::parallel_for(std::size_t{0}, partitions.size(), [&](std::size_t i) {
         try {
-            try_partition(space_, candidate, partitions[i], best, outcomes[i]);
+            try_partition(
+                space_, candidate, partitions[i], best, outcomes[i], common ? &*common : nullptr);
         } catch (const Error&) {  // no plan whatever the partition
             outcomes[i] = {};
         }

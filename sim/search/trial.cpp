@@ -6,7 +6,6 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
@@ -152,11 +151,27 @@ void Outcome::add(Outcome other) {
     actions += other.actions;
 }
 
+std::optional<CommonRows> common_rows(const SearchSpace& space,
+                                      const Candidate& candidate,
+                                      const std::vector<int>& partition) {
+    SettledScenario settled = with_candidate(space.scenario, candidate);
+    if (candidate.choice.recompute_by_rank || rows_follow_costs(settled)) {
+        return std::nullopt;
+    }
+    if (!partition.empty()) {
+        settled.pipeline.partition = partition;
+    }
+    const Plan plan = make_plan(settled, space.model, space.profile, RowsFrom::Generator);
+    return CommonRows{.plan = plan,
+                      .costs = layer_costs(plan, settled, space.model, space.profile)};
+}
+
 void try_partition(const SearchSpace& space,
                    const Candidate& candidate,
                    const std::vector<int>& partition,
                    Duration best,
-                   Outcome& outcome) {
+                   Outcome& outcome,
+                   const CommonRows* common) {
     SettledScenario settled = with_candidate(space.scenario, candidate);
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
@@ -168,7 +183,10 @@ void try_partition(const SearchSpace& space,
         }
         settled.pipeline.recompute = *rules;
     }
-    Plan plan = make_plan(settled, space.model, space.profile, RowsFrom::Generator);
+    Plan plan = common == nullptr
+                    ? make_plan(settled, space.model, space.profile, RowsFrom::Generator)
+                    : make_plan_with_rows_of(
+                          common->plan, settled, space.model, space.profile, &common->costs);
     outcome.actions += static_cast<std::int64_t>(action_count(plan));
     std::vector<MemoryUse> peaks;
     if (!plan->host_link) {  // with one, times decide

@@ -11,6 +11,8 @@
 #include "core/base/units.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/replan.h"
 #include "core/scenario/scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
@@ -53,15 +55,28 @@ struct SearchSpace {
     const Profile& profile;
 };
 
+/// What the plans of one candidate have in common whatever their partition.
+struct CommonRows {
+    Plan plan;  ///< has the rows
+    LayerCosts costs;
+};
+
+/// The rows of a candidate's partition, for its other partitions; none where the rows depend on it.
+/// Throws as make_plan.
+std::optional<CommonRows> common_rows(const SearchSpace& space,
+                                      const Candidate& candidate,
+                                      const std::vector<int>& partition);
+
 /// Plans and simulates one partition; the empty list stands for what the scenario says. Its
 /// metrics are measured where it is faster than `best`. Adds to `found`, or to what does not fit.
 /// Where recompute by rank comes out as one mode for all, the plan is that mode's
-/// candidate. Throws as make_plan.
+/// candidate. `common`: of this candidate; null: its rows are made. Throws as make_plan.
 void try_partition(const SearchSpace& space,
                    const Candidate& candidate,
                    const std::vector<int>& partition,
                    Duration best,
-                   Outcome& outcome);
+                   Outcome& outcome,
+                   const CommonRows* common = nullptr);
 
 /// The fastest of some partitions, if any fits. A candidate that is no plan is refused.
 Outcome try_candidate(const SearchSpace& space,
