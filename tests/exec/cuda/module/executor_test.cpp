@@ -901,15 +901,21 @@ TEST_F(CudaExecutor, AsksForProductsWhoseRowsAreMultiplesOf16Bytes) {
 }
 #endif
 
+/// A few steps of two micro-batches in two stages on the GPU.
+ProfilerOptions profiled_on_cuda(int size, int repeats) {
+    ProfilerOptions options;
+    options.micro_batch_sizes = {size};
+    options.micro_batches = 2;
+    options.busy_workers = 2;
+    options.repeats = repeats;
+    options.backend = Backend::Cuda;
+    return options;
+}
+
 // Events on the GPU's own clock say when each layer was done.
 TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
     const Model model = test::small_gpt();
-    ProfilerOptions options;
-    options.micro_batch_sizes = {2};
-    options.micro_batches = 2;
-    options.busy_workers = 2;
-    options.repeats = 3;
-    options.backend = Backend::Cuda;
+    ProfilerOptions options = profiled_on_cuda(2, 3);
     options.precision = Precision::Bf16;
     const Profile profile = profile_model(model, options);
     EXPECT_EQ(profile.precision, "bf16");
@@ -928,12 +934,7 @@ TEST_F(CudaExecutor, IsProfiledLayerByLayer) {
 }
 
 TEST_F(CudaExecutor, AProfileOfWholeBackwardsSaysHowMuchLongerTheirHalvesTake) {
-    ProfilerOptions options;
-    options.micro_batch_sizes = {1};
-    options.micro_batches = 2;
-    options.busy_workers = 2;
-    options.repeats = 1;
-    options.backend = Backend::Cuda;
+    ProfilerOptions options = profiled_on_cuda(1, 1);
     options.measures_halves = true;
     const Profile whole = profile_model(test::small_gpt(), options);
     EXPECT_TRUE(whole.whole_backwards);
