@@ -12,6 +12,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/io_hint.h"
 #include "core/text/input_file.h"
 #include "core/text/own_file.h"
 #include "exec/base/retry.h"
@@ -106,7 +107,7 @@ void GrowingFile::expect_written() const {
         throw Error(ErrorKind::Io,
                     path_.string(),
                     fmt::format("cannot be written: {}", std::generic_category().message(why_)),
-                    why_ == ENOSPC || why_ == EDQUOT ? "make room on the disk" : "");
+                    io_hint(why_));
     }
 }
 

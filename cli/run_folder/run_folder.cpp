@@ -14,12 +14,15 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
 #include "core/text/json_text.h"
 #include "core/text/own_file.h"
+#include "exec/base/durable_file.h"
+#include "exec/training/checkpoint.h"
 
 namespace pipetwin::cli {
 
@@ -30,6 +33,9 @@ constexpr std::string_view lock_name = "lock";
 /// What a command that was refused late has left in earlier versions, and the profile, which
 /// `pipetwin profile --out DIR` may have put there first.
 constexpr std::array early_files{run_file::scenario, run_file::search, run_file::profile};
+
+/// What a checkpoint is of no use without.
+constexpr std::array durable_files{run_file::scenario, run_file::profile, run_file::pieces};
 
 /// What else a run leaves behind.
 constexpr std::array run_files{run_file::plan,
@@ -228,7 +234,8 @@ void RunFolder::lock() {
 
 void RunFolder::expect_run() const {
     std::error_code ignored;
-    if (!std::filesystem::exists(file(run_file::scenario), ignored)) {
+    if (!std::filesystem::exists(file(run_file::scenario), ignored) &&
+        exec::Checkpoints(file(run_file::checkpoints)).whole().empty()) {
         throw Error(ErrorKind::Io,
                     path_.string(),
                     "there is no run here to continue",
@@ -237,6 +244,17 @@ void RunFolder::expect_run() const {
 }
 
 void RunFolder::refuse_used() const {
+    if (const std::vector<int> steps = exec::Checkpoints(file(run_file::checkpoints)).whole();
+        !steps.empty()) {
+        throw Error(ErrorKind::Io,
+                    path_.string(),
+                    fmt::format("the folder holds a run already, with {} after {} {}",
+                                steps.size() == 1 ? "a checkpoint" : "checkpoints",
+                                fmt::join(steps, " and "),
+                                steps == std::vector{1} ? "step" : "steps"),
+                    "continue it with 'pipetwin train SCENARIO.toml --out DIR --resume', or name "
+                    "another folder with --out DIR");
+    }
     if (const std::string_view name = sign_of_run(path_); !name.empty()) {
         throw Error(ErrorKind::Io,
                     path_.string(),
@@ -313,7 +331,10 @@ void RunFolder::write_all() {
         const bool is_new = !has_begun_ && !std::filesystem::exists(path, ignored);
         try {
             if (!first || has_begun_) {
-                replace_file(path, kept.content);
+                const bool is_durable =
+                    std::ranges::find(durable_files, kept.name) != durable_files.end();
+                is_on_disk_ = false;
+                replace_file(path, kept.content, is_durable ? Flush::Yes : Flush::No);
                 if (is_new) {
                     written_.push_back(path);
                 }
@@ -353,6 +374,17 @@ void RunFolder::write_kept() {
 void RunFolder::finish(std::chrono::milliseconds patience) {
     exec::keep_trying(
         patience, [this] { write_all(); }, [](const Error&) {});
+}
+
+void RunFolder::bring_to_disk() {
+    if (is_on_disk_) {
+        return;
+    }
+    exec::flush_folder(path_);
+    for (const std::filesystem::path& folder : created_) {
+        exec::flush_folder(folder.parent_path());
+    }
+    is_on_disk_ = true;
 }
 
 void RunFolder::expect_still_there() const {

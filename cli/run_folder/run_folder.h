@@ -47,8 +47,9 @@ class RunFolder {
     enum class Old { Refused, Removed, GoesOn };
 
     /// Creates the folder where it is missing. Throws Error(Io) if another process holds it, naming
-    /// the process, if it holds a run that is refused, or none that could go on, or if a folder of
-    /// the run is a link. What a refused command or an early end has left there is no run.
+    /// the process, if it holds a run that is refused, naming its checkpoints, or none that could
+    /// go on, or if a folder of the run is a link. What a refused command or an early end has left
+    /// there is no run; a checkpoint alone is one.
     RunFolder(std::filesystem::path path, Old old);
     RunFolder(const RunFolder&) = delete;
     RunFolder& operator=(const RunFolder&) = delete;
@@ -76,6 +77,10 @@ class RunFolder {
     /// Writes the files that are kept, and waits for the disk for so long. Throws Error(Io), naming
     /// the first of them that could not be written.
     void finish(std::chrono::milliseconds patience);
+    /// Returns when the folder is found again after a cut of the power, with what a training needs
+    /// to continue: the names of its files, and the bytes of scenario, costs and vocabulary. Throws
+    /// Error(Io).
+    void bring_to_disk();
     /// Throws Error(Io) if the path names this folder no more: it was removed, renamed or replaced,
     /// and what is written into open files of it is lost.
     void expect_still_there() const;
@@ -102,6 +107,7 @@ class RunFolder {
     dev_t device_ = 0;  ///< of the folder, with its inode
     ino_t inode_ = 0;
     bool has_begun_ = false;
+    bool is_on_disk_ = false;                     ///< `bring_to_disk` has nothing to do
     std::vector<std::filesystem::path> created_;  ///< folders, the innermost last
     std::vector<std::filesystem::path> written_;  ///< files, before it has begun
     std::vector<Kept> kept_;                      ///< in the order of their first `write`

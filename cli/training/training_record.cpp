@@ -47,7 +47,10 @@ void TrainingRecord::follow(exec::TrainingOptions& training, const Plan& plan) {
         };
     }
     training.on_step = [this](const exec::StepReport& step) { return add(step); };
-    training.before_checkpoint = [this] { metrics_->bring_to_disk(); };
+    training.before_checkpoint = [this] {
+        metrics_->bring_to_disk();
+        folder_.bring_to_disk();
+    };
     training.on_translated = [this](double share) {
         if (!translating_) {
             translating_.emplace(console_, "translating held-out texts");

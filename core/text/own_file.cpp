@@ -29,7 +29,7 @@ constexpr const char* remove_it = "remove it, or name another folder with --out 
 
 }  // namespace
 
-void replace_file(const std::filesystem::path& file, std::string_view content) {
+void replace_file(const std::filesystem::path& file, std::string_view content, Flush flush) {
     std::filesystem::path temporary;
     std::optional<OpenFile> beside;
     for (int attempt = 0; !beside; ++attempt) {  // until a name is free
@@ -45,6 +45,9 @@ void replace_file(const std::filesystem::path& file, std::string_view content) {
     }
     try {
         write_all(*beside, content, file);
+        if (flush == Flush::Yes && ::fsync(beside->get()) != 0) {
+            refuse_io(file, "cannot bring to the disk");
+        }
         if (!beside->close()) {
             refuse_io(file, "cannot write");
         }

@@ -7,9 +7,15 @@
 /// outside of their folder is written.
 namespace pipetwin {
 
+/// Whether the bytes of a file are on the disk before the file gets its name. Without it a cut of
+/// the power can leave a file of that name that is empty, or full of zeros.
+enum class Flush { No, Yes };
+
 /// Writes beside the file and renames: a reader sees the old or the new content, and a link, a FIFO
 /// or a device of that name is replaced, while what it led to stays as it was. Throws Error(Io).
-void replace_file(const std::filesystem::path& file, std::string_view content);
+void replace_file(const std::filesystem::path& file,
+                  std::string_view content,
+                  Flush flush = Flush::No);
 
 /// Opens a file for reading and writing, and creates it if it is missing; the caller closes the
 /// result. Never waits. Throws Error(Io), also for a link, for a file that has another name, too,

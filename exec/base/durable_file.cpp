@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,15 +15,14 @@
 #include "core/base/number_text.h"
 #include "core/base/without_signals.h"
 #include "core/text/input_file.h"
+#include "core/text/open_file.h"
 
 namespace pipetwin::exec {
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
-    throw Error(ErrorKind::Io,
-                path.string(),
-                fmt::format("cannot {}: {}", doing, std::generic_category().message(code)),
-                code == ENOSPC || code == EDQUOT ? "make room on the disk" : "");
+    errno = code;
+    refuse_io(path, fmt::format("cannot {}", doing));
 }
 
 }  // namespace
@@ -86,6 +86,23 @@ void flush_file(const std::filesystem::path& file) {
 
 void flush_folder(const std::filesystem::path& folder) {
     flush(folder, O_RDONLY | O_DIRECTORY);
+}
+
+void create_folders(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> missing;
+    std::error_code status;
+    for (std::filesystem::path at = std::filesystem::absolute(folder).lexically_normal();
+         !std::filesystem::exists(at, status) && at.has_relative_path();
+         at = at.parent_path()) {
+        missing.push_back(at);
+    }
+    std::filesystem::create_directories(folder, status);
+    if (status) {
+        fail(folder, "create the folder", status.value());
+    }
+    for (const std::filesystem::path& created : missing) {
+        flush_folder(created.parent_path());
+    }
 }
 
 FileBeneath::FileBeneath(const std::filesystem::path& folder, const std::string& name)

@@ -38,6 +38,10 @@ void flush_file(const std::filesystem::path& file);
 /// Returns when the names in a folder are on the disk.
 void flush_folder(const std::filesystem::path& folder);
 
+/// Creates a folder, with those above it that are missing. Returns when their names are on the
+/// disk.
+void create_folders(const std::filesystem::path& folder);
+
 /// A regular file `name` beneath `folder`, opened for reading: links that lead out of it are not
 /// followed.
 class FileBeneath {

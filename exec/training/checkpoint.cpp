@@ -232,7 +232,8 @@ void expect_same_tensors(const Stored& stored,
             ErrorKind::BadInput,
             folder.string(),
             text + ": it is a checkpoint of another model, optimizer or precision",
-            "continue with the scenario that it was written with, or train without --resume");
+            "continue with the scenario that it was written with, or train into another folder "
+            "with --out DIR, without --resume");
     };
     for (const NamedTensor& named : wanted) {
         const SafetensorsEntry* const found = stored.find(named.name);
@@ -259,6 +260,7 @@ void Checkpoints::save(CheckpointManifest about, const TrainedParameters& parame
     const fs::path finished = folder_ / name;
     try {
         fs::create_directories(folder_);
+        flush_folder(fs::absolute(folder_).parent_path());
         fs::remove_all(unfinished);  // of a run that was killed here
         fs::create_directory(unfinished);
         for (std::size_t piece = 0; piece < parameters.pieces.size(); ++piece) {
@@ -340,6 +342,19 @@ std::optional<Checkpoints::Loaded> Checkpoints::find(const TrainedParameters& pa
     }
     expect_a_whole_one(damaged);
     return {};
+}
+
+std::vector<int> Checkpoints::whole() const {
+    std::vector<int> steps;
+    for (const fs::path& folder : newest_first()) {
+        try {
+            steps.push_back(Stored(folder).manifest().steps_done);
+        } catch (const Error&) {
+            continue;  // a damaged one
+        }
+    }
+    std::ranges::reverse(steps);
+    return steps;
 }
 
 void Checkpoints::expect_a_whole_one(const std::vector<std::string>& damaged) const {

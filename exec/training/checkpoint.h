@@ -18,8 +18,9 @@ namespace pipetwin::exec {
 ///                                   "NAME.master" where weights are rounded, and "NAME.average"
 ///                                   where weights are averaged
 ///
-/// A checkpoint that `save` has returned from survives a loss of power: its files are brought to
-/// the disk before its manifest, that before its name, and only then the oldest one goes; two stay.
+/// A checkpoint that `save` has returned from survives a loss of power, where the folder around
+/// theirs does: its files are brought to the disk before its manifest, that before its name, and
+/// only then the oldest one goes; two stay.
 class Checkpoints {
   public:
     explicit Checkpoints(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -42,6 +43,10 @@ class Checkpoints {
     /// tensor is read, and only the names, shapes and types of `parameters` count. Throws
     /// Error(BadInput) as `load`.
     std::optional<Loaded> find(const TrainedParameters& parameters) const;
+
+    /// After how many steps those were written that are whole, ascending, as far as manifests and
+    /// the headers of files tell. Throws nothing for what is damaged.
+    std::vector<int> whole() const;
 
   private:
     /// Throws Error(BadInput) if all checkpoints are damaged.

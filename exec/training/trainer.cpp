@@ -83,7 +83,8 @@ void expect_same_steps(const CheckpointManifest& found,
                 ErrorKind::BadInput,
                 folder.string(),
                 fmt::format("it was written with {} = {}, not {}", key, there, here),
-                "continue with the scenario that it was written with, or train without --resume");
+                "continue with the scenario that it was written with, or train into another "
+                "folder with --out DIR, without --resume");
         }
     };
     expect("training.seed", found.seed, wanted.seed);
@@ -332,13 +333,15 @@ class Training {
     void save(int steps_done, bool last) {
         about_.steps_done = steps_done;
         pipelines_.with_parameters([&](const TrainedParameters& parameters) {
-            if (options_.before_checkpoint) {
-                options_.before_checkpoint();
-            }
             try {
                 keep_trying(
                     last ? disk_patience : std::chrono::seconds(0),
-                    [&] { checkpoints_.save(about_, parameters); },
+                    [&] {
+                        if (options_.before_checkpoint) {
+                            options_.before_checkpoint();
+                        }
+                        checkpoints_.save(about_, parameters);
+                    },
                     [](const Error&) {});
                 times_->written(Clock::now());
             } catch (const Error& error) {

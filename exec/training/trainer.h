@@ -68,7 +68,9 @@ struct TrainingOptions {
     /// Called while held-out texts are translated behind the last step, with the share that is
     /// done.
     std::function<void(double share)> on_translated{};
-    /// Called before a checkpoint is written: what was said about its steps must be kept first.
+    /// Called before a checkpoint is written, and before each further try: what was said about its
+    /// steps, and what it is of no use without, must be kept first. Where it throws
+    /// Error(Io) the checkpoint is not written, and tried again later.
     std::function<void()> before_checkpoint{};
     /// Told of what went wrong and is no reason to stop.
     std::function<void(const std::string&)> on_warning{};

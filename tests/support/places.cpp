@@ -20,5 +20,8 @@ std::string fake_module_folder() {
 std::string full_disk_library() {
     return PIPETWIN_TESTS_DIR "/full_disk.so";
 }
+std::string recorded_writes_library() {
+    return PIPETWIN_TESTS_DIR "/recorded_writes.so";
+}
 
 }  // namespace pipetwin::places

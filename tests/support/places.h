@@ -11,6 +11,7 @@ std::string program_folder();
 std::string emulated_module_folder();
 std::string emulated_module();  ///< the CUDA module on the emulation
 std::string fake_module_folder();
-std::string full_disk_library();  ///< tests/support/full_disk.cpp
+std::string full_disk_library();        ///< tests/support/full_disk.cpp
+std::string recorded_writes_library();  ///< tests/support/recorded_writes.cpp
 
 }  // namespace pipetwin::places

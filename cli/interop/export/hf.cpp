@@ -12,6 +12,7 @@
 #include "core/interop/hf_folder.h"
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
+#include "exec/base/durable_file.h"
 #include "exec/training/exported_weights.h"
 
 namespace pipetwin::cli {
@@ -54,6 +55,16 @@ bool is_exported(const fs::path& file) {
            (name.starts_with("model-") && name.ends_with(".safetensors"));
 }
 
+std::vector<fs::path> exported_files(const fs::path& folder) {
+    std::vector<fs::path> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        if (is_exported(entry.path())) {
+            files.push_back(entry.path());
+        }
+    }
+    return files;
+}
+
 /// A folder beside the one that is to be written; it goes unless it is moved there.
 class UnfinishedFolder {
   public:
@@ -61,7 +72,7 @@ class UnfinishedFolder {
         : out_(out.has_filename() ? out : out.parent_path()),
           path_(out_.parent_path() / ("." + out_.filename().string() + ".unfinished")) {
         fs::remove_all(path_);  // of an export that was killed here
-        fs::create_directories(path_);
+        exec::create_folders(path_);
     }
     UnfinishedFolder(const UnfinishedFolder&) = delete;
     UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
@@ -73,20 +84,21 @@ class UnfinishedFolder {
     const fs::path& path() const { return path_; }
 
     /// Puts its files in the place of those of an earlier export; what else lies there stays.
+    /// config.json, without which no program reads the weights, goes first and comes last, so that
+    /// no cut of the power leaves that of one export beside the weights of another.
     void move_files() const {
-        fs::create_directories(out_);
-        std::vector<fs::path> old;
-        for (const fs::directory_entry& entry : fs::directory_iterator(out_)) {
-            if (is_exported(entry.path())) {
-                old.push_back(entry.path());
-            }
-        }
-        for (const fs::path& file : old) {
+        exec::create_folders(out_);
+        fs::remove(out_ / hf_file::config);
+        for (const fs::path& file : exported_files(out_)) {
             fs::remove(file);
         }
-        for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-            fs::rename(entry.path(), out_ / entry.path().filename());
+        for (const fs::path& file : exported_files(path_)) {
+            if (file.filename() != hf_file::config) {
+                fs::rename(file, out_ / file.filename());
+            }
         }
+        fs::rename(path_ / hf_file::config, out_ / hf_file::config);
+        exec::flush_folder(out_);
     }
 
   private:

@@ -241,7 +241,7 @@ TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
     const Outcome first = checkpoint.end();
     EXPECT_EQ(first.code, 6) << first.err;
     EXPECT_THAT(first.err, HasSubstr("weights.safetensors: cannot write to the file"));
-    EXPECT_THAT(first.err, HasSubstr("hint: make room on the disk"));
+    EXPECT_THAT(first.err, HasSubstr("hint: free some space on this disk"));
     const Outcome second = report.end();
     EXPECT_EQ(second.code, 6) << second.err;
     EXPECT_THAT(second.err, HasSubstr("report.html: cannot write"));
