@@ -68,20 +68,52 @@ SampleShape joined_output(const LayerSpec& join, std::span<const SampleShape> in
     return layer_kind(join.type).join(join, join.name, joined).output;
 }
 
+namespace {
+
+/// True if the backward of a chain of layers reads what the first of them reads. A loss at its end
+/// may have its gradient where its input was.
+bool chain_reads(std::span<const LayerSpec> chain, const SampleShape& input) {
+    const bool may_read_output =
+        can_read_output(chain.front()) && chain.size() > 1 && !ends_with_loss(chain[1]);
+    return may_read_output && chain_reads(chain.subspan(1), input)
+               ? false
+               : inputs_read_again(chain.front(), {&input, 1}).front();
+}
+
+}  // namespace
+
+std::vector<InnerReads> inner_reads(const std::vector<InnerLayer>& inner, std::size_t inputs) {
+    std::vector<InnerReads> reads(inner.size());
+    std::vector<bool> is_kept(inputs + inner.size(), false);  // [value] by one that reads it
+    for (std::size_t index = inner.size(); index-- > 0;) {
+        const InnerLayer& layer = inner[index];
+        reads[index].inputs = inputs_read_again(layer.spec, layer.inputs);
+        if (can_read_output(layer.spec) && is_kept[inputs + index]) {
+            reads[index] = {.inputs = {false}, .output = true};
+        }
+        for (std::size_t operand = 0; operand < layer.operands.size(); ++operand) {
+            const std::size_t value = layer.operands[operand];
+            is_kept[value] = is_kept[value] || reads[index].inputs[operand];
+        }
+    }
+    return reads;
+}
+
 std::vector<bool> inputs_read_again(const LayerSpec& layer, std::span<const SampleShape> inputs) {
     const LayerKind& kind = layer_kind(layer.type);
     if (!kind.holds_layers) {
         return std::vector<bool>(inputs.size(), kind.backward_reads_input);
     }
-    if (!takes_several(layer, inputs.size())) {  // the first layer inside reads it
-        return inputs_read_again(layer.inner.front(), inputs);
+    if (!takes_several(layer, inputs.size())) {
+        return {chain_reads(layer.inner, inputs.front())};
     }
     std::vector<bool> read(inputs.size(), false);
-    for (const InnerLayer& inner : inner_layers(layer, inputs)) {
-        const std::vector<bool> own = inputs_read_again(inner.spec, inner.inputs);
-        for (std::size_t operand = 0; operand < own.size(); ++operand) {
-            const std::size_t value = inner.operands[operand];
-            if (value < read.size() && own[operand]) {
+    const std::vector<InnerLayer> inner = inner_layers(layer, inputs);
+    const std::vector<InnerReads> reads = inner_reads(inner, inputs.size());
+    for (std::size_t index = 0; index < inner.size(); ++index) {
+        for (std::size_t operand = 0; operand < inner[index].operands.size(); ++operand) {
+            const std::size_t value = inner[index].operands[operand];
+            if (value < read.size() && reads[index].inputs[operand]) {
                 read[value] = true;
             }
         }
@@ -89,8 +121,30 @@ std::vector<bool> inputs_read_again(const LayerSpec& layer, std::span<const Samp
     return read;
 }
 
-std::vector<bool> inputs_kept(const LayerSpec& layer, std::span<const SampleShape> inputs) {
-    return inputs.size() == 1 ? std::vector<bool>{true} : inputs_read_again(layer, inputs);
+bool can_read_output(const LayerSpec& layer) {
+    return layer.type == LayerType::Relu || layer.type == LayerType::LeakyRelu;
+}
+
+bool weight_reads_input(const LayerSpec& layer) {
+    if (layer.type == LayerType::Sequence && !has_branches(layer)) {
+        return weight_reads_input(layer.inner.front());
+    }
+    return layer.type == LayerType::Linear || layer.type == LayerType::Conv2d;
+}
+
+bool reads_output(const Model& model, int layer) {
+    const Layer& own = model.layer(layer);
+    return layer > 0 && can_read_output(own.spec) && !own.keeps_input.front();
+}
+
+bool can_hand_on(const LayerSpec& layer) {
+    return layer.type == LayerType::Identity || layer.type == LayerType::Flatten;
+}
+
+bool hands_on(const Model& model, int layer) {
+    const std::vector<int>& reads = model.operands_of(layer);
+    return can_hand_on(model.layer(layer).spec) && reads.size() == 1 &&
+           model.readers_of(reads.front()).size() == 1;
 }
 
 }  // namespace pipetwin

@@ -39,11 +39,33 @@ std::vector<InnerLayer> inner_layers(const LayerSpec& sequence,
 SampleShape joined_output(const LayerSpec& join, std::span<const SampleShape> inputs);
 
 /// [input] True if the backward of a layer, or one of its halves, reads that output again. For a
-/// sequence with branches: if the backward of a layer inside that reads it does.
+/// sequence: if the backward of a layer inside that reads it does.
 std::vector<bool> inputs_read_again(const LayerSpec& layer, std::span<const SampleShape> inputs);
 
-/// [input] True if that output stays until the backward of a layer in a model: a layer with one
-/// input keeps it always, any other what `inputs_read_again` says.
-std::vector<bool> inputs_kept(const LayerSpec& layer, std::span<const SampleShape> inputs);
+/// What the backward of a layer inside reads.
+struct InnerReads {
+    std::vector<bool> inputs{};  ///< [operand]
+    bool output = false;         ///< what it has made, in place of its input
+};
+/// [layer] What the backwards inside of a sequence with branches read.
+std::vector<InnerReads> inner_reads(const std::vector<InnerLayer>& inner, std::size_t inputs);
+
+/// True for a layer whose backward may read what it has made in place of what it has read, with the
+/// same bits: a rectifier, whose output is positive where its input is.
+bool can_read_output(const LayerSpec& layer);
+
+/// True for a layer that multiplies what it reads by weights, so that the gradients of these read
+/// it again.
+bool weight_reads_input(const LayerSpec& layer);
+
+/// True for a layer of a model whose backward reads its output: a later layer keeps that.
+bool reads_output(const Model& model, int layer);
+
+/// True for a layer that may leave what it reads where it is.
+bool can_hand_on(const LayerSpec& layer);
+
+/// True for a layer of a model that makes nothing of its own: what it hands on, and no other layer
+/// reads, stays where it is.
+bool hands_on(const Model& model, int layer);
 
 }  // namespace pipetwin

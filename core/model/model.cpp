@@ -91,6 +91,55 @@ Model Model::chain(SampleShape input, std::vector<LayerSpec> layers) {
     return graph(input, std::move(layers));
 }
 
+namespace {
+
+/// True if each layer reads the one before it.
+bool is_chain_of(const std::vector<std::vector<int>>& operands) {
+    for (std::size_t layer = 1; layer < operands.size(); ++layer) {
+        if (operands[layer] != std::vector{static_cast<int>(layer) - 1}) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// Says of the layers of a model which inputs their backwards read: from the last layer on, as it
+/// may depend on what is behind a layer. In a chain I gives back what W does not read, so there an
+/// output must be there for W, too.
+void find_what_backwards_read(std::vector<Layer>& layers,
+                              const std::vector<std::vector<int>>& operands) {
+    const bool needs_weight = is_chain_of(operands);
+    std::vector<int> readers(layers.size(), 0);
+    for (std::size_t index = 1; index < layers.size(); ++index) {
+        for (const int source : operands[index]) {
+            ++readers[as_index(source)];
+        }
+    }
+    std::vector<bool> is_kept(layers.size(), false);  // [layer] its output, by a reader
+    for (std::size_t index = layers.size(); index-- > 0;) {
+        Layer& layer = layers[index];
+        layer.keeps_input = inputs_read_again(layer.spec, layer.inputs);
+        if (index == 0) {
+            // Without parameters it has no gradient to make.
+            layer.keeps_input.front() = layer.keeps_input.front() && layer.parameter_count > 0;
+            return;
+        }
+        if (can_read_output(layer.spec) && is_kept[index]) {
+            layer.keeps_input.front() = false;
+        }
+        for (std::size_t operand = 0; operand < operands[index].size(); ++operand) {
+            const auto source = as_index(operands[index][operand]);
+            const bool goes_on =
+                !needs_weight && can_hand_on(layer.spec) && readers[source] == 1 && is_kept[index];
+            const bool keeps =
+                layer.keeps_input[operand] && (!needs_weight || weight_reads_input(layer.spec));
+            is_kept[source] = is_kept[source] || keeps || goes_on;
+        }
+    }
+}
+
+}  // namespace
+
 Model Model::graph(SampleShape input, std::vector<LayerSpec> layers) {
     expect_layer_count(layers.size());
     expect_sample(input);
@@ -110,9 +159,10 @@ Model Model::graph(SampleShape input, std::vector<LayerSpec> layers) {
                            .output = own.output,
                            .parameter_count = own.parameters,
                            .inputs = shapes});
-        ordered.back().keeps_input = inputs_kept(ordered.back().spec, shapes);
     }
-    return Model(std::move(ordered), in_order(placed.graph));
+    std::vector<std::vector<int>> operands = in_order(placed.graph);
+    find_what_backwards_read(ordered, operands);
+    return Model(std::move(ordered), std::move(operands));
 }
 
 Model Model::opaque(const std::vector<Named>& layers) {

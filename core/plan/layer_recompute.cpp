@@ -37,6 +37,11 @@ void rebuild_block(const Model& model,
         LayerSample& sample = samples[as_index(layer)];
         const Bytes input = input_gradient(model, samples, layer);
         const bool begins = layer == block.first && rules.blocks == 1 && is_chain;
+        const std::vector<bool>& keeps = model.layer(layer).keeps_input;
+        if (is_chain && !keeps.empty() && !keeps.front()) {
+            sample.saved += input;  // what is computed again is there whole
+            sample.input_saved += input;
+        }
         const bool stops = rules.stops_early && rules.blocks == 1 && layer + 1 == block.end;
         const Duration again = sample.forward - (stops ? sample.tail_forward : Duration{});
         rebuild(sample, begins ? std::min(input, sample.saved) : Bytes{}, again);

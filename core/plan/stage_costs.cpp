@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/base/as_index.h"
+#include "core/model/inner_layers.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/stage_tensors.h"
 #include "core/plan/tensor_parallel.h"
@@ -53,11 +54,16 @@ void add_times(StageCost& cost, const LayerSample& layer) {
 /// Layers `first` to `end` - 1 as one stage. `input` and `output` of the cost are set before.
 class StageSum {
   public:
-    StageSum(const LayerSamples& samples,
+    StageSum(const Model& model,
+             const LayerSamples& samples,
              const std::vector<Bytes>& input_gradients,
              int first,
              int end)
-        : samples_(samples), input_gradients_(input_gradients), first_(first), end_(end) {}
+        : model_(model),
+          samples_(samples),
+          input_gradients_(input_gradients),
+          first_(first),
+          end_(end) {}
 
     void add_to(StageCost& cost) const {
         Bytes inputs;  // of groups
@@ -65,9 +71,9 @@ class StageSum {
         for (int layer = first_; layer < end_; ++layer) {
             inputs += kept_input(layer, groups.next(), cost.input);
             add_times(cost, sample(layer));
-            cost.saved += sample(layer).saved;
+            cost.saved += saved(layer);
             cost.split += sample(layer).split + sample(layer).rebuilt_for_weight;
-            cost.input_saved += sample(layer).input_saved;
+            cost.input_saved += sample(layer).input_saved + kept_in_place_of_output(layer);
             if (layer > first_) {
                 cost.split += read_by_weight(layer - 1, input_gradient(layer));
             }
@@ -91,6 +97,32 @@ class StageSum {
   private:
     const LayerSample& sample(int layer) const { return samples_[as_index(layer)]; }
     Bytes input_gradient(int layer) const { return input_gradients_[as_index(layer)]; }
+    /// The input of a layer whose backward does not read it. While a block is there again, its
+    /// layers have their inputs.
+    Bytes unkept(int layer) const {
+        const std::vector<bool>& keeps = model_.layer(layer).keeps_input;
+        if (keeps.empty() || keeps.front() || sample(layer).rebuilt_blocks > 0) {
+            return {};
+        }
+        return layer == 0 ? samples_.front().input : sample(layer - 1).output;
+    }
+
+    /// The backward of a layer reads what the next one keeps.
+    bool reads_output(int layer) const {
+        return pipetwin::reads_output(model_, layer) && sample(layer).rebuilt_blocks == 0 &&
+               layer + 1 < end_ && sample(layer + 1).rebuilt_blocks == 0;
+    }
+
+    /// The input of a layer that would read its output, where this stage does not keep that.
+    Bytes kept_in_place_of_output(int layer) const {
+        return pipetwin::reads_output(model_, layer) && !reads_output(layer) ? unkept(layer)
+                                                                             : Bytes{};
+    }
+
+    Bytes saved(int layer) const { return sample(layer).saved + kept_in_place_of_output(layer); }
+
+    /// The input of a layer, where it goes when its forward has read it.
+    Bytes passing_input(int layer) const { return unkept(layer) - kept_in_place_of_output(layer); }
 
     /// Most held during a backward, and the part of it that only the backward holds, where the
     /// layer that reaches it is computed again.
@@ -123,7 +155,7 @@ class StageSum {
         return gradient - std::min(sample(layer).unread_gradient, gradient);
     }
 
-    /// A layer that drops what it computes again has it all for a moment:
+    /// A layer that drops its input, or what it computes again, has it all for a moment:
     ///
     ///     layer 0   [kept 0 | dropped 0 | output]
     ///     layer 1   [kept 0] [kept 1 | dropped 1 | output]
@@ -134,8 +166,8 @@ class StageSum {
         Groups groups(samples_, first_);
         for (int layer = first_; layer < end_; ++layer) {
             const Bytes input = kept_input(layer, groups.next(), stage_input);
-            kept += input + sample(layer).saved;
-            const Bytes dropped = rebuilt(layer, input);
+            kept += input + saved(layer);
+            const Bytes dropped = rebuilt(layer, input) + passing_input(layer);
             drops = drops || dropped > Bytes{};
             peak = std::max(peak, kept + dropped + sample(layer).output);
         }
@@ -151,7 +183,8 @@ class StageSum {
         Bytes peak;
         for (int layer = first_; layer < end_; ++layer) {
             const Bytes beside = layer == first_ ? Bytes{} : stage_input;
-            peak = std::max(peak, beside + sample(layer).saved + sample(layer).output);
+            peak =
+                std::max(peak, beside + saved(layer) + passing_input(layer) + sample(layer).output);
         }
         return peak;
     }
@@ -172,13 +205,14 @@ class StageSum {
         for (int layer = first_; layer < end_; ++layer) {
             const InGroup where = groups.next();
             const Bytes input = kept_input(layer, where, stage_input);
-            saved_up_to_here += input + sample(layer).saved;
+            saved_up_to_here += input + saved(layer);
             again = (where == InGroup::GoesOn ? again : Bytes{}) + rebuilt(layer, input);
             // The output is made again, too, before there is a gradient of the input.
             const Bytes output = again > Bytes{} ? sample(layer).output : Bytes{};
             const Bytes gradients = sample(layer).output + std::max(input_gradient(layer), output);
-            if (saved_up_to_here + again + gradients > peak.all) {
-                peak.all = saved_up_to_here + again + gradients;
+            const Bytes read = reads_output(layer) ? sample(layer).output : Bytes{};
+            if (saved_up_to_here + again + gradients + read > peak.all) {
+                peak.all = saved_up_to_here + again + gradients + read;
                 peak.again = again > Bytes{} ? again + gradients : Bytes{};
             }
         }
@@ -208,7 +242,7 @@ class StageSum {
             }
             const LayerSample& own = sample(layer);
             const Bytes input = kept_input(layer, where, stage_input);
-            saved_up_to_here += input + own.saved;
+            saved_up_to_here += input + saved(layer);
             again += rebuilt(layer, input);
             const Bytes gradient = layer + 1 < end_ ? input_gradient(layer + 1) : stage_output;
             behind -= own.saved + own.rebuilt_for_weight + own.split - own.input_saved;
@@ -220,6 +254,7 @@ class StageSum {
         return std::max(peak, group_end);
     }
 
+    const Model& model_;
     const LayerSamples& samples_;
     const std::vector<Bytes>& input_gradients_;
     int first_;
@@ -241,7 +276,7 @@ class BranchSum {
     void add_to(StageCost& cost) const {
         cost.input = tensors_.input();
         cost.output = tensors_.output();
-        cost.saved = cost.input + tensors_.kept_values();
+        cost.saved = tensors_.kept_input() + tensors_.kept_values();
         cost.split = tensors_.inner_gradients();
         for (int layer = first_; layer < end_; ++layer) {
             const LayerSample& own = sample(layer);
@@ -278,9 +313,10 @@ class BranchSum {
         Bytes kept_so_far;
         for (int layer = first_; layer < end_; ++layer) {
             kept_so_far += kept(layer);
-            cost.forward_peak = std::max(
-                cost.forward_peak,
-                messages_ + kept_so_far + rebuilt(layer) + tensors_.values_in_forward(layer));
+            cost.forward_peak =
+                std::max(cost.forward_peak,
+                         tensors_.output() + tensors_.input_in_forward(layer) + kept_so_far +
+                             rebuilt(layer) + tensors_.values_in_forward(layer));
             cost.forward_drop_peak =
                 std::max(cost.forward_drop_peak,
                          messages_ + tensors_.kept_by(layer) + tensors_.values_in_drop(layer));
@@ -299,7 +335,7 @@ class BranchSum {
         Bytes again;  // inside of the layers of this group, or of this layer alone
         const auto raise = [&](const Moment& at) {
             const Bytes gradients = message_gradients_ + at.gradients;
-            const Bytes held = cost.input + kept_so_far + again + at.values + gradients;
+            const Bytes held = tensors_.kept_input() + kept_so_far + again + at.values + gradients;
             if (held > cost.backward_peak) {
                 const Bytes made = again + at.again;
                 cost.backward_peak = held;
@@ -391,7 +427,7 @@ StageCost StageCosts::of(int first, int end) const {
         cost.input = first == 0 ? samples_.front().input : samples_[as_index(first - 1)].output;
         cost.output =
             as_index(end) == samples_.size() ? Bytes{} : samples_[as_index(end - 1)].output;
-        StageSum(samples_, input_gradient_, first, end).add_to(cost);
+        StageSum(model_, samples_, input_gradient_, first, end).add_to(cost);
         return cost;
     }
     const StageTensors tensors(model_, all_saved_, first, end);

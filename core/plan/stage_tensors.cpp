@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/model/inner_layers.h"
+#include "core/plan/stage_values.h"
 
 namespace pipetwin {
 
@@ -12,7 +13,7 @@ namespace pipetwin {
 class StageTensors::Walk {
   public:
     Walk(const Model& model, const LayerSamples& samples, int first, int end)
-        : model_(model), samples_(samples), first_(first), end_(end) {
+        : model_(model), samples_(samples), values_(model, first, end), first_(first), end_(end) {
         for (int layer = first; layer < end; ++layer) {
             for (const int source : model.inputs_of(layer)) {
                 if (source < first) {
@@ -24,17 +25,17 @@ class StageTensors::Walk {
 
     const std::set<int>& received() const { return received_; }
 
+    /// The layer has computed what lies in the tensor of its output.
+    bool is_root(int layer) const { return !values_.hands_on(layer); }
+
     Bytes output(int layer) const { return samples_[as_index(layer)].output; }
 
     /// A stage behind this one reads the output.
-    bool is_sent(int layer) const {
-        const std::vector<int>& readers = model_.readers_of(layer);
-        return !readers.empty() && readers.back() >= end_;
-    }
+    bool is_sent(int layer) const { return values_.is_sent(layer); }
 
     /// The outputs that a layer keeps of those that it reads, as far as its kind tells.
     Bytes inputs_to_keep(int layer) const {
-        Bytes sum = layer == 0 ? samples_.front().input : Bytes{};
+        Bytes sum = layer == 0 && may_keep(0, 0) ? samples_.front().input : Bytes{};
         const std::vector<int>& operands = model_.operands_of(layer);
         for (std::size_t operand = 0; operand < operands.size(); ++operand) {
             sum += may_keep(layer, operand) ? output(operands[operand]) : Bytes{};
@@ -60,41 +61,39 @@ class StageTensors::Walk {
     }
 
     /// The last layer of the stage that reads the output; none: no layer of it does.
-    std::optional<int> last_reader(int source) const {
-        std::optional<int> last;
-        for (const int reader : model_.readers_of(source)) {
-            last = reader >= first_ && reader < end_ ? reader : last;
-        }
-        return last;
-    }
+    std::optional<int> last_reader(int source) { return last_reader_before(source, end_); }
 
     /// No layer behind `end` reads the output.
     bool is_read_before(int source, int end) const {
-        const std::vector<int>& readers = model_.readers_of(source);
-        return readers.empty() || readers.back() < end;
+        return values_.last_reader(source).value_or(source) < end;
     }
 
-    /// The last layer of those before `end` that reads the output; none: no such layer does.
-    std::optional<int> last_reader_before(int source, int end) const {
+    /// The last layer of the stage's before `end` that reads the output; none: no such layer does.
+    std::optional<int> last_reader_before(int source, int end) {
         std::optional<int> last;
-        for (const int reader : model_.readers_of(source)) {
-            last = reader < end ? reader : last;
+        for (const StageValues::Reader& reader : values_.readers(source)) {
+            last = reader.layer < end ? reader.layer : last;
         }
         return last;
     }
 
     /// The first layer of the stage whose backward reads the output. `tensors` knows the groups.
-    std::optional<int> first_keeper(int source, const StageTensors& tensors) const {
-        for (const int reader : model_.readers_of(source)) {
-            if (reader < first_ || reader >= end_) {
-                continue;
-            }
-            const std::optional<LayerRange>& group = tensors.group(reader);
-            if (keeps(reader, source) || (group && source < group->first)) {
-                return reader;
+    std::optional<int> first_keeper(int source, const StageTensors& tensors) {
+        if (source >= first_ && values_.reads_output(source)) {
+            return source;
+        }
+        for (const StageValues::Reader& reader : values_.readers(source)) {
+            const std::optional<LayerRange>& group = tensors.group(reader.layer);
+            if (keeps(reader) || (group && source < group->first)) {
+                return reader.layer;
             }
         }
         return std::nullopt;
+    }
+
+    /// The first layer of the model keeps the model's input.
+    bool keeps_model_input() const {
+        return values_.keeps_model_input() && (reads_output_of(0) || keeps_inputs(0));
     }
 
     /// What the backward of a layer writes before it is added to a gradient that is there: joins
@@ -120,14 +119,16 @@ class StageTensors::Walk {
         return keeps.empty() || keeps[operand];
     }
 
-    bool keeps(int layer, int source) const {
-        const std::vector<int>& operands = model_.operands_of(layer);
-        const auto operand = std::ranges::find(operands, source) - operands.begin();
-        return may_keep(layer, as_index(operand)) && keeps_inputs(layer);
+    /// Of layers that are known by their costs these tell whether one keeps what it reads.
+    bool keeps(const StageValues::Reader& reader) const {
+        return reader.keeps && (reads_output_of(reader.layer) || keeps_inputs(reader.layer));
     }
+
+    bool reads_output_of(int layer) const { return reads_output(model_, layer); }
 
     const Model& model_;
     const LayerSamples& samples_;
+    StageValues values_;
     int first_;
     int end_;
     std::set<int> received_;  ///< layers before the stage whose outputs it reads
@@ -214,14 +215,25 @@ void StageTensors::count_recompute(const Value& value) {
 
 StageTensors::StageTensors(const Model& model, const LayerSamples& samples, int first, int end)
     : first_(first), layers_(as_index(end - first)) {
-    const Walk walk(model, samples, first, end);
+    Walk walk(model, samples, first, end);
     find_groups(samples, end);
     input_ = first == 0 ? samples.front().input : Bytes{};
+    bool keeps_input = first == 0 && walk.keeps_model_input();
+    int last_reader = first;  // of all that is received
     for (const int source : walk.received()) {
         input_ += walk.output(source);
         output_ += walk.is_sent(source) ? walk.output(source) : Bytes{};
+        keeps_input = keeps_input || walk.first_keeper(source, *this);
+        last_reader = std::max(last_reader, walk.last_reader(source).value_or(first));
+    }
+    kept_input_ = keeps_input ? input_ : Bytes{};
+    for (int layer = first; layer < end; ++layer) {
+        at(layer).input_in_forward = layer <= last_reader ? input_ : kept_input_;
     }
     for (int source = first; source < end; ++source) {
+        if (!walk.is_root(source)) {
+            continue;  // it is a part of what it hands on
+        }
         Value value{.source = source,
                     .bytes = walk.output(source),
                     .is_sent = walk.is_sent(source),

@@ -16,10 +16,13 @@ namespace pipetwin {
 /// neighbouring layers; what is said of it does not depend on where the others are cut. The
 /// executor (exec/stage/branches.h) holds the same bytes.
 ///
-///     received   kept whole from F until the backward of the stage ends
+///     received   all of it until the backward of the stage ends, where that reads any of it or
+///                computes again from it; else until the forward of the last layer that reads any
 ///     sent       room for all of it is there from the beginning of F
 ///     inner      an output that a layer of the stage reads: from its layer's forward until that of
-///                its last reader, or until the backward of its first reader that keeps it
+///                its last reader, or until the backward of its first reader that keeps it, or of
+///                its own layer, which may read it in place of its input (core/plan/stage_values.h)
+///     handed on  what a layer hands on and it alone reads is one tensor with what it makes
 ///     gradient   of an inner output that is not sent: from the backward of its last reader until
 ///                that of its own layer; in I until W, if W reads it. All others lie in messages.
 ///
@@ -43,6 +46,8 @@ class StageTensors {
     /// Bytes that the stage is sent for one micro-batch, each output once; of a stage that begins
     /// the model, its input.
     Bytes input() const { return input_; }
+    /// What F keeps of it for the backward: all or nothing.
+    Bytes kept_input() const { return kept_input_; }
     /// Bytes that the stage sends: outputs of its layers, and those that it was sent, which a later
     /// stage reads, each once.
     Bytes output() const { return output_; }
@@ -53,6 +58,8 @@ class StageTensors {
 
     /// What a layer keeps from its forward to its backward, without what it reads.
     Bytes kept_by(int layer) const { return of(layer).kept; }
+    /// Bytes of what the stage is sent that are there while the forward of `layer` computes.
+    Bytes input_in_forward(int layer) const { return of(layer).input_in_forward; }
     /// Inner outputs that are there while the forward of `layer` computes, its own among them;
     /// those that the backward reads stay.
     Bytes values_in_forward(int layer) const { return of(layer).in_forward; }
@@ -96,6 +103,7 @@ class StageTensors {
     struct OfLayer {
         std::optional<LayerRange> group;
         Bytes kept;
+        Bytes input_in_forward;
         Bytes in_forward;
         Bytes in_drop;
         Bytes in_backward;
@@ -123,6 +131,7 @@ class StageTensors {
 
     int first_;
     Bytes input_;
+    Bytes kept_input_;
     Bytes output_;
     Bytes kept_values_;
     Bytes inner_gradients_;

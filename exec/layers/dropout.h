@@ -38,8 +38,7 @@ class Dropping {
 
 /// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
 ///
-/// A layer of its own keeps its input, as every layer does; layers with a dropout at their end
-/// (`OutputDropout`) keep nothing for it.
+/// Keeps nothing: its backward draws the mask again.
 class Dropout final : public ExecutableLayer {
   public:
     Dropout(const SampleShape& input, double probability, NumberFormat format);
@@ -66,8 +65,7 @@ enum class DroppedWhole {
 ///
 /// The mask has one decision for each channel of a sample, or for each sample. Where p rises, it is
 /// the probability times `LayerCall::progress`: 0 in the first step of the training, as in the
-/// reference's training of AmoebaNet (tensorflow/tpu, models/official/amoeba_net). Keeps nothing
-/// beside its input, which its backward does not read.
+/// reference's training of AmoebaNet (tensorflow/tpu, models/official/amoeba_net). Keeps nothing.
 class DropoutOfWhole final : public ExecutableLayer {
   public:
     struct Options {

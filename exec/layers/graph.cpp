@@ -43,11 +43,13 @@ GraphShape Graph::graph_shape(const std::vector<InnerLayer>& inner,
     };
     GraphShape shape{.inputs = inputs.size()};
     std::ranges::transform(inputs, std::back_inserter(shape.numbers), numbers_of);
+    const std::vector<InnerReads> reads = inner_reads(inner, inputs.size());
     for (std::size_t i = 0; i < inner.size(); ++i) {
         const Node& node = nodes[i];
         GraphShape::Node& made = shape.nodes.emplace_back();
         made.operands = node.operands;
-        made.backward_reads = inputs_read_again(inner[i].spec, inner[i].inputs);
+        made.backward_reads = reads[i].inputs;
+        made.reads_output = reads[i].output;
         for (std::size_t operand = 0; operand < node.operands.size(); ++operand) {
             made.weight_reads.push_back(node.joining != nullptr
                                             ? node.joining->weight_reads(operand)
@@ -88,7 +90,7 @@ Bytes Graph::inner_workspace(int samples) const {
     for (const Node& node : nodes_) {
         largest = std::max(largest, node.layer->workspace_bytes(samples));
     }
-    return Bytes{(largest.count + Rooms::alignment - 1) / Rooms::alignment * Rooms::alignment};
+    return Rooms::aligned(largest);
 }
 
 /// [scratch of the layers inside | rooms]
@@ -338,7 +340,8 @@ void Graph::layer_backward(
     LayerCall& call, Kept& kept, std::size_t node, ConstView dy, ConstView skip, Half half) {
     const std::size_t read = nodes_[node].operands.front();
     const InputGradient to = begin_gradient(call, kept, node, read, half);
-    const ConstView x = value(call, kept, read);
+    const bool reads_output = memory_.shape().nodes[node].reads_output;
+    const ConstView x = value(call, kept, reads_output ? memory_.output_of(node) : read);
     const auto compute = [&](ConstView own_skip, View dx) {
         ExecutableLayer& layer = *nodes_[node].layer;
         if (half == Half::Whole) {

@@ -38,6 +38,7 @@ class Graph final : public JoiningLayer {
     bool backward_reads(std::size_t input) const override { return memory_.backward_reads(input); }
     bool weight_reads(std::size_t input) const override { return memory_.weight_reads(input); }
     bool weight_reads_input() const override { return weight_reads(0); }
+    bool backward_reads_input() const override { return backward_reads(0); }
     bool weight_reads_gradient() const override;
     void free_unread(Kept& kept) const override;
     void create_parameters(ParameterMaker& maker,

@@ -50,7 +50,7 @@ class RoomKeeper {
 Bytes Rooms::offset(std::size_t room, int samples, std::int64_t width) const {
     std::int64_t sum = 0;
     for (std::size_t before = 0; before < room; ++before) {
-        sum += (numbers[before] * samples * width + alignment - 1) / alignment * alignment;
+        sum += aligned(Bytes{numbers[before] * samples * width}).count;
     }
     return Bytes{sum};
 }
@@ -85,7 +85,7 @@ class GraphMemory::BackwardPlanner {
                     plan_.input_room = keeper_.take(numbers_of(value));
                 }
             } else if (last) {
-                place(value);
+                place(value, node);
             }
         }
         // A layer that reads one output writes a summand of a gradient beside it. That of an input
@@ -98,7 +98,7 @@ class GraphMemory::BackwardPlanner {
         }
     }
 
-    void place(std::size_t value) {
+    void place(std::size_t value, std::size_t node) {
         Gradient& gradient = plan_.gradients[value];
         const std::size_t root = memory_.root_[value];
         ++users_[root];
@@ -110,12 +110,33 @@ class GraphMemory::BackwardPlanner {
             gradient.place = Place::Own;
         } else {
             gradient.place = Place::Room;
-            gradient.room = keeper_.take(numbers_of(value));
+            gradient.room = takes_over(value, node) ? gradient_of_output(node).room
+                                                    : keeper_.take(numbers_of(value));
         }
     }
 
+    const Gradient& gradient_of_output(std::size_t node) const {
+        return plan_.gradients[memory_.root_[memory_.output_of(node)]];
+    }
+
+    /// A layer that reads its output works number by number: it writes its gradient over the one
+    /// that it reads, where that is in scratch and nothing else reads it.
+    bool takes_over(std::size_t value, std::size_t node) {
+        const std::size_t output = memory_.output_of(node);
+        const std::size_t root = memory_.root_[output];
+        const bool does = memory_.shape_.nodes[node].reads_output && root == output &&
+                          users_[root] == 1 && gradient_of_output(node).place == Place::Room &&
+                          numbers_of(value) == numbers_of(output);
+        if (does) {
+            users_[root] = 0;  // the room stays taken
+        }
+        return does;
+    }
+
     bool may_lie_in_output(std::size_t value) const {
-        return memory_.is_kept(value) && memory_.only_last_reader_reads(value) &&
+        const GraphShape::Node& maker = memory_.shape_.nodes[value - memory_.shape_.inputs];
+        return !maker.reads_output && memory_.is_kept(value) &&
+               memory_.only_last_reader_reads(value) &&
                (half_ == Backward::Whole || !memory_.weight_reads(value));
     }
 
@@ -126,7 +147,7 @@ class GraphMemory::BackwardPlanner {
             return;
         }
         const Gradient& gradient = plan_.gradients[root];
-        if (--users_[root] == 0 && gradient.place == Place::Room) {
+        if (users_[root] > 0 && --users_[root] == 0 && gradient.place == Place::Room) {
             keeper_.give_back(gradient.room);
         }
     }

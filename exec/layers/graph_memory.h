@@ -18,6 +18,7 @@ struct GraphShape {
         std::vector<std::size_t> operands{};  ///< values that it reads
         std::vector<bool> backward_reads{};   ///< [operand]: its backward, or a half of it
         std::vector<bool> weight_reads{};     ///< [operand]: its W
+        bool reads_output = false;            ///< its backward, in place of what it reads
         bool adds_itself = false;             ///< to the gradients of its operands
         bool is_sum = false;                  ///< each operand's gradient is that of its output
         bool weight_reads_gradient = false;   ///< its W reads that of its output
@@ -36,6 +37,10 @@ struct Rooms {
 
     /// Bytes of all rooms; each begins at a multiple of `alignment`. `width`: bytes of a number.
     Bytes bytes(int samples, std::int64_t width) const { return offset(end(), samples, width); }
+    /// The next multiple of `alignment`.
+    static Bytes aligned(Bytes bytes) {
+        return Bytes{(bytes.count + alignment - 1) / alignment * alignment};
+    }
     /// Bytes before a room.
     Bytes offset(std::size_t room, int samples, std::int64_t width) const;
     std::size_t end() const { return numbers.size(); }
@@ -72,7 +77,7 @@ class GraphMemory {
     enum class Place {
         Given,     ///< the caller says
         OfSum,     ///< it is the gradient of the sum that alone reads the value
-        OfOutput,  ///< where the value itself was: nothing reads that any more
+        OfOutput,  ///< where the value itself was: nothing reads that any more, nor its own layer
         Own,       ///< in a tensor of its own, until W
         Room       ///< in scratch
     };

@@ -34,20 +34,21 @@ LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
     LayerBytes bytes{
         .input = made->input_bytes(samples),
         .output = made->output_bytes(samples),
-        .saved = made->saved_bytes(samples),
+        .saved = made->kept_bytes(samples),
         .workspace = made->workspace_bytes(samples),
         .split = made->split_bytes(samples),
-        .input_saved = made->unread_bytes(samples) +
-                       (made->weight_reads_input() ? Bytes{} : made->input_bytes(samples)),
+        .input_saved = made->unread_bytes(samples),
         .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples)};
     const auto* const joining = dynamic_cast<const JoiningLayer*>(made.get());
     if (joining == nullptr || layer.inputs.size() == 1) {
+        if (layer.keeps_input.front()) {
+            bytes.saved += bytes.input;
+            bytes.input_saved += made->weight_reads_input() ? Bytes{} : bytes.input;
+        }
         return bytes;
     }
     // The inputs are outputs of other layers, of which it keeps some.
     bytes.input = {};
-    bytes.saved = made->kept_bytes(samples);
-    bytes.input_saved = made->unread_bytes(samples);
     for (std::size_t input = 0; input < layer.inputs.size(); ++input) {
         const SampleShape& shape = layer.inputs[input];
         const Bytes read{std::int64_t{samples} * shape.positions * shape.width *

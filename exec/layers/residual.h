@@ -18,6 +18,7 @@ class Residual final : public ExecutableLayer {
     Bytes split_bytes(int samples) const override { return branch_.split_bytes(samples); }
     Bytes unread_bytes(int samples) const override { return branch_.unread_bytes(samples); }
     bool weight_reads_input() const override { return branch_.weight_reads_input(); }
+    bool backward_reads_input() const override { return branch_.backward_reads_input(); }
     bool weight_reads_gradient() const override { return branch_.weight_reads_gradient(); }
     void free_unread(Kept& kept) const override { branch_.free_unread(kept); }
     void create_parameters(ParameterMaker& maker,

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "exec/layers/activations.h"
 #include "exec/layers/cross_entropy.h"
+#include "exec/layers/image/rectifier.h"
 #include "exec/layers/linear.h"
 #include "exec/layers/make_layer.h"
 
@@ -50,6 +51,64 @@ Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberF
     if (layers_.size() > 1) {
         loss_ = dynamic_cast<CrossEntropy*>(layers_.back().get());
     }
+    find_what_backwards_read();
+    find_rooms();
+}
+
+/// As core's inputs_read_again (core/model/inner_layers.h) has it.
+void Sequence::find_what_backwards_read() {
+    reads_input_.resize(layers_.size());
+    reads_output_.assign(layers_.size(), false);
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+        const bool is_before_loss = i + 1 < layers_.size() && layers_[i + 1]->output().width == 0;
+        reads_output_[i] = dynamic_cast<const Rectifier*>(layers_[i].get()) != nullptr &&
+                           i + 1 < layers_.size() && reads_input_[i + 1] && !is_before_loss;
+        reads_input_[i] = !reads_output_[i] && layers_[i]->backward_reads_input();
+    }
+}
+
+/// A value goes from one room to the other, as its layer may read the one while it writes the
+/// other; a rectifier that reads its output writes its gradient over the one that it reads.
+void Sequence::find_rooms() {
+    const auto take = [this](std::size_t room, std::size_t layer) {
+        const SampleShape& shape = layers_[layer]->input();
+        rooms_.numbers.resize(std::max(rooms_.end(), room + 1));
+        std::int64_t& numbers = rooms_.numbers[room];
+        numbers = std::max(numbers, std::int64_t{shape.positions} * shape.width);
+        return room;
+    };
+    forward_room_.resize(layers_.size());
+    for (std::size_t i = 1; i < layers_.size(); ++i) {
+        if (!reads_input_[i]) {
+            const bool other = i > 1 && !reads_input_[i - 1] && forward_room_[i - 1] == 0;
+            forward_room_[i] = take(other ? 1 : 0, i);
+        }
+    }
+    for (const Half half : {Whole, InputHalf}) {
+        std::vector<std::size_t>& room = gradient_room_.at(half);
+        room.resize(layers_.size());
+        for (std::size_t i = layers_.size(); i-- > 1;) {
+            if (place_of(i, half) == Place::Room) {
+                const bool from_room =
+                    i + 1 < layers_.size() && place_of(i + 1, half) == Place::Room;
+                const std::size_t before = from_room ? room[i + 1] : 1;
+                room[i] = take(from_room && reads_output_[i] ? before : 1 - before, i);
+            }
+        }
+    }
+}
+
+/// Where dx_i lies, i > 0.
+Sequence::Place Sequence::place_of(std::size_t layer, Half half) const {
+    if (reads_output_[layer - 1]) {
+        return layer == 1 ? Place::OfWhole : Place::Room;
+    }
+    if (half == InputHalf && !has_gradient(layer) &&
+        (layers_[layer]->weight_reads_input() ||
+         (!reads_input_[layer] && layers_[layer - 1]->weight_reads_gradient()))) {
+        return Place::Own;
+    }
+    return reads_input_[layer] ? Place::OfInput : Place::Room;
 }
 
 void Sequence::join_gelus() {
@@ -66,14 +125,15 @@ void Sequence::join_gelus() {
 }
 
 Bytes Sequence::kept_bytes(int samples) const {
-    Bytes sum;
-    for (const auto& layer : layers_) {
-        sum += layer->saved_bytes(samples);
+    Bytes sum = layers_.front()->kept_bytes(samples);
+    for (std::size_t i = 1; i < layers_.size(); ++i) {
+        sum += layers_[i]->kept_bytes(samples);
+        sum += reads_input_[i] ? layers_[i]->input_bytes(samples) : Bytes{};
     }
-    return sum - layers_.front()->input_bytes(samples);
+    return sum;
 }
 
-Bytes Sequence::workspace_bytes(int samples) const {
+Bytes Sequence::inner_workspace(int samples) const {
     Bytes largest;
     for (const auto& layer : layers_) {
         largest = std::max(largest, layer->workspace_bytes(samples));
@@ -81,11 +141,19 @@ Bytes Sequence::workspace_bytes(int samples) const {
     return largest;
 }
 
+/// [scratch of the layers inside | rooms]
+Bytes Sequence::workspace_bytes(int samples) const {
+    const Bytes inner = inner_workspace(samples);
+    return rooms_.end() == 0
+               ? inner
+               : Rooms::aligned(inner) + rooms_.bytes(samples, std::int64_t(size_of(real())));
+}
+
 Bytes Sequence::split_bytes(int samples) const {
     Bytes sum = layers_.front()->split_bytes(samples);
     for (std::size_t i = 1; i < layers_.size(); ++i) {
         sum += layers_[i]->split_bytes(samples);
-        if (layers_[i]->weight_reads_input()) {
+        if (place_of(i, InputHalf) == Place::Own) {
             sum += layers_[i]->input_bytes(samples);
         }
     }
@@ -97,19 +165,39 @@ Bytes Sequence::unread_bytes(int samples) const {
     Bytes sum = layers_.front()->unread_bytes(samples);
     for (std::size_t i = 1; i < layers_.size(); ++i) {
         sum += layers_[i]->unread_bytes(samples);
-        if (!layers_[i - 1]->weight_reads_gradient()) {
+        if (is_input_unread(i) || is_gradient_unread(i)) {
             sum += layers_[i]->input_bytes(samples);
         }
     }
     return sum;
 }
 
+/// True for a dx_i in memory that the sequence keeps, if no W reads it.
+bool Sequence::is_gradient_unread(std::size_t layer) const {
+    const Place place = place_of(layer, InputHalf);
+    return (place == Place::Own || place == Place::OfInput) &&
+           !layers_[layer - 1]->weight_reads_gradient();
+}
+
+/// True for an x_i that is kept until I, if no W reads it.
+bool Sequence::is_input_unread(std::size_t layer) const {
+    const Place place = place_of(layer, InputHalf);
+    return (place == Place::OfWhole || place == Place::Room) && reads_input_[layer] &&
+           !layers_[layer]->weight_reads_input();
+}
+
 void Sequence::free_unread(Kept& kept) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         layers_[i]->free_unread(kept.inner[i]);
-        if (i > 0 && !layers_[i - 1]->weight_reads_gradient()) {
-            Tensor& unread =
-                layers_[i]->weight_reads_input() ? kept.inner[i - 1].gradient : kept.inner[i].input;
+        if (i == 0) {
+            continue;
+        }
+        if (is_input_unread(i)) {
+            kept.inner[i].input = {};
+        }
+        if (is_gradient_unread(i)) {
+            Tensor& unread = place_of(i, InputHalf) == Place::Own ? kept.inner[i - 1].gradient
+                                                                  : kept.inner[i].input;
             unread = {};
         }
     }
@@ -172,6 +260,54 @@ void Sequence::commit_batch(const Kernels& kernels) {
     }
 }
 
+View Sequence::room(const LayerCall& call, std::size_t room, std::size_t layer) const {
+    const SampleShape& shape = layers_[layer]->input();
+    const std::int64_t begin =
+        Rooms::aligned(inner_workspace(call.samples)).count +
+        rooms_.offset(room, call.samples, std::int64_t(size_of(real()))).count;
+    return {
+        call.workspace + begin, real(), std::int64_t{call.samples} * shape.positions, shape.width};
+}
+
+/// An x_i that nothing reads.
+ConstView Sequence::without_numbers(const LayerCall& call, std::size_t layer) const {
+    const SampleShape& shape = layers_[layer]->input();
+    return {nullptr, real(), std::int64_t{call.samples} * shape.positions, shape.width};
+}
+
+/// What the backward of f_i reads, i > 0.
+ConstView Sequence::read_by_backward(const LayerCall& call,
+                                     const Kept& kept,
+                                     std::size_t layer) const {
+    if (reads_output_[layer]) {
+        return kept.inner[layer + 1].input;
+    }
+    return reads_input_[layer] ? ConstView(kept.inner[layer].input) : without_numbers(call, layer);
+}
+
+/// Room for dx_i, i > 0. `dx`: of the whole sequence.
+View Sequence::begin_gradient(
+    LayerCall& call, Kept& kept, std::size_t layer, Half half, View dx) const {
+    switch (place_of(layer, half)) {
+        case Place::OfInput:
+            return kept.inner[layer].input;
+        case Place::Own: {
+            const SampleShape& shape = layers_[layer]->input();
+            Tensor& own = kept.inner[layer - 1].gradient;
+            own = call.arena.allocate(real(),
+                                      std::int64_t{call.samples} * shape.positions,
+                                      shape.width,
+                                      MemoryKind::Stash);
+            return own;
+        }
+        case Place::OfWhole:
+            return dx;
+        case Place::Room:
+            break;
+    }
+    return room(call, gradient_room_.at(half)[layer], layer);
+}
+
 void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     kept.inner.resize(layers_.size());
     const auto output_of = [&](std::size_t i) {
@@ -187,6 +323,12 @@ void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kep
         }
         if (last) {
             layers_[i]->forward(call, x, skip, y, kept.inner[i]);
+            continue;
+        }
+        if (!reads_input_[i + 1]) {
+            const View next = room(call, forward_room_[i + 1], i + 1);
+            layers_[i]->forward(call, x, {}, next, kept.inner[i]);
+            x = next;
             continue;
         }
         Tensor next = output_of(i);
@@ -207,12 +349,12 @@ void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kep
 void Sequence::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
-        const View place(kept.inner[i].input);  // dx_i takes the place of x_i
         if (has_gradient(i)) {
             call.done(Op::BackwardInput);
-            dy = place;
+            dy = kept.inner[i].input;
             continue;
         }
+        const View place = begin_gradient(call, kept, i, Whole, dx);
         if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
             Tensor& h = kept.inner[i - 1].input;
             gelu->behind->backward(call, place, dy, {.form = gelu->form, .h = h, .dh = place});
@@ -221,27 +363,23 @@ void Sequence::backward(
             --i;
             continue;
         }
-        layers_[i]->backward(call, kept.inner[i], place, dy, {}, place);
+        const ConstView read = read_by_backward(call, kept, i);
+        layers_[i]->backward(call, kept.inner[i], read, dy, {}, place);
         dy = place;
     }
-    layers_.front()->backward(call, kept.inner.front(), x, dy, skip, dx);
+    const ConstView read = reads_output_.front() ? ConstView(kept.inner[1].input) : x;
+    layers_.front()->backward(call, kept.inner.front(), read, dy, skip, dx);
 }
 
 void Sequence::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
-        View place(kept.inner[i].input);
         if (has_gradient(i)) {
             call.done(Op::BackwardInput);
-            dy = place;
+            dy = kept.inner[i].input;
             continue;
         }
-        if (layers_[i]->weight_reads_input()) {
-            // W needs x_i, and the layer before it needs dx_i.
-            Tensor& gradient = kept.inner[i - 1].gradient;
-            gradient = call.arena.allocate(real(), place.rows, place.columns, MemoryKind::Stash);
-            place = gradient;
-        }
+        const View place = begin_gradient(call, kept, i, InputHalf, dx);
         if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
             Tensor& h = kept.inner[i - 1].input;
             gelu->behind->backward_input(call, dy, {.form = gelu->form, .h = h, .dh = place});
@@ -250,10 +388,12 @@ void Sequence::backward_input(
             --i;
             continue;
         }
-        layers_[i]->backward_input(call, kept.inner[i], kept.inner[i].input, dy, {}, place);
+        const ConstView read = read_by_backward(call, kept, i);
+        layers_[i]->backward_input(call, kept.inner[i], read, dy, {}, place);
         dy = place;
     }
-    layers_.front()->backward_input(call, kept.inner.front(), x, dy, skip, dx);
+    const ConstView read = reads_output_.front() ? ConstView(kept.inner[1].input) : x;
+    layers_.front()->backward_input(call, kept.inner.front(), read, dy, skip, dx);
 }
 
 void Sequence::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {

@@ -20,7 +20,12 @@ StageBranches::StageBranches(const Model& model,
                              int count,
                              const PieceMessages& messages,
                              std::span<const std::optional<LayerRange>> groups)
-    : reads_(as_index(count)), made_by_(as_index(count)) {
+    : lies_in_(model, first, first + count),
+      first_(first),
+      reads_(as_index(count)),
+      hands_on_(as_index(count)),
+      reads_output_(as_index(count)),
+      made_by_(as_index(count)) {
     const auto numbers_of = [&](int layer) {
         const SampleShape& shape = model.layer(layer).output;
         return std::int64_t{shape.positions} * shape.width;
@@ -41,47 +46,56 @@ StageBranches::StageBranches(const Model& model,
     place(messages.sent, sent_numbers_, &Value::sent);
     for (int index = 0; index < count; ++index) {
         const int layer = first + index;
-        const std::optional<LayerRange>& group = groups[as_index(index)];
-        const std::vector<int>& operands = model.operands_of(layer);
-        for (std::size_t operand = 0; operand < operands.size(); ++operand) {
-            const int source = operands[operand];
-            const bool keeps = model.layer(layer).keeps_input[operand];
-            const std::size_t read = value_of(model, source);
-            Value& value = values_[read];
-            reads_[as_index(index)].push_back(read);
-            value.is_inner = source >= first;
-            value.last_reader = index;
-            const bool stays_for_it = keeps || (group && source < first + group->first);
-            value.first_keeper =
-                stays_for_it && value.first_keeper < 0 ? index : value.first_keeper;
-            if (group && source >= first + group->first) {
-                value.last_in_group = index;
-            }
+        for (const int source : model.operands_of(layer)) {
+            reads_[as_index(index)].push_back(value_of(model, source));
         }
+        hands_on_[as_index(index)] = lies_in_.hands_on(layer);
+        reads_output_[as_index(index)] = lies_in_.reads_output(layer);
         if (!model.readers_of(layer).empty()) {
             made_by_[as_index(index)] = value_of(model, layer);
         }
     }
-    find_rebuilt(groups);
-}
-
-/// Finds the outputs that no layer outside of their own layer's group reads.
-void StageBranches::find_rebuilt(std::span<const std::optional<LayerRange>> groups) {
-    for (std::size_t layer = 0; layer < made_by_.size(); ++layer) {
-        if (groups[layer] && made_by_[layer]) {
-            Value& value = values_[*made_by_[layer]];
-            value.is_rebuilt = !value.sent && value.last_reader < groups[layer]->end;
+    for (Value& value : values_) {
+        find_readers(value, groups);
+        if (value.received) {
+            keeps_received_ = keeps_received_ || value.first_keeper >= 0;
+            last_reader_of_received_ = std::max(last_reader_of_received_, value.last_reader);
         }
     }
+    if (first == 0) {
+        keeps_received_ = lies_in_.keeps_model_input();
+    }
+}
+
+/// Finds out which layers of the stage read a value, and until when.
+void StageBranches::find_readers(Value& value, std::span<const std::optional<LayerRange>> groups) {
+    const int made = value.layer - first_;  // negative: it is received
+    const bool has_group = made >= 0 && groups[as_index(made)].has_value();
+    const int group_end = has_group ? groups[as_index(made)]->end : -1;  // of its own
+    value.first_keeper = made >= 0 && reads_output_[as_index(made)] ? made : -1;
+    for (const StageValues::Reader& reader : lies_in_.readers(value.layer)) {
+        const int index = reader.layer - first_;
+        const std::optional<LayerRange>& group = groups[as_index(index)];
+        value.is_inner = made >= 0;
+        value.last_reader = index;
+        if (value.first_keeper < 0 && (reader.keeps || (group && made < group->first))) {
+            value.first_keeper = index;
+        }
+        if (index < group_end) {
+            value.last_in_group = index;
+        }
+    }
+    value.is_rebuilt = has_group && !value.sent && value.last_reader < group_end;
 }
 
 /// The index of the value of a layer's output, which may be new.
 std::size_t StageBranches::value_of(const Model& model, int layer) {
-    const auto found = std::ranges::find(values_, layer, &Value::layer);
+    const int root = lies_in_.root(layer);
+    const auto found = std::ranges::find(values_, root, &Value::layer);
     if (found != values_.end()) {
         return static_cast<std::size_t>(found - values_.begin());
     }
-    values_.push_back({.layer = layer, .shape = model.layer(layer).output});
+    values_.push_back({.layer = root, .shape = model.layer(root).output});
     return values_.size() - 1;
 }
 

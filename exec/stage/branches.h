@@ -9,6 +9,7 @@
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/routes.h"
+#include "core/plan/stage_values.h"
 #include "exec/device/tensor.h"
 
 /// What a stage of a model with branches does with the outputs that it makes, is sent and sends.
@@ -43,15 +44,16 @@ class StageBranches {
         std::size_t message = 0;
         std::int64_t begin = 0;  ///< numbers of one sample before it
     };
-    /// An output that the stage makes or is sent.
+    /// An output that the stage makes or is sent, with all that hand it on.
     struct Value {
-        int layer = 0;  ///< of the model
+        int layer = 0;  ///< of the model: the root (core/plan/stage_values.h)
         SampleShape shape{};
         std::optional<Place> received{};
         std::optional<Place> sent{};
         bool is_inner = false;  ///< made here and read here: it has a tensor of its own
         int last_reader = -1;   ///< of the stage's layers, from 0; -1: none reads it
-        /// The first whose backward reads it, or that is computed again from it; -1: none.
+        /// The first whose backward reads it, its own among them, or that is computed again from
+        /// it; -1: none.
         int first_keeper = -1;
         int last_in_group = -1;   ///< of the layers that are computed again with its own; -1: none
         bool is_rebuilt = false;  ///< these alone read it: F drops it, and it is made again
@@ -79,7 +81,17 @@ class StageBranches {
     /// Indices of the values that a layer of the stage reads, in the order in which it names them;
     /// none for the model's first.
     const std::vector<std::size_t>& reads(std::size_t layer) const { return reads_[layer]; }
-    /// Index of the value that a layer of the stage makes; none for the loss.
+    /// True for a layer of the stage that makes nothing of its own.
+    bool hands_on(std::size_t layer) const { return hands_on_[layer]; }
+    /// True for a layer of the stage whose backward reads its output in place of its input.
+    bool reads_output(std::size_t layer) const { return reads_output_[layer]; }
+    /// True if F keeps all that the stage receives, or the model's input, for the backward.
+    bool keeps_received() const { return keeps_received_; }
+    /// The last layer of the stage that reads any of it.
+    std::size_t last_reader_of_received() const {
+        return static_cast<std::size_t>(last_reader_of_received_);
+    }
+    /// Index of the value that a layer of the stage makes or hands on; none for the loss.
     std::optional<std::size_t> made_by(std::size_t layer) const { return made_by_[layer]; }
 
     /// True if a reader's gradient of a value is added to what is there already: a later stage's,
@@ -93,10 +105,16 @@ class StageBranches {
 
   private:
     std::size_t value_of(const Model& model, int layer);
-    void find_rebuilt(std::span<const std::optional<LayerRange>> groups);
+    void find_readers(Value& value, std::span<const std::optional<LayerRange>> groups);
 
+    StageValues lies_in_;
+    int first_;
     std::vector<Value> values_;
     std::vector<std::vector<std::size_t>> reads_;
+    std::vector<bool> hands_on_;
+    std::vector<bool> reads_output_;
+    bool keeps_received_ = false;
+    int last_reader_of_received_ = 0;
     std::vector<std::optional<std::size_t>> made_by_;
     std::vector<std::int64_t> received_numbers_;  ///< [message]: of one sample
     std::vector<std::int64_t> sent_numbers_;

@@ -62,10 +62,9 @@ void Stage::Impl::take_in(Stash& stash, std::span<Tensor> received, const MicroB
 View Stage::Impl::value_view(Stash& stash, std::size_t index, std::span<Tensor> sent) const {
     const StageBranches::Value& value = branches->values()[index];
     if (value.received) {
-        return view_in(stash.branches.received[value.received->message],
-                       *value.received,
-                       value.shape,
-                       stash.samples);
+        Tensor& message = stash.branches.received[value.received->message];
+        return message.empty() ? View()
+                               : view_in(message, *value.received, value.shape, stash.samples);
     }
     if (value.is_inner) {
         return stash.branches.values[index];
@@ -92,17 +91,43 @@ View Stage::Impl::gradient_view(Stash& stash,
     return stash.branches.gradients[index];
 }
 
+namespace {
+
+/// A tensor as a layer reads or writes it: one that hands it on may have given it another shape. A
+/// tensor that is gone has its shape and no numbers.
+View in_shape(const View& view, const SampleShape& shape, const Stage::Boundary& whole) {
+    return {view.data, view.empty() ? whole.type : view.dtype, whole.rows, shape.width};
+}
+
+}  // namespace
+
 /// What a layer that reads one output reads.
 ConstView Stage::Impl::layer_input(Stash& stash, std::size_t index) const {
     const std::vector<std::size_t>& reads = branches->reads(index);
-    return reads.empty() ? ConstView(stash.input) : ConstView(value_view(stash, reads.front(), {}));
+    if (reads.empty()) {
+        return stash.input.empty() ? kept_view(index, stash.input, stash.samples)
+                                   : ConstView(stash.input);
+    }
+    const SampleShape& shape = layers[index]->input();
+    return in_shape(value_view(stash, reads.front(), {}), shape, boundary(shape, stash.samples));
+}
+
+/// What the backward of a layer that reads one output reads.
+ConstView Stage::Impl::backward_reads(Stash& stash, std::size_t index) const {
+    return branches->reads_output(index)
+               ? ConstView(value_view(stash, branches->made_by(index).value(), {}))
+               : layer_input(stash, index);
 }
 
 /// What a layer that takes several outputs reads; empty where nothing needs it any more.
 void Stage::Impl::find_operands(Stash& stash, std::size_t index) {
     operands.clear();
-    for (const std::size_t read : branches->reads(index)) {
-        operands.emplace_back(value_view(stash, read, {}));
+    const std::vector<std::size_t>& reads = branches->reads(index);
+    for (std::size_t operand = 0; operand < reads.size(); ++operand) {
+        const View found = value_view(stash, reads[operand], {});
+        const SampleShape& shape = joining[index]->inputs()[operand];
+        operands.emplace_back(
+            found.empty() ? View() : in_shape(found, shape, boundary(shape, stash.samples)));
     }
 }
 
@@ -134,6 +159,9 @@ void Stage::Impl::compute_layer(
 /// The forward of one layer, with its output where it belongs.
 void Stage::Impl::forward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept) {
+    if (branches->hands_on(index)) {
+        return;
+    }
     View y;
     if (const std::optional<std::size_t> made = branches->made_by(index)) {
         if (branches->values()[*made].is_inner) {
@@ -155,6 +183,9 @@ void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, st
     call.recomputation = true;
     made_for_group.clear();  // where an earlier one failed
     for (std::size_t i = as_index(blocks[last]->first); i <= last; ++i) {
+        if (branches->hands_on(i)) {
+            continue;
+        }
         const std::size_t made = branches->made_by(i).value();  // the loss is in no block
         const StageBranches::Value& value = branches->values()[made];
         if (stash.branches.values[made].empty()) {
@@ -221,7 +252,7 @@ void Stage::Impl::run_branches(
         kept[i].clear();  // where an earlier forward failed
         call.keeps = keep && !blocks[i];
         forward_layer(call, stash, i, sent, kept[i]);
-        const std::optional<std::size_t> made = branches->made_by(i);
+        const std::optional<std::size_t> made = computed_by(i);
         if (made && branches->values()[*made].is_inner && branches->values()[*made].sent) {
             put_into_message(*made);
         }
@@ -230,11 +261,30 @@ void Stage::Impl::run_branches(
             kept[i].clear();
         }
         free_values_read(stash, i, false, keep);
+        if (keep && i == branches->last_reader_of_received()) {
+            free_received(stash);
+        }
     }
     stash.is_whole = keep;
     if (!call.recomputation) {
         take_scales(call, micro_batch);
     }
+}
+
+/// Frees what the stage was sent, or the model's input, if no backward reads any of it.
+void Stage::Impl::free_received(Stash& stash) const {
+    if (branches->keeps_received() || (first() && options.input_gradient)) {
+        return;
+    }
+    stash.input = {};
+    for (Tensor& message : stash.branches.received) {
+        message = {};
+    }
+}
+
+/// The value that a layer computes; none for the loss, and for a layer that hands on.
+std::optional<std::size_t> Stage::Impl::computed_by(std::size_t index) const {
+    return branches->hands_on(index) ? std::nullopt : branches->made_by(index);
 }
 
 /// Frees the outputs inside of the stage that nothing reads behind this layer's forward, or behind
@@ -250,6 +300,9 @@ void Stage::Impl::free_values_read(Stash& stash,
         if (last_use == static_cast<int>(index) && (backward || !stays)) {
             stash.branches.values[read] = {};
         }
+    }
+    if (backward && branches->reads_output(index)) {
+        stash.branches.values[branches->made_by(index).value()] = {};
     }
 }
 
@@ -302,13 +355,16 @@ ConstView Stage::Impl::output_gradient(Stash& stash,
 JoiningLayer::InputGradient Stage::Impl::begin_input_gradient(Stash& stash,
                                                               std::size_t index,
                                                               std::size_t value,
+                                                              const SampleShape& shape,
                                                               std::span<Tensor> gradients) {
     const StageBranches::Value& read = branches->values()[value];
     const bool adds = StageBranches::adds(read, index);
     if (!read.received && !adds) {
         stash.branches.gradients[value] = allocate_matrix(stash, read.shape, MemoryKind::Stash);
     }
-    return {.dx = gradient_view(stash, value, gradients), .adds = adds};
+    return {.dx = in_shape(
+                gradient_view(stash, value, gradients), shape, boundary(shape, stash.samples)),
+            .adds = adds};
 }
 
 /// The backward of a layer that takes several outputs, or of one half of it.
@@ -323,8 +379,10 @@ void Stage::Impl::backward_joining(
         return;
     }
     operand_gradients.clear();
-    for (const std::size_t read : branches->reads(index)) {
-        operand_gradients.push_back(begin_input_gradient(stash, index, read, gradients));
+    const std::vector<std::size_t>& reads = branches->reads(index);
+    for (std::size_t operand = 0; operand < reads.size(); ++operand) {
+        operand_gradients.push_back(
+            begin_input_gradient(stash, index, reads[operand], layer.inputs()[operand], gradients));
     }
     if (op == Op::Backward) {
         layer.join_backward(call, kept, operands, dy, operand_gradients);
@@ -336,13 +394,16 @@ void Stage::Impl::backward_joining(
 /// The backward of one layer, or of one half of it.
 void Stage::Impl::backward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
+    if (branches->hands_on(index)) {
+        return;
+    }
     if (joining[index] != nullptr) {
         backward_joining(call, stash, index, gradients, op);
         return;
     }
     ExecutableLayer& layer = *layers[index];
     const ConstView dy = output_gradient(stash, index, gradients);
-    const ConstView x = layer_input(stash, index);
+    const ConstView x = backward_reads(stash, index);
     Kept& kept = stash.layers[index];
     if (op == Op::BackwardWeight) {
         layer.backward_weight(call, kept, x, dy);
@@ -366,10 +427,9 @@ void Stage::Impl::backward_layer(
         return;
     }
     const JoiningLayer::InputGradient to =
-        begin_input_gradient(stash, index, reads.front(), gradients);
+        begin_input_gradient(stash, index, reads.front(), layer.input(), gradients);
     if (to.adds) {
-        Tensor own =
-            allocate_matrix(stash, branches->values()[reads.front()].shape, MemoryKind::Stash);
+        Tensor own = allocate_matrix(stash, layer.input(), MemoryKind::Stash);
         compute(own);
         call.kernels.add(own, to.dx);
     } else {
@@ -416,7 +476,7 @@ void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tens
         impl.backward_layer(call, stash, i, gradients, Op::Backward);
         impl.tell(i, Op::BackwardInput);
         stash.layers[i].clear();
-        if (const std::optional<std::size_t> made = impl.branches->made_by(i)) {
+        if (const std::optional<std::size_t> made = impl.computed_by(i)) {
             stash.branches.gradients[*made] = {};
         }
         impl.free_values_read(stash, i, true, true);
@@ -437,7 +497,7 @@ void Stage::backward_input(int micro_batch,
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
         impl.tell(i, Op::BackwardInput);
-        const std::optional<std::size_t> made = impl.branches->made_by(i);
+        const std::optional<std::size_t> made = impl.computed_by(i);
         if (made && !impl.layers[i]->weight_reads_gradient()) {
             stash.branches.gradients[*made] = {};
         }

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
 #include "exec/device/null_kernels.h"
 #include "exec/layers/make_layer.h"
 #include "exec/stage/stage_impl.h"
@@ -87,6 +88,7 @@ Stage::Stage(
     impl_->finish(drawing_rules(model, options), options.optimizer_shards > 1 ? &share : nullptr);
     PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
                     "a model knows its parameters");
+    impl_->find_kept_inputs(&model);
     if (options.messages) {
         impl_->set_up_branches(model);
     }
@@ -109,6 +111,7 @@ Stage::Stage(Device& device,
                    .averages_weights = options.averages_weights,
                    .format = options.format},
                   nullptr);
+    impl_->find_kept_inputs(nullptr);
 }
 
 Stage::~Stage() = default;
@@ -170,6 +173,42 @@ void Stage::Impl::find_blocks() {
             blocks[as_index(layer)] = group;
         }
     }
+}
+
+/// Finds out which layers of a chain keep their inputs. Those of recomputed blocks have them all
+/// while they are there again; so does a layer whose gradient by its input is asked for.
+void Stage::Impl::find_kept_inputs(const Model* model) {
+    keeps_input.assign(layers.size(), true);
+    reads_output.assign(layers.size(), false);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (model == nullptr) {
+            keeps_input[i] = layers[i]->backward_reads_input() || blocks[i].has_value();
+            continue;
+        }
+        const Layer& layer = model->layer(place.first_layer + static_cast<int>(i));
+        const bool may_read_output =
+            pipetwin::reads_output(*model, place.first_layer + static_cast<int>(i));
+        reads_output[i] = may_read_output && !blocks[i] && i + 1 < layers.size() && !blocks[i + 1];
+        keeps_input[i] = layer.keeps_input.front() || blocks[i] ||
+                         (may_read_output && !reads_output[i]) ||
+                         (i == 0 && first() && options.input_gradient);
+    }
+}
+
+/// A kept input. One that is gone has its shape and no numbers.
+ConstView Stage::Impl::kept_view(std::size_t index, const Tensor& input, int samples) const {
+    if (!input.empty()) {
+        return input;
+    }
+    const Boundary shape = boundary(layers[index]->input(), samples);
+    return {nullptr, shape.type, shape.rows, shape.columns};
+}
+
+/// What the backward of a chain's layer reads.
+ConstView Stage::Impl::backward_reads(const std::vector<Kept>& kept,
+                                      std::size_t index,
+                                      int samples) const {
+    return kept_view(index, kept[reads_output[index] ? index + 1 : index].input, samples);
 }
 
 Stage::Stash& Stage::Impl::stash(int micro_batch) {
@@ -352,7 +391,9 @@ Tensor Stage::Impl::run_forward(
                 kept[i].input = std::move(x);
             }
         } else if (keep) {
-            kept[i].input = std::move(x);
+            if (keeps_input[i]) {
+                kept[i].input = std::move(x);
+            }
         } else {
             kept[i].clear();
             if (i == 0) {
@@ -460,9 +501,16 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
         Kept& kept = stash.layers[i];
         Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
-        impl.layers[i]->backward(call, kept, kept.input, gradient, {}, input_gradient);
+        const ConstView x = impl.backward_reads(stash.layers, i, stash.samples);
+        impl.layers[i]->backward(call, kept, x, gradient, {}, input_gradient);
         impl.tell(i, Op::BackwardInput);
+        Tensor for_layer_before =
+            i > 0 && impl.reads_output[i - 1] ? std::move(kept.input) : Tensor();
         kept.clear();
+        kept.input = std::move(for_layer_before);
+        if (impl.reads_output[i]) {
+            stash.layers[i + 1].input = {};
+        }
         gradient = std::move(input_gradient);
     }
     stash.clear();
@@ -497,7 +545,8 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
         Kept& kept = stash.layers[i];
         input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
-        impl.layers[i]->backward_input(call, kept, kept.input, *dy, {}, input_gradient);
+        const ConstView x = impl.backward_reads(stash.layers, i, stash.samples);
+        impl.layers[i]->backward_input(call, kept, x, *dy, {}, input_gradient);
         impl.tell(i, Op::BackwardInput);
         impl.free_unread(i, kept, *dy);
         if (i > 0) {
@@ -522,7 +571,8 @@ void Stage::backward_weight(int micro_batch) {
         if (impl.branches) {
             impl.backward_layer(call, stash, i, {}, Op::BackwardWeight);
         } else {
-            impl.layers[i]->backward_weight(call, kept, kept.input, dy);
+            const ConstView x = impl.kept_view(i, kept.input, stash.samples);
+            impl.layers[i]->backward_weight(call, kept, x, dy);
         }
         impl.tell(i, Op::BackwardWeight);
         kept.clear();
@@ -780,7 +830,7 @@ Bytes Stage::input_half_bytes(int samples) const {
     for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
         const ExecutableLayer& layer = *impl_->layers[i];
         sum += layer.split_bytes(samples) - layer.unread_bytes(samples);
-        if (!layer.weight_reads_input()) {
+        if (!layer.weight_reads_input() && impl_->keeps_input[i]) {
             sum -= layer.input_bytes(samples);
         }
         if (i > 0 && impl_->layers[i - 1]->weight_reads_gradient()) {

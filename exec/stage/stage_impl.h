@@ -53,6 +53,10 @@ struct Stage::Impl {
     Place place;
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     std::vector<std::string> names;  ///< of the layers
+    /// [layer] of a chain: its backward reads its input, which stays.
+    std::vector<bool> keeps_input;
+    /// [layer] of a chain: its backward reads what the next layer keeps in place of that.
+    std::vector<bool> reads_output;
     /// [layer]: the blocks that are computed again together with its own, or nothing.
     std::vector<std::optional<LayerRange>> blocks;
     /// What the stage does with outputs where the model has branches; none: of a chain.
@@ -95,6 +99,9 @@ struct Stage::Impl {
     Tensor run_forward(
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
     void find_blocks();
+    void find_kept_inputs(const Model* model);
+    ConstView kept_view(std::size_t index, const Tensor& input, int samples) const;
+    ConstView backward_reads(const std::vector<Kept>& kept, std::size_t index, int samples) const;
     bool is_computed_again(const LayerRange& block) const;
     void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
     void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
@@ -113,6 +120,9 @@ struct Stage::Impl {
     View value_view(Stash& stash, std::size_t value, std::span<Tensor> sent) const;
     View gradient_view(Stash& stash, std::size_t value, std::span<Tensor> gradients) const;
     ConstView layer_input(Stash& stash, std::size_t index) const;
+    ConstView backward_reads(Stash& stash, std::size_t index) const;
+    void free_received(Stash& stash) const;
+    std::optional<std::size_t> computed_by(std::size_t index) const;
     void allocate_value(Stash& stash, std::size_t value);
     void compute_layer(LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept);
     void find_operands(Stash& stash, std::size_t index);
@@ -130,6 +140,7 @@ struct Stage::Impl {
     JoiningLayer::InputGradient begin_input_gradient(Stash& stash,
                                                      std::size_t index,
                                                      std::size_t value,
+                                                     const SampleShape& shape,
                                                      std::span<Tensor> gradients);
     Tensor allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind);
     void show_branch(std::size_t index, View output) const;

@@ -7,7 +7,8 @@ namespace pipetwin::exec {
 /// y = skip + (x where x > 0, else slope x)        x, y (n, width); relu has slope 0
 /// dx = skip + (dy where x > 0, else slope dy)
 ///
-/// Keeps its input.
+/// Keeps its input, or reads its output in place of that: y > 0 where x > 0. So its backward takes
+/// either as x, and dy may lie in the place of dx.
 class Rectifier final : public ExecutableLayer {
   public:
     Rectifier(const SampleShape& input, double slope, NumberFormat format);

@@ -205,6 +205,105 @@ TEST(StageTensors, OfAUnitWithBranchesKeepWhatItsBackwardReads) {
     EXPECT_EQ(whole.values_in_backward(1), Bytes{20});
 }
 
+LayerSample bytes_of(int output, int saved) {
+    LayerSample sample;
+    sample.output = Bytes{output};
+    sample.saved = Bytes{saved};
+    return sample;
+}
+
+/// Bytes of outputs: 10, 10, 10, 20, 30; the model's input has 4. 'left' keeps what it reads, which
+/// the rectifier reads in its backward in place of what the stem makes.
+///
+///     stem --> relu --> same --+--> left --+--> both --> loss
+///                              '-----------'
+Model rectified_branches() {
+    return Model::graph({.positions = 1, .width = 4},
+                        {{.name = "stem", .type = LayerType::Linear, .outputs = 10},
+                         {.name = "relu", .type = LayerType::Relu},
+                         {.name = "same", .type = LayerType::Identity},
+                         {.name = "left", .type = LayerType::Linear, .outputs = 20},
+                         {.name = "both", .type = LayerType::Concat, .inputs = {"left", "same"}},
+                         {.name = "loss", .type = LayerType::CrossEntropy}});
+}
+
+LayerSamples rectified_samples() {
+    LayerSamples all{bytes_of(10, 4),
+                     bytes_of(10, 0),
+                     bytes_of(10, 0),
+                     bytes_of(20, 10),
+                     bytes_of(30, 0),
+                     bytes_of(0, 30 + 7)};
+    all.front().input = Bytes{4};
+    return all;
+}
+
+TEST(StageTensors, OfARectifierAreKeptOnceForAllThatReadThem) {
+    const Model model = rectified_branches();
+    const LayerSamples of_layer = rectified_samples();
+    const StageTensors whole(model, of_layer, 0, 6);
+    const auto each = [&](Bytes (StageTensors::*bytes)(int) const) {
+        return over_layers(whole, bytes, 0, 6);
+    };
+    EXPECT_EQ(whole.kept_values(), Bytes{10 + 30});
+    EXPECT_EQ(each(&StageTensors::values_in_forward),
+              (std::vector{10, 10 + 10, 10, 10 + 20, 10 + 20 + 30, 10 + 30}));
+    EXPECT_EQ(each(&StageTensors::values_in_backward), (std::vector{0, 10, 10, 10, 10, 10 + 30}));
+    // 'left' writes its part of the rectifier's gradient beside that of 'both'.
+    EXPECT_EQ(each(&StageTensors::gradients_in_backward),
+              (std::vector{10, 10 + 10, 10, 10 + 20 + 10, 10 + 20 + 30, 30}));
+}
+
+/// Cut behind the rectifier, its output goes away with the message.
+TEST(StageTensors, OfARectifierWhoseOutputTheStageDoesNotKeepAreItsInput) {
+    const Model model = rectified_branches();
+    const LayerSamples of_layer = rectified_samples();
+    EXPECT_EQ(StageTensors(model, of_layer, 0, 2).kept_values(), Bytes{10});
+    EXPECT_EQ(StageTensors(model, of_layer, 1, 2).kept_input(), Bytes{10});
+    EXPECT_EQ(StageTensors(model, of_layer, 1, 3).kept_input(), Bytes{10});
+    EXPECT_EQ(StageTensors(model, of_layer, 1, 4).kept_input(), Bytes{});
+    EXPECT_EQ(StageTensors(model, of_layer, 2, 5).kept_input(), Bytes{10}) << "'left' keeps it";
+}
+
+TEST(StageTensors, GoWithTheLastForwardWhereNoBackwardReadsWhatTheStageWasSent) {
+    const Model model = rectified_branches();
+    const LayerSamples of_layer = rectified_samples();
+    const StageTensors end(model, of_layer, 4, 6);
+    EXPECT_EQ(end.input(), Bytes{20 + 10});
+    EXPECT_EQ(end.kept_input(), Bytes{});
+    EXPECT_EQ(end.input_in_forward(4), Bytes{20 + 10});
+    EXPECT_EQ(end.input_in_forward(5), Bytes{});
+    const StageCost cost = StageCosts(model, of_layer).of(4, 6);
+    EXPECT_EQ(cost.saved, Bytes{30 + 7});
+    EXPECT_EQ(cost.forward_peak, Bytes{30 + 30});  // in 'both'
+    EXPECT_EQ(cost.forward_drop_peak, Bytes{30 + 30 + 7});
+}
+
+/// Bytes of outputs: 10, 10, 5, 5; the model's input has 4.
+TEST(StageCosts, OfAChainHaveInputsThatNoBackwardReadsInTheForwardAlone) {
+    const Model model = Model::chain({.positions = 1, .width = 4},
+                                     {{.name = "up", .type = LayerType::Linear, .outputs = 10},
+                                      {.name = "relu", .type = LayerType::Relu},
+                                      {.name = "down", .type = LayerType::Linear, .outputs = 5},
+                                      {.name = "drop", .type = LayerType::Dropout, .dropout = 0.5},
+                                      {.name = "loss", .type = LayerType::CrossEntropy}});
+    LayerSamples of_layer{
+        bytes_of(10, 4), bytes_of(10, 0), bytes_of(5, 10), bytes_of(5, 0), bytes_of(0, 5 + 7)};
+    of_layer.front().input = Bytes{4};
+    const StageCosts costs(model, of_layer);
+    const StageCost whole = costs.of(0, 5);
+    EXPECT_EQ(whole.saved, Bytes{4 + 10 + 5 + 7});
+    EXPECT_EQ(whole.forward_peak, Bytes{4 + 10 + 5 + 7});       // in the loss
+    EXPECT_EQ(whole.backward_peak, Bytes{4 + 10 + (10 + 10)});  // in 'relu', which reads its output
+    // The output of 'relu' is sent away, so that its input stays.
+    EXPECT_EQ(costs.of(0, 2).saved, Bytes{4 + 10});
+    EXPECT_EQ(costs.of(0, 2).forward_peak, Bytes{});
+    const StageCost drop = costs.of(3, 4);
+    EXPECT_EQ(drop.saved, Bytes{});
+    EXPECT_EQ(drop.forward_peak, Bytes{5 + 5});
+    EXPECT_EQ(drop.forward_drop_peak, Bytes{5 + 5});
+}
+
 TEST(PieceMessages, AreThoseOfItsRoutesAndOfItsNeighbours) {
     // stem | left | right | both, classes, loss: the third stage has nothing of the second but the
     // stem's output, which it reads behind it.

@@ -158,6 +158,34 @@ Model two_losses(bool inside) {
     return Model::graph({.positions = 2, .width = 6}, std::move(units));
 }
 
+/// Rectifiers whose outputs layers of their own stage keep, or of later ones alone; layers that
+/// hand on; and a dropout, a concat and a sum, whose backwards read nothing.
+Model handed_on() {
+    const auto product = [](const char* name, int outputs) {
+        return LayerSpec{
+            .name = name, .type = LayerType::Conv2d, .outputs = outputs, .kernel = {1, 1}};
+    };
+    LayerSpec dropout = of_type(LayerType::Dropout, "cell1.drop", {"cell0.same"});
+    dropout.dropout = 0.3;
+    return Model::graph(image_shape({.height = 1, .width = 2}, 5),
+                        {product("stem", 6),
+                         of_type(LayerType::Relu, "cell0.relu", {"stem"}),
+                         of_type(LayerType::Identity, "cell0.same", {"cell0.relu"}),
+                         product("cell0.left", 6),
+                         of_type(LayerType::LeakyRelu, "cell0.again", {"cell0.left"}),
+                         of_type(LayerType::Identity, "cell1.same", {"cell0.again"}),
+                         dropout,
+                         of_type(LayerType::Add, "cell1.sum", {"cell1.same", "cell1.drop"}),
+                         of_type(LayerType::Relu, "cell2.relu", {"cell1.sum"}),
+                         of_type(LayerType::Flatten, "cell2.flat", {"cell2.relu"}),
+                         linear("cell2.narrow", 7),
+                         of_type(LayerType::Relu, "cell2.end", {"cell2.narrow"}),
+                         of_type(LayerType::Identity, "last", {"cell2.end"}),
+                         of_type(LayerType::Concat, "both", {"last", "cell2.flat"}),
+                         linear("classes", 4),
+                         loss()});
+}
+
 struct NamedModel {
     const char* name;
     Model model;
@@ -227,6 +255,7 @@ INSTANTIATE_TEST_SUITE_P(Branches,
                                            NamedModel{"two_branches", two_branches()},
                                            NamedModel{"fan_outs", fan_outs()},
                                            NamedModel{"cells", cells()},
+                                           NamedModel{"handed_on", handed_on()},
                                            NamedModel{"two_losses", two_losses(false)},
                                            NamedModel{"two_losses_in_a_unit", two_losses(true)},
                                            NamedModel{"units_with_branches", test::small_cells()}),

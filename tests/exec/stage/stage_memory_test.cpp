@@ -304,5 +304,59 @@ TEST(Stage, HoldsTheBytesThatThePlanTellsWhereWDoesNotReadTheGradientOfAnOutput)
     }
 }
 
+/// Dropouts, and rectifiers in front of layers that keep what they read: in blocks and outside of
+/// them, at both ends of stages, behind each other and in sequences.
+TEST(Stage, HoldsTheBytesThatThePlanTellsWhereBackwardsDoNotReadInputs) {
+    const auto linear = [](const char* name, int outputs) {
+        return LayerSpec{.name = name, .type = LayerType::Linear, .outputs = outputs};
+    };
+    const auto plain = [](const char* name, LayerType type) {
+        return LayerSpec{.name = name, .type = type, .dropout = 0.4};
+    };
+    const Model model = Model::chain({.positions = 1, .width = 5},
+                                     {plain("first", LayerType::Relu),
+                                      linear("in", 6),
+                                      plain("relu", LayerType::Relu),
+                                      linear("block0.up", 7),
+                                      plain("block0.relu", LayerType::Relu),
+                                      plain("block0.drop", LayerType::Dropout),
+                                      linear("block1.down", 6),
+                                      plain("block1.drop", LayerType::Dropout),
+                                      plain("block1.relu", LayerType::LeakyRelu),
+                                      linear("block2.up", 8),
+                                      plain("block2.relu", LayerType::Relu),
+                                      plain("norm", LayerType::LayerNorm),
+                                      {.name = "inner",
+                                       .type = LayerType::Sequence,
+                                       .inner = {plain("relu", LayerType::Relu),
+                                                 plain("drop", LayerType::Dropout),
+                                                 linear("linear", 7),
+                                                 plain("again", LayerType::Relu)}},
+                                      linear("out", 3),
+                                      {.name = "loss", .type = LayerType::CrossEntropy}});
+    for (const std::vector<int>& partition :
+         {std::vector{15}, {1, 14}, {3, 12}, {5, 10}, {6, 9}, {8, 7}, {9, 3, 3}, {2, 1, 2, 3, 7}}) {
+        for (const char* const schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
+            for (const int together : {0, 1, 2, 100}) {
+                for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                    if (recompute == Recompute::Always && together > 0) {
+                        continue;
+                    }
+                    SCOPED_TRACE(::testing::Message()
+                                 << "first stage of " << partition.front() << " layers, "
+                                 << schedule << ", blocks " << together);
+                    const Plan plan =
+                        plan_of(model, partition, schedule, recompute, Precision::Fp32, together);
+                    ByteWalk(model,
+                             plan,
+                             stage_options(model, plan, Precision::Fp32),
+                             mlp_batch(7, 5, 3))
+                        .run();
+                }
+            }
+        }
+    }
+}
+
 }  // namespace stage_memory_test
 }  // namespace pipetwin::exec
