@@ -180,10 +180,7 @@ struct Attempt {
 
 /// The peaks of a plan at its own capacity of channels, beside the limits.
 Attempt checked(const Candidate& candidate, Plan plan) {
-    if (!plan->channel_capacity) {
-        const int capacity = settled_capacity(plan);
-        plan = std::move(plan).with_capacity(capacity);
-    }
+    plan = with_settled_capacity(std::move(plan));
     Attempt attempt{
         .fits = true,
         .partition = plan->partition->layers_per_stage(),

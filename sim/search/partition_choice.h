@@ -16,16 +16,27 @@ namespace pipetwin::sim {
 /// tried and fit into the memory of their ranks; of equal ones the one with the least peak, then
 /// the most even one. Where none fits it is the one that lacks least.
 ///
-/// Tried are all partitions, where there are few of them for the size of the plan. Else the search
-/// begins with `partition_for`, the one whose slowest rank has least to do, with others whose
-/// pieces are about alike (`even_splits`, and equal numbers of layers), and where memory is limited
-/// with those that balance what the ranks hold, or the work within the limits. It goes on with the
-/// best eight: one layer or two move from one piece to any other while the boundaries between them
-/// move along; where none of these moves is better it goes on after some of them at once. It ends
-/// where nothing is better, 4,000,000 actions have been simulated, or 5,000 plans, or 30 where each
-/// has to search for its order. The same on every machine. Where the costs were measured,
-/// `partition_for` gives way only to a step that is shorter by 1 % at least: so that what two
-/// measurements of one model differ by does not cut it in two ways. Throws as make_plan.
+/// Tried are all partitions, where there are few of them for the size of the plan. Else partitions
+/// are searched for at canonical costs (`canonical_profiles`), which are those of faster and of
+/// slower layers, too, and the best of each search are simulated at the costs of the profile. A
+/// search begins with `partition_for`, the one whose slowest rank has least to do, with others
+/// whose pieces are about alike (`even_splits`, and equal numbers of layers), and where memory is
+/// limited with those that balance what the ranks hold, or the work within the limits. It goes on
+/// with the fastest, which it makes fit, and with the best: one layer or two move from one piece to
+/// any other while the boundaries between them move along, first where that relieves the longest
+/// chains of the steps that were simulated; where none of these moves is better it goes on after
+/// some of them at once. It ends where nothing is better, 4,000,000 actions have been simulated, or
+/// 5,000 plans, or 30 where each has to search for its order. The same on every machine.
+///
+/// So of two profiles that differ by one factor of all their layers' times the faster one has the
+/// shorter step, or the same: the least of the steps of the same partitions, each of which grows
+/// with the times of the layers, if rows do not follow costs and nothing is shared. It may be
+/// longer by a thousandth where a capacity is settled (`is_as_fast`), and where times are rounded
+/// so that the canonical costs differ.
+///
+/// Where the costs were measured, `partition_for` gives way only to partitions whose steps are
+/// shorter by 1 % at least at some canonical costs: so that what two measurements of one model
+/// differ by does not cut it in two ways. Throws as make_plan.
 Plan make_settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile);
 
 /// A partition, and how many actions were simulated to find it.

@@ -8,6 +8,7 @@
 #include "core/schedule/edge.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/validate.h"
+#include "core/timeline/footprint.h"
 #include "sim/engine/fixed_order.h"
 #include "sim/engine/occupancy.h"
 #include "sim/simulate/simulate.h"
@@ -156,6 +157,39 @@ int capacity_in_fixed_order(const Plan& plan) {
     });
 }
 
+/// Gives the plan this capacity; returns whether its ranks have the memory for it.
+bool fits_with(Plan& plan, int capacity) {
+    plan = std::move(plan).with_proven_capacity(capacity);
+    const std::vector<Bytes> peaks = peak_totals(plan);
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        if (peaks[as_index(rank)] > plan.memory_limit(rank).value_or(peaks[as_index(rank)])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// The plan with a capacity, or where its ranks lack the memory for that with the largest one that
+/// they have the memory for. Which plans fit follows from their sizes then, however fast they are.
+/// The plan has the capacity itself where no other fits or is free of deadlock.
+Plan with_capacity_in_memory(Plan plan, int capacity) {
+    const bool is_limited = plan->memory_limit || !plan->memory_limits.empty();
+    if (capacity <= 1 || !is_limited || plan->host_link || !room_takes_memory(plan)) {
+        return std::move(plan).with_proven_capacity(capacity);
+    }
+    if (fits_with(plan, capacity)) {
+        return plan;
+    }
+    int low = 0;
+    int high = capacity;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        (fits_with(plan, middle) ? low : high) = middle;
+    }
+    const bool is_one = low > 0 && find_deadlock(plan->schedule, low).deadlock_free;
+    return std::move(plan).with_proven_capacity(is_one ? low : capacity);
+}
+
 /// As `capacity_in_fixed_order`, with the times of the step.
 SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
     if (!room_takes_memory(plan)) {
@@ -181,8 +215,11 @@ SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
     if (!best) {
         best = times_if_it_ends(plan, without_capacity(plan), links);
     }
-    return {.plan = std::move(plan).with_proven_capacity(capacity),
-            .times = std::move(best->times)};
+    plan = with_capacity_in_memory(std::move(plan), capacity);
+    if (*plan->channel_capacity != capacity) {
+        best = times_if_it_ends(plan, planned_conditions(plan), links);
+    }
+    return {.plan = std::move(plan), .times = std::move(best->times)};
 }
 
 }  // namespace
@@ -211,7 +248,7 @@ Plan with_settled_capacity(Plan plan) {
         return plan;
     }
     const int capacity = settled_capacity(plan);
-    return std::move(plan).with_proven_capacity(capacity);
+    return with_capacity_in_memory(std::move(plan), capacity);
 }
 
 SettledStep simulate_settled(Plan plan, RecordLinks links) {

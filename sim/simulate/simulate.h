@@ -36,7 +36,7 @@ Duration replayed_step(const Plan& plan, const Conditions& conditions);
 /// `unblocked`: by a thousandth of that at most.
 bool is_as_fast(Duration step, Duration unblocked);
 
-/// The capacity that a plan gets which states none. Room for a message takes its bytes on the
+/// The capacity that a plan gets which states none, if its ranks have the memory for it. Room for a message takes its bytes on the
 /// receiving rank, so it is the smallest one, at least 1, with which the step `is_as_fast` as with
 /// room for every message; where ranks or messages contend, the smallest that is found. Where
 /// messages have no bytes, and room takes none, it is the largest number of messages that ever wait
@@ -48,7 +48,9 @@ int settled_capacity(const Plan& plan);
 /// costs need, and other costs may need more.
 Conditions conditions_for_other_costs(const Plan& plan);
 
-/// Returns the plan with its settled capacity, unless it has a capacity already.
+/// Returns the plan with its settled capacity, unless it has a capacity already. Where a rank lacks
+/// the memory for it, the plan gets the largest capacity that fits, and sends wait for room; where
+/// none fits, the settled one.
 Plan with_settled_capacity(Plan plan);
 
 /// A plan with its capacity, and its simulation.

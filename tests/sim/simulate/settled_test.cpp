@@ -155,6 +155,34 @@ TEST(SettledStep, IsTheOneOfItsCapacityWhereStashesAreOffloaded) {
     });
 }
 
+/// The largest capacity that fits, so that which plans fit does not depend on how fast they are.
+TEST(SettledStep, HasNoMoreRoomForMessagesThanMemoryAllows) {
+    expect_relation(cases, [] {
+        Pipeline x = random_pipeline();
+        x.transfer = numbers(2, 1, 5);
+        PlanParts parts = plan_with_updates(x).parts();
+        const Plan unlimited = Plan::make(parts);
+        const int settled = settled_capacity(unlimited);
+        const auto peak_with = [&](int capacity) {
+            return std::ranges::max(peak_totals(unlimited.with_capacity(capacity)));
+        };
+        RC_PRE(settled > 1);
+        const int room = number(1, settled - 1);
+        RC_PRE(find_deadlock(unlimited->schedule, room).deadlock_free);
+        parts.memory_limit = peak_with(room);
+        const Plan limited = Plan::make(std::move(parts));
+        int expected = settled;
+        while (peak_with(expected) > peak_with(room)) {
+            --expected;
+        }
+        const SettledStep step = simulate_settled(limited);
+        RC_ASSERT(step.plan->channel_capacity == expected);
+        RC_ASSERT(with_settled_capacity(limited)->channel_capacity == expected);
+        RC_ASSERT(timeline_of(limited->schedule.ranks, step.times) ==
+                  simulate(limited.with_capacity(expected)));
+    });
+}
+
 /// More room can make a step longer here, so a capacity need not be the smallest.
 TEST(SettledStep, IsTheOneOfItsCapacityWhereRanksShareCores) {
     expect_relation(cases / 3, [] {
