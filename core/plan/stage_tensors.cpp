@@ -119,7 +119,7 @@ class StageTensors::Walk {
         return keeps.empty() || keeps[operand];
     }
 
-    /// Of layers that are known by their costs these tell whether one keeps what it reads.
+    /// True if the backward of a layer reads an output: its kind says so, and what it saves.
     bool keeps(const StageValues::Reader& reader) const {
         return reader.keeps && (reads_output_of(reader.layer) || keeps_inputs(reader.layer));
     }
