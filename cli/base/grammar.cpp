@@ -410,8 +410,13 @@ void Grammar::add_exchange() {
         ->check(CLI::Range(1, 64));
     import.add_flag("--ignore-unknown",
                     import_.ignore_unknown,
-                    "megatron, torchtitan, deepspeed: ignore settings that a scenario cannot "
-                    "express, with a warning for each (default: refuse them)");
+                    "megatron, torchtitan, deepspeed: leave out settings that are not known, with "
+                    "a warning for each (default: refuse them); what changes the model, the split "
+                    "or the batch stays refused");
+    import.add_flag("--insist",
+                    import_.insist,
+                    "megatron, torchtitan, deepspeed: leave out all that a scenario cannot "
+                    "express; the result then says that it is of another run");
     add_hf_options(import);
     add_range_names(import);
     needs_out_file(import);

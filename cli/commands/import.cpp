@@ -36,7 +36,7 @@ struct Importer {
     bool micro_batch_size = false;
     bool hf = false;
     bool traces = false;   ///< a file per rank, with named ranges
-    bool unknown = false;  ///< --ignore-unknown
+    bool unknown = false;  ///< --ignore-unknown and --insist
 };
 
 constexpr std::array importers{
@@ -84,8 +84,8 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse(options.ranges.given(),
                fmt::format("a file of format '{}' has no named ranges", importer.name));
     }
-    if (options.ignore_unknown && !importer.unknown) {
-        refuse("--ignore-unknown",
+    if ((options.ignore_unknown || options.insist) && !importer.unknown) {
+        refuse(options.insist ? "--insist" : "--ignore-unknown",
                fmt::format("'import {}' understands a file or refuses it", importer.name));
     }
     if (!options.more_files.empty() && !importer.traces) {

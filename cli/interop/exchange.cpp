@@ -90,6 +90,7 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
         json["costs"] = or_null(what.costs);
         json["layers"] = or_null(what.layers);
         json["parameters"] = or_null(what.parameters);
+        json["left_out"] = what.left_out;
         console.result(json_text(json));
         return;
     }
@@ -109,7 +110,13 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
     if (what.parameters) {
         parts.push_back(with_separators(*what.parameters) + " parameters");
     }
-    console.result(fmt::format("{}: {}\n", what.out.string(), fmt::join(parts, ", ")));
+    std::string text = fmt::format("{}: {}\n", what.out.string(), fmt::join(parts, ", "));
+    if (!what.left_out.empty()) {
+        text += fmt::format("another run than that of {}, without {}\n",
+                            what.source,
+                            fmt::join(what.left_out, "; "));
+    }
+    console.result(text);
 }
 
 }  // namespace pipetwin::cli

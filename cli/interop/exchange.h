@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/base/console.h"
 
@@ -39,6 +40,8 @@ struct Exchanged {
     std::optional<std::string> costs{};  ///< where times come from; none where there are none
     std::optional<int> layers{};         ///< of a profile
     std::optional<std::int64_t> parameters{};
+    /// Settings of the source that change its run and are left out, as the user insisted.
+    std::vector<std::string> left_out{};
 };
 
 /// Prints the result as text, or as JSON if the user asked for it.

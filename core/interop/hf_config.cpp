@@ -508,28 +508,59 @@ std::string letters_of(string_view word) {
     return letters;
 }
 
-/// A word of the table is suggested where it is the same but for signs and capitals, or is a
-/// misspelling with the same digits: "qwen4" is not "qwen3", though it looks much like it.
-std::string hint_for_unknown(string_view type) {
-    const std::string letters = letters_of(type);
-    const auto digits = [](std::string text) {
-        std::erase_if(text, [](char c) { return c < '0' || c > '9'; });
+/// The parts of a family's word between its signs, with small letters.
+std::vector<std::string> parts_of(string_view word) {
+    std::vector<std::string> parts(1);
+    for (const char c : word) {
+        if (c == '_' || c == '-' || c == '.' || c == ' ') {
+            parts.emplace_back();
+        } else {
+            parts.back() += letters_of(string_view(&c, 1));
+        }
+    }
+    return parts;
+}
+
+/// Whether one part of a word is another one that is misspelt. Parts with a digit have to be of one
+/// length: "glm4v" is not "glm4".
+bool is_misspelt(const std::string& part, const std::string& known) {
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    const auto letters = [&is_digit](std::string text) {
+        std::erase_if(text, is_digit);
         return text;
     };
+    const auto digits = [&is_digit](std::string text) {
+        std::erase_if(text, [&is_digit](char c) { return !is_digit(c); });
+        return text;
+    };
+    const bool has_digit = std::ranges::any_of(known, is_digit);
+    const std::size_t length = letters(known).size();
+    return length >= 4 && digits(part) == digits(known) &&
+           (!has_digit || part.size() == known.size()) &&
+           edit_distance(part, known) <= (length >= 9 ? 2U : 1U);
+}
+
+/// A word of the table is suggested where it is the same but for signs and capitals, or has the
+/// same parts, of which one is misspelt. Words that share a part alone are other models: neither
+/// "gemma4_text" is "llama4_text" nor "nemotron-nas" "nemotron".
+std::string hint_for_unknown(string_view type) {
+    const std::string letters = letters_of(type);
     const auto same = std::ranges::find_if(hf_families(), [&letters](const HfFamily& family) {
         return letters_of(family.type) == letters;
     });
     if (same != hf_families().end()) {
         return fmt::format("did you mean '{}'?", same->type);
     }
-    std::vector<string_view> alike;
+    const std::vector<std::string> parts = parts_of(type);
     for (const HfFamily& family : hf_families()) {
-        if (digits(std::string(family.type)) == digits(letters)) {
-            alike.push_back(family.type);
+        const std::vector<std::string> known = parts_of(family.type);
+        const auto [part, other] = std::ranges::mismatch(parts, known);
+        const bool is_near = parts.size() == known.size() && part != parts.end() &&
+                             std::equal(part + 1, parts.end(), other + 1) &&
+                             is_misspelt(*part, *other);
+        if (is_near) {
+            return fmt::format("did you mean '{}'?", family.type);
         }
-    }
-    if (const string_view near = nearest_word(type, alike); !near.empty()) {
-        return fmt::format("did you mean '{}'?", near);
     }
     return "other models come in as costs: a profile that tools/profile_torch.py measures, or a "
            "CSV by hand";

@@ -8,6 +8,8 @@ namespace pipetwin {
 namespace {
 
 constexpr std::string_view off = "0 1 false none null";
+/// What says of a switch or a number that it is off.
+constexpr std::string_view off_values = "0 false none null no";
 
 /// The words of a list that are apart by blanks.
 std::vector<std::string_view> words_of(std::string_view list) {
@@ -36,6 +38,8 @@ constexpr std::array refused{
     RefusedFlag{"hybrid-mlp-ratio", "the model has state-space layers", "0 0.0"},
     RefusedFlag{"hybrid-override-pattern", "the model has state-space layers"},
     RefusedFlag{"hybrid-layer-pattern", "the model has state-space layers"},
+    RefusedFlag{"conv-bias", "the model has convolutions", "false"},
+    RefusedFlag{"lfm-layer-types", "the model has convolutions", "null none"},
     RefusedFlag{"spec", "Python code describes the model", "local"},
     RefusedFlag{"use-checkpoint-args", "a checkpoint describes the model", "false"},
     RefusedFlag{"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", "false"},
@@ -54,7 +58,82 @@ constexpr std::array refused{
     RefusedFlag{"sft", "samples have different lengths", "false"},
     RefusedFlag{"perform-rl-step", "a step generates samples, too", "false"},
     RefusedFlag{"variable-seq-lengths", "samples have different lengths", "false"},
+    RefusedFlag{"model-type", "the model is not a language model", "gpt decoder null none"},
+    RefusedFlag{"mtp-standalone", "the layers that predict further tokens are a stage", "false"},
+    RefusedFlag{"mtp-use-repeated-layer", "it adds layers that predict further tokens", "false"},
+    RefusedFlag{"enable-dsa-indexer", "an indexer chooses keys in each block", "false"},
+    RefusedFlag{"dsa-indexer-topk", "an indexer chooses keys in each block", "null none"},
+    RefusedFlag{"index-topk", "an indexer chooses keys in each block", "null none"},
+    RefusedFlag{"full-attention-interval", "attention is another one in most blocks", "0 1 null"},
+    RefusedFlag{"linear-num-key-heads", "attention is another one in most blocks", "null none"},
+    RefusedFlag{"linear-num-value-heads", "attention is another one in most blocks", "null none"},
+    RefusedFlag{"interleave-sliding-window", "some blocks see less of a sample", "null none"},
+    RefusedFlag{"sliding-window-size", "attention sees a window of a sample", "null none"},
+    RefusedFlag{"sink-sliding-window", "some blocks see less of a sample", "0 null none"},
+    RefusedFlag{"enable-mhc", "blocks have several residual streams", "false"},
+    RefusedFlag{"enable-mhc-connections", "blocks have several residual streams", "false"},
+    RefusedFlag{"mhc-num-residual-streams", "blocks have several residual streams", off},
+    RefusedFlag{"hc-mult", "blocks have several residual streams", off},
+    RefusedFlag{"n-hash-layers", "some layers are others", "0"},
+    RefusedFlag{"num-hash-layers", "some layers are others", "0"},
+    RefusedFlag{"num-zero-experts", "some experts compute nothing", "0"},
+    RefusedFlag{"n-shared-experts", "it widens the shared experts", "0 null none"},
+    RefusedFlag{"first-k-dense-replace", "the first blocks have no experts", "0 null none"},
+    RefusedFlag{"moe-token-dropping", "experts drop tokens above a limit", "false"},
+    RefusedFlag{"moe-expert-rank-capacity-factor", "experts drop tokens above a limit", "null"},
+    RefusedFlag{"post-norm", "norms stand behind the halves of a block", "false"},
+    RefusedFlag{"input-embeds-norm", "a norm stands behind the embedding", "false"},
+    RefusedFlag{"add-output-layer-bias", "the head has a bias", "false"},
+    RefusedFlag{"add-dense-bias", "matrices have biases of their own", "false"},
+    RefusedFlag{"o-lora-rank", "the output of attention goes through narrow rows", "null none"},
+    RefusedFlag{"mla-mm-split", "matrices of latent attention are divided otherwise", "false"},
+    RefusedFlag{"enable-mla-absorb", "latent attention is computed otherwise", "false"},
+    RefusedFlag{"moe-shared-expert-gate-size", "it adds a gate to the shared experts", "0"},
+    RefusedFlag{"freeze-all-layers", "nothing is trained", "false"},
+    RefusedFlag{"freeze-base-for-mtp", "parts of the model are not trained", "false"},
+    RefusedFlag{"flextron", "parts of the model are left out", "false"},
+    RefusedFlag{"peft", "adapters are trained, and the weights are not", "none null false"},
+    RefusedFlag{"lora", "adapters are trained, and the weights are not", "none null false"},
+    RefusedFlag{"lora-r", "adapters are trained, and the weights are not", "0 null none"},
+    RefusedFlag{"lora-rank", "adapters are trained, and the weights are not", "0 null none"},
+    RefusedFlag{"lora-alpha", "adapters are trained, and the weights are not", "0 null none"},
+    RefusedFlag{
+        "lora-target-modules", "adapters are trained, and the weights are not", "null none"},
+    RefusedFlag{"lora-fusion", "adapters are trained, and the weights are not", "false"},
+    RefusedFlag{"export-kd-teacher-load",
+                "a second model, the teacher, computes in each step",
+                "null none"},
+    RefusedFlag{"stage",
+                "samples have different lengths, or further models compute in each step",
+                "pretrain pt null none"},
+    RefusedFlag{"neat-pack", "samples have different lengths", "false"},
+    RefusedFlag{"packed-sequence", "samples have different lengths", "false"},
+    RefusedFlag{"enable-packed-sequences", "samples have different lengths", "false"},
+    RefusedFlag{"use-packed-sequence", "samples have different lengths", "false"},
+    RefusedFlag{"no-pad-to-seq-lengths", "samples have different lengths", "false"},
+    RefusedFlag{"hybrid-context-parallel", "samples have different lengths", "false"},
+    RefusedFlag{"rl-use-sequence-packing", "samples have different lengths", "false"},
     // The split over devices.
+    RefusedFlag{"pipeline-num-transformer-layers", "it says the layers of each stage"},
+    RefusedFlag{"automated-pipeline", "a program chooses the split", "false"},
+    RefusedFlag{"layerwise-disaggregated-training", "stages are placed otherwise", "false"},
+    RefusedFlag{
+        "encoder-tensor-model-parallel-size", "an encoder has devices of its own", "0 null none"},
+    RefusedFlag{
+        "encoder-pipeline-model-parallel-size", "an encoder has devices of its own", "0 null none"},
+    RefusedFlag{"moe-tp-extend-ep", "experts are shared out otherwise", "false"},
+    RefusedFlag{"moe-extended-tp", "experts are shared out otherwise", "false"},
+    RefusedFlag{"use-layer-wise-distributed-optimizer",
+                "replicas share the optimizer layer by layer",
+                "false"},
+    RefusedFlag{"tensor-parallel-num-weight-shards", "weights are shared out otherwise", "1 null"},
+    RefusedFlag{"context-parallel-algo",
+                "the devices that share a sample exchange other messages",
+                "megatron_cp_algo"},
+    RefusedFlag{"ulysses-degree-in-cp",
+                "the devices that share a sample exchange other messages",
+                "1 null none"},
+    RefusedFlag{"megatron-fsdp-use-decoupled-grad", "gradients have another width", "false"},
     RefusedFlag{"expert-model-parallel-size", "replicas share the experts", "1"},
     RefusedFlag{"num-distributed-optimizer-instances", "groups of replicas share it", "1"},
     RefusedFlag{"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
@@ -67,8 +146,6 @@ constexpr std::array refused{
     RefusedFlag{"pipeline-model-parallel-split-rank", "the model has an encoder"},
     RefusedFlag{"standalone-embedding-stage", "the embedding is a stage of its own", "false"},
     // Memory.
-    RefusedFlag{"fp8-format", "products in 8 bits take other time and memory", "false none null"},
-    RefusedFlag{"fp8", "products in 8 bits take other time and memory", "false none null"},
     RefusedFlag{"fp8-param-gather", "weights have 8 bits", "false"},
     RefusedFlag{"fp4-format", "products in 4 bits take other time and memory", "false none null"},
     RefusedFlag{"fp4", "products in 4 bits take other time and memory", "false none null"},
@@ -89,12 +166,45 @@ constexpr std::array refused{
     RefusedFlag{"moe-layer-recompute", "the halves with experts alone are recomputed", "false"},
     RefusedFlag{"recompute-granularity-per-stage-layer", "stages recompute differently"},
     RefusedFlag{"recompute-layer-ids", "some layers alone are recomputed"},
+    RefusedFlag{"param-offload", "weights are in host memory", "false"},
+    RefusedFlag{"optimizer-offload", "the optimizer's state is in host memory", "false"},
+    RefusedFlag{"grad-offload", "gradients are in host memory", "false"},
+    RefusedFlag{"swap-optimizer", "the optimizer's state is in host memory", "false"},
+    RefusedFlag{"swap-attention", "what attention keeps goes to host memory", "false"},
+    RefusedFlag{"adaptive-memory-optimization", "a program chooses what is kept", "false"},
+    RefusedFlag{"reuse-fp32-param", "weights and their copies share memory", "false"},
+    RefusedFlag{"o2-optimizer", "the optimizer's state has another width", "false"},
+    RefusedFlag{"o2-gradient", "gradients have another width", "false"},
+    RefusedFlag{"moe-zero-memory", "experts are recomputed", "disable null none"},
+    RefusedFlag{"recompute-activation-function", "activations alone are recomputed", "false"},
+    RefusedFlag{"recompute-norm", "norms alone are recomputed", "false"},
+    RefusedFlag{"recompute-in-bubble", "recomputes move into the bubble", "false"},
+    RefusedFlag{"recompute-in-advance", "recomputes move forward", "false"},
+    RefusedFlag{"mtp-mem-efficient-logits", "the head's logits are cut in parts", "false"},
+    RefusedFlag{"loss-chunk-size", "the head's logits are cut in parts", "0 1 null none"},
+    RefusedFlag{"fused-ce-mode", "the head's logits are cut in parts", "0 null none"},
+    RefusedFlag{"num-microbatches-with-partial-activation-checkpoints",
+                "micro-batches are recomputed differently",
+                "null none"},
+    RefusedFlag{"fp8-e4m3", "products in 8 bits take other time and memory", "false"},
+    RefusedFlag{"fp8-hybrid", "products in 8 bits take other time and memory", "false"},
+    RefusedFlag{"use-fsdp2-bf16-master-weight-optimizer",
+                "the copies of the weights have another width",
+                "false"},
+    RefusedFlag{"precision-config",
+                "the settings of precision are in another place",
+                "bf16_mixed null none"},
     // The model, as a class of Megatron-Bridge.
     RefusedFlag{"-target-",
                 "the class has sizes, norms, activations and ties of its own, which the file does "
                 "not say",
                 "megatron.bridge.models.gpt_provider.gptmodelprovider"},
     // The schedule.
+    RefusedFlag{"schedules-method", "another schedule takes Megatron's place", "null none"},
+    RefusedFlag{"moe-fb-overlap", "forwards and backwards are merged", "false"},
+    RefusedFlag{"enable-odc", "another schedule takes Megatron's place", "false"},
+    RefusedFlag{"inference-only", "nothing is trained", "false"},
+    RefusedFlag{"fake-process-group", "nothing is sent", "false"},
     RefusedFlag{"overlap-moe-expert-parallel-comm", "forwards and backwards are merged", "false"},
     RefusedFlag{"combined-1f1b", "forwards and backwards are merged", "false"},
     RefusedFlag{"delay-wgrad-compute", "the gradients of weights wait", "false"},
@@ -111,7 +221,21 @@ constexpr std::array refused{
 struct NotedFlag {
     std::string_view name;
     std::string_view note;
+    /// Values with which there is nothing to note, apart by blanks; "given" is a flag alone.
+    std::string_view silent_values = off_values;
 };
+
+constexpr std::string_view unfused =
+    "the prediction has these kernels fused; one by one, a step is longer";
+/// What says that kernels are fused: true, or a flag alone.
+constexpr std::string_view on_values = "true 1 given null";
+constexpr std::string_view all_in_eight_bits =
+    "with --fp8-format the prediction has all products of blocks in 8 bits";
+constexpr std::string_view attention_in_half =
+    "with --fp8-format the prediction has attention in bf16";
+constexpr std::string_view of_reinforcement =
+    "the samples of an update are not taken from it: set training.batch and "
+    "pipeline.micro_batches";
 
 constexpr std::array noted{
     NotedFlag{
@@ -126,6 +250,69 @@ constexpr std::array noted{
               "messages between the devices of context parallelism are not predicted"},
     NotedFlag{"cp-comm-type",
               "messages between the devices of context parallelism are not predicted"},
+    NotedFlag{"use-cp-send-recv-overlap",
+              "messages between the devices of context parallelism are not predicted"},
+    NotedFlag{"use-tp-pp-dp-mapping",
+              "devices are numbered in another order: which of them share a node may differ from "
+              "the prediction's"},
+    NotedFlag{"deterministic-mode", "deterministic kernels may take longer than predicted"},
+    NotedFlag{"fp16-lm-cross-entropy",
+              "the prediction has the head's logits in fp32; in fp16 they take less memory"},
+    NotedFlag{"reset-attention-mask", "the prediction has attention over whole samples"},
+    NotedFlag{"reset-attention-masks", "the prediction has attention over whole samples"},
+    NotedFlag{"enable-cuda-graph",
+              "the prediction launches kernels one by one, and has no memory of graphs"},
+    NotedFlag{"external-cuda-graph",
+              "the prediction launches kernels one by one, and has no memory of graphs"},
+    NotedFlag{"cuda-graph-impl",
+              "the prediction launches kernels one by one, and has no memory of graphs"},
+    NotedFlag{"optimizer-cuda-graph",
+              "the prediction launches kernels one by one, and has no memory of graphs"},
+    NotedFlag{"first-last-layers-bf16", all_in_eight_bits},
+    NotedFlag{"num-layers-at-start-in-bf16", all_in_eight_bits},
+    NotedFlag{"num-layers-at-end-in-bf16", all_in_eight_bits},
+    NotedFlag{"no-fp8-wgrad", all_in_eight_bits},
+    NotedFlag{"fp8-wgrad", all_in_eight_bits, on_values},
+    NotedFlag{"fp8-dot-product-attention", attention_in_half},
+    NotedFlag{"fp8-multi-head-attention", attention_in_half},
+    NotedFlag{"no-masked-softmax-fusion", unfused},
+    NotedFlag{"no-bias-swiglu-fusion", unfused},
+    NotedFlag{"no-bias-dropout-fusion", unfused},
+    NotedFlag{"no-persist-layer-norm", unfused},
+    NotedFlag{"no-rope-fusion", unfused},
+    NotedFlag{"masked-softmax-fusion", unfused, on_values},
+    NotedFlag{"bias-swiglu-fusion", unfused, on_values},
+    NotedFlag{"bias-activation-fusion", unfused, on_values},
+    NotedFlag{"bias-dropout-fusion", unfused, on_values},
+    NotedFlag{"persist-layer-norm", unfused, on_values},
+    NotedFlag{"apply-rope-fusion", unfused, on_values},
+    NotedFlag{"moe-grouped-gemm",
+              "the prediction computes the experts of a device together; one by one, a step is "
+              "longer",
+              on_values},
+    NotedFlag{"no-overlap-p2p-communication",
+              "the prediction sends beside the computation; one after the other, a step is longer"},
+    NotedFlag{"overlap-p2p-comm",
+              "the prediction sends beside the computation; one after the other, a step is longer",
+              on_values},
+    NotedFlag{"overlap-p2p-communication",
+              "the prediction sends beside the computation; one after the other, a step is longer",
+              on_values},
+    NotedFlag{"use-ascend-coc",
+              "the prediction adds the messages of tensor parallelism to the time of a layer; "
+              "overlapped, a step is at most as long"},
+    NotedFlag{"use-ascend-mc2",
+              "the prediction adds the messages of tensor parallelism to the time of a layer; "
+              "overlapped, a step is at most as long"},
+    // verl: a step of the optimizer has ppo_mini_batch_size x rollout.n samples.
+    NotedFlag{"train-batch-size", of_reinforcement},
+    NotedFlag{"ppo-mini-batch-size", of_reinforcement},
+    NotedFlag{"ppo-max-token-len-per-gpu", of_reinforcement},
+    NotedFlag{"ppo-epochs", of_reinforcement},
+    NotedFlag{"use-dynamic-bsz", of_reinforcement},
+    NotedFlag{"max-prompt-length", "samples have prompt and response: set the tokens of a sample"},
+    NotedFlag{"max-response-length",
+              "samples have prompt and response: set the tokens of a sample"},
 };
 
 constexpr std::array aliases{
@@ -137,6 +324,7 @@ constexpr std::array aliases{
     FlagAlias{"num-moe-experts", "num-experts"},
     FlagAlias{"gated-linear-unit", "swiglu"},
     FlagAlias{"bias-gelu-fusion", "no-bias-gelu-fusion", true},
+    FlagAlias{"gradient-accumulation-fusion", "no-gradient-accumulation-fusion", true},
     FlagAlias{"add-bias-linear", "disable-bias-linear", true},
     FlagAlias{"share-embeddings-and-output-weights", "untie-embeddings-and-output-weights", true},
     FlagAlias{"add-position-embedding", "no-position-embedding", true},
@@ -149,175 +337,332 @@ constexpr std::array aliases{
     FlagAlias{"activations-checkpoint-granularity", "recompute-granularity"},
     FlagAlias{"activations-checkpoint-num-layers", "recompute-num-layers"},
     FlagAlias{"checkpoint-num-layers", "recompute-num-layers"},
+    FlagAlias{"shared-expert-gate", "moe-shared-expert-gate"},
+    FlagAlias{"ppo-micro-batch-size-per-gpu", "micro-batch-size"},
 };
 
-/// Names of harmless flags, in alphabetical order, apart by blanks.
+/// Names of harmless flags, in alphabetical order, apart by blanks: their values change no kernel,
+/// size, message or order of a training step.
 constexpr std::string_view harmless =
-    "activation-func activation-func-clamp-value activation-func-fp8-input-store "
-    "adlr-autoresume adlr-autoresume-interval align-grad-reduce align-param-gather "
-    "allow-ambiguous-pad-tokens app-tag-run-name app-tag-run-version apply-layernorm-1p "
-    "apply-query-key-layer-scaling apply-residual-connection-post-layernorm "
-    "apply-rope-fusion async-save async-tensor-model-parallel-allreduce attention-backend "
-    "attention-softmax-in-fp32 auto-continue-train auto-detect-ckpt-format "
-    "autocast-dtype autocast-enabled average-in-collective barrier-with-L1-time "
-    "barrier-with-l1-time batch-p2p-comm batch-p2p-sync bert-embedder-type bert-load "
-    "bert-no-binary-head beta-fast beta-slow bias-activation-fusion bias-dropout-fusion "
-    "bias-swiglu-fusion biencoder-projection-dim "
-    "biencoder-shared-query-context-model blend blend-per-split block-data-path bucket-size "
-    "DDP-impl data-impl create-all-gather-group fsdp-all-gather-in-start-param-sync "
-    "fsdp-db-use-persist-buf-on-alloc-fail fsdp-manual-registration megatron-fsdp-version "
-    "megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer "
-    "cache-mla-latents calc-ft-timeouts calculate-per-token-loss check-for-large-grads "
-    "check-for-nan-in-grad check-for-nan-in-loss-and-grad check-for-spiky-loss check-nan "
-    "check-weight-hash-across-dp-replicas-interval classes-fraction "
-    "clone-scatter-output-in-embedding create-attention-mask "
-    "create-attention-mask-in-dataloader cross-entropy-fusion-impl cross-entropy-loss-fusion "
-    "data-args-path data-cache-path data-parallel-random-init data-per-class-fraction "
-    "dataloader-type dataset deallocate-pipeline-outputs decode-only-cuda-graphs "
-    "decoupled-lr decoupled-min-lr description deterministic-mode "
+    "DDP-impl activation-func activation-func-clamp-value activation-func-fp8-input-store "
+    "adam-beta1 adam-beta2 adam-eps add-rmsnorm-offset adlr-autoresume "
+    "adlr-autoresume-interval adv-estimator ai-framework align-grad-reduce "
+    "align-param-gather allow-ambiguous-pad-tokens app-tag-run-name app-tag-run-version "
+    "append-eod apply-layernorm-1p apply-query-key-layer-scaling "
+    "apply-residual-connection-post-layernorm apply-wd-to-qk-layernorm "
+    "async-ckpt-cpu-priority async-ckpt-io-priority async-ckpt-use-cpu-shm async-save "
+    "async-strategy async-tensor-model-parallel-allreduce attention-mask-type "
+    "attention-softmax-in-fp32 attn-logit-softcapping auto-continue-train "
+    "auto-detect-ckpt-format autocast-dtype autocast-enabled average-in-collective "
+    "barrier-with-L1-time barrier-with-l1-time batch-p2p-comm batch-p2p-sync "
+    "bert-embedder-type bert-load bert-no-binary-head beta-fast beta-slow "
+    "biencoder-projection-dim biencoder-shared-query-context-model bind-core blend "
+    "blend-per-split block-data-path bucket-size cache-mla-latents calc-ft-timeouts "
+    "calculate-per-token-loss chat-template check-for-large-grads check-for-nan-in-grad "
+    "check-for-nan-in-loss check-for-nan-in-loss-and-grad check-for-spiky-loss check-nan "
+    "check-weight-hash-across-dp-replicas-interval ckpt-assume-constant-structure "
+    "ckpt-convert-format ckpt-convert-save ckpt-convert-update-legacy-dist-opt-format "
+    "ckpt-drop-redundant-extra-state ckpt-format ckpt-fully-parallel-load "
+    "ckpt-fully-parallel-load-exchange-algo ckpt-fully-parallel-load-per-rank-objects "
+    "ckpt-fully-parallel-load-process-group ckpt-fully-parallel-save "
+    "ckpt-fully-parallel-save-deprecated ckpt-fully-parallel-save-process-group "
+    "ckpt-load-validate-sharding-integrity ckpt-pg-tensors-cache-create "
+    "ckpt-pg-tensors-cache-path ckpt-step classes-fraction clip-ratio clip-ratio-c "
+    "clip-ratio-high clip-ratio-low clone-scatter-output-in-embedding cluster-time-out "
+    "config-logger-dir config-name config-path create-all-gather-group create-attention-mask "
+    "create-attention-mask-in-dataloader critic-warmup cross-entropy-fusion-impl "
+    "cross-entropy-loss-fusion cuda-graph-modules cuda-graph-retain-backward-graph "
+    "cuda-graph-scope cuda-graph-use-single-mempool cuda-graph-warmup-steps data-args-path "
+    "data-cache-path data-impl data-parallel-random-init data-path data-paths "
+    "data-per-class-fraction dataloader-defer-npy-index-mmap dataloader-fast-cache-load "
+    "dataloader-type dataset dataset-provider ddp-average-in-collective ddp-bucket-size "
+    "ddp-num-buckets ddp-pad-buckets-for-high-nccl-busbw "
+    "ddp-param-name-patterns-for-fp32-local-accumulation "
+    "ddp-reduce-scatter-with-fp32-accumulation deallocate-pipeline-outputs "
+    "debug-scheduler-table decode-only-cuda-graphs decoupled-lr decoupled-min-lr "
+    "decoupled-weight-decay default-local-dir delay-param-gather deprecated-use-mcore-models "
+    "description "
+    "dino-bottleneck-size dino-freeze-last-layer dino-head-hidden-size "
+    "dino-local-crops-number dino-local-img-size dino-norm-last-layer dino-teacher-temp "
+    "dino-warmup-teacher-temp dino-warmup-teacher-temp-epochs "
     "disable-bf16-reduced-precision-matmul disable-chunked-prefill "
-    "disable-compile-dependencies disable-gloo-process-groups disable-last-saving "
-    "disable-mamba-mem-eff-path disable-mlflow disable-msc disable-parameter-transpose-cache "
-    "disable-primus-topk-router disable-profiler-activity-cpu disable-straggler-on-startup "
-    "disable-symmetric-registration disable-tensorboard disable-wandb "
-    "distrib-optim-fully-reshardable-mem-efficient distributed-backend "
+    "disable-compile-dependencies disable-gloo-group disable-gloo-process-groups "
+    "disable-jit-fuser disable-last-saving disable-mamba-mem-eff-path disable-mlflow "
+    "disable-msc disable-parameter-transpose-cache disable-primus-topk-router "
+    "disable-profiler-activity-cpu disable-straggler-on-startup "
+    "disable-symmetric-registration disable-tensorboard disable-tp-comm-bulk-dgrad "
+    "disable-tp-comm-bulk-wgrad disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs "
+    "disable-tp-comm-split-ag disable-tp-comm-split-rs disable-wandb dist-checkpointing-path "
+    "dist-checkpointing-prefix dist-ckpt-format dist-ckpt-format-deprecated "
+    "dist-ckpt-optim-fully-reshardable dist-ckpt-save-pre-mcore-014 dist-ckpt-strictness "
+    "dist-ckpt-workers distrib-optim-fully-reshardable-mem-efficient distributed-backend "
     "distributed-timeout-minutes distributed-timeout-seconds-after-init "
-    "dump-param-to-param-group-map dump-pp-data embedding-init-method-std embedding-path "
-    "empty-unused-memory-level enable-cuda-graph enable-experimental "
-    "enable-experimental-features enable-ft-package enable-full-sharding-in-hsdp "
-    "enable-gloo-process-groups enable-one-logger enable-primus-turbo end-weight-decay "
-    "eod-mask-loss evidence-data-path exit-duration-in-mins exit-interval "
-    "exit-on-missing-checkpoint exit-signal-handler exp-name external-cuda-graph "
-    "file-sink-level finetune first-last-layers-bf16 flash-decode fp16-lm-cross-entropy "
-    "fp4-recipe fp8-amax-compute-algo fp8-amax-history-len fp8-dot-product-attention "
-    "fp8-interval fp8-margin fp8-multi-head-attention fp8-recipe fp8-wgrad framework "
-    "fsdp-double-buffer full-validation fused-padded-mla-attention fused-single-qkv-rope "
-    "glu-linear-offset gradient-accumulation-fusion gradient-reduce-div-fusion head-lr-mult "
-    "hf-tokenizer-kwargs high-priority-stream-groups hysteresis ict-head-size ict-load img-h "
-    "img-w indexer-batch-size indexer-log-interval init-method init-method-std "
-    "init-method-xavier-uniform init-model-with-meta-device initial-loss-scale "
-    "iter-per-epoch iterations-to-skip keep-fp8-transpose-cache kitchen-config-file "
-    "kitchen-recipe-number layernorm-epsilon layernorm-zero-centered-gamma lazy-mpu-init "
-    "legacy-tokenizer load load-main-params-from-ckpt local-rank logging-level loss-scale "
-    "loss-scale-window lr manual-gc manual-gc-eval manual-gc-interval mask-factor mask-prob "
-    "mask-type masked-softmax-fusion max-tokens-to-oom memory-efficient-layer-norm "
-    "memory-snapshot-path merge-file mid-level-dataset-surplus min-loss-scale min-lr "
-    "mixed-precision mlp-chunks-for-prefill mmap-bin-files mock-data "
+    "dump-param-to-param-group-map dump-pp-data embedding-init-method "
+    "embedding-init-method-std embedding-multiplier-scale embedding-path "
+    "empty-unused-memory-level enable-experimental enable-experimental-features "
+    "enable-ft-package enable-full-sharding-in-hsdp enable-gloo-process-groups "
+    "enable-hf2mg-convert enable-mg2hf-convert enable-msc enable-one-logger "
+    "enable-primus-turbo enable-turbo-attention-float8 end-weight-decay entropy-coeff "
+    "eod-mask-loss error-injection-rate error-injection-type eval-global-batch-size "
+    "eval-interval eval-iters eval-micro-batch-size evidence-data-path exit-duration-in-mins "
+    "exit-interval exit-on-missing-checkpoint exit-signal exit-signal-handler "
+    "exit-signal-handler-for-dataloader exit-signal-handler-for-training exp-name "
+    "experiment-name file-sink-level filter-overlong-prompts filter-warnings fim-data "
+    "fim-eod-token fim-fragment-rate fim-middle-token fim-no-prefix fim-pad-token "
+    "fim-prefix-token fim-rate fim-split-sample fim-spm-rate fim-suffix-token "
+    "final-logit-softcapping finalize-model-grads-func finetune finetune-data-split "
+    "finetune-hf-dataset finetune-lr flash-decode "
+    "flight-recorder-dump-on-timeout flight-recorder-dump-path "
+    "flight-recorder-extra-dump-on-exec flight-recorder-include-only-active "
+    "flight-recorder-include-stack-trace flight-recorder-trace-buffer-size fp4-recipe "
+    "fp8-amax-compute-algo fp8-amax-history-len fp8-interval "
+    "fp8-margin fp8-recipe framework "
+    "fsdp-all-gather-in-start-param-sync fsdp-db-use-persist-buf-on-alloc-fail "
+    "fsdp-double-buffer fsdp-manual-registration full-validation fully-parallel-load "
+    "fully-parallel-save fused-padded-mla-attention fused-single-qkv-rope "
+    "gemm-gradient-accumulation-fusion glu-linear-offset gpu-sniff-test-interval "
+    "grad-norm-skip-threshold grad-scale-func grad-sync-func gradient-reduce-div-fusion "
+    "grpo-clamp-eps-lower grpo-clamp-eps-upper grpo-default-temperature grpo-default-top-p "
+    "grpo-entropy-term-weight grpo-filter-groups-with-same-reward grpo-group-size "
+    "grpo-iterations grpo-kl-beta grpo-prompts-per-step handler-name head-lr-mult "
+    "hetereogenous-dist-checkpoint hf-cfg-dir hf-tokenizer-kwargs high-freq-factor "
+    "high-priority-stream-groups hysteresis ict-head-size ict-load img-h img-w "
+    "indexer-batch-size indexer-log-interval inference-batch-times-seqlen-threshold "
+    "inference-ckpt-non-strict inference-coordinator-port inference-cuda-graph-all-prefills "
+    "inference-cuda-graph-max-tokens inference-cuda-graph-scope "
+    "inference-disable-ep-consensus inference-disable-triton-nvls-kernels "
+    "inference-dynamic-batching inference-dynamic-batching-async-sched-mode "
+    "inference-dynamic-batching-block-size "
+    "inference-dynamic-batching-buffer-guaranteed-fraction "
+    "inference-dynamic-batching-buffer-overflow-factor "
+    "inference-dynamic-batching-buffer-size-gb inference-dynamic-batching-chunk-size "
+    "inference-dynamic-batching-cuda-graph-mixed-prefill-count "
+    "inference-dynamic-batching-cuda-graph-sizing-distribution "
+    "inference-dynamic-batching-enable-prefix-caching "
+    "inference-dynamic-batching-logprobs-mode inference-dynamic-batching-mamba-memory-ratio "
+    "inference-dynamic-batching-max-requests "
+    "inference-dynamic-batching-max-requests-override inference-dynamic-batching-max-tokens "
+    "inference-dynamic-batching-max-tokens-override "
+    "inference-dynamic-batching-num-cuda-graphs "
+    "inference-dynamic-batching-paused-buffer-size-gb "
+    "inference-dynamic-batching-prefix-caching "
+    "inference-dynamic-batching-prefix-caching-coordinator-policy "
+    "inference-dynamic-batching-prefix-caching-eviction-policy "
+    "inference-dynamic-batching-prefix-caching-mamba-gb "
+    "inference-dynamic-batching-prefix-caching-routing-alpha "
+    "inference-dynamic-batching-sampling-backend "
+    "inference-dynamic-batching-track-generated-token-events "
+    "inference-dynamic-batching-track-paused-request-events "
+    "inference-dynamic-batching-unified-memory-level inference-fuse-tp-communication "
+    "inference-grouped-gemm-backend inference-logging-step-interval inference-max-batch-size "
+    "inference-max-requests inference-max-seq-length "
+    "inference-moe-disable-fused-quant-kernels inference-moe-token-dispatcher-type "
+    "inference-repeat-n inference-rng-tracker inference-sampling-seed inference-shards "
+    "inference-text-gen-server-logging inference-use-synchronous-zmq-collectives "
+    "inference-wandb-logging init-method init-method-std init-method-xavier-uniform "
+    "init-model-with-meta-device init-norm-weight-in-fp32 initial-loss-scale "
+    "inprocess-active-world-size inprocess-barrier-timeout inprocess-completion-timeout "
+    "inprocess-empty-cuda-cache inprocess-granularity inprocess-hard-timeout "
+    "inprocess-heartbeat-interval inprocess-heartbeat-timeout inprocess-last-call-wait "
+    "inprocess-max-iterations inprocess-monitor-process-interval "
+    "inprocess-monitor-thread-interval inprocess-progress-watchdog-interval "
+    "inprocess-restart inprocess-soft-timeout inprocess-termination-grace-time input "
+    "input-jitter is-instruction-dataset is-pairwise-dataset iter-per-epoch "
+    "iterations-to-skip join json-keys keep-fp8-transpose-cache kitchen-config-file "
+    "kitchen-recipe-number kl-coef kl-loss-coef kl-loss-type langrl-env-config "
+    "langrl-external-server langrl-inference-server-conversation-template "
+    "langrl-inference-server-type layernorm-epsilon layernorm-zero-centered-gamma "
+    "lazy-mpu-init legacy-tokenizer lion-beta1 lion-beta2 load load-main-params-from-ckpt "
+    "load-optim load-rng local-rank local-worker-num log-avg-reset-interval "
+    "log-avg-skip-iterations log-batch-size-to-tensorboard log-device-memory-used log-dir "
+    "log-energy log-interval log-l2-norm-grad-to-tensorboard "
+    "log-learning-rate-to-tensorboard log-loss-scale-to-tensorboard log-max-attention-logit "
+    "log-memory-interval log-memory-to-tensorboard log-num-zeros-in-grad log-params-norm "
+    "log-progress log-runtime-to-tensorboard log-straggler log-throughput "
+    "log-throughput-to-tensorboard log-timers-to-tensorboard log-val-generations "
+    "log-validation-ppl-to-tensorboard log-world-size-to-tensorboard logger logging-level "
+    "long-factor long-mscale longrope-freqs-type loss-agg-mode loss-scale loss-scale-window "
+    "low-freq-factor lr lr-decay-iters lr-decay-samples lr-decay-steps lr-decay-style "
+    "lr-mult-router lr-warmup-fraction lr-warmup-init lr-warmup-iters lr-warmup-samples "
+    "lr-warmup-steps lr-wsd-decay-iters lr-wsd-decay-samples lr-wsd-decay-style "
+    "mamba-chunk-size mamba-d-conv mamba-expand mamba-head-dim "
+    "mamba-inference-conv-states-dtype mamba-inference-ssm-states-dtype mamba-int-list "
+    "mamba-num-groups mamba-num-heads mamba-state-dim mamba-training-ssm-states-dtype "
+    "manual-gc manual-gc-eval manual-gc-interval mask-factor mask-prob mask-type master-addr "
+    "master-port max-restarts max-tokens-to-oom "
+    "megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer "
+    "megatron-fsdp-version memory-efficient-layer-norm memory-keys memory-snapshot-path "
+    "merge-file mid-level-dataset-surplus min-loss-scale min-lr mixed-precision "
+    "mlflow-experiment-name mlflow-run-name mlflow-tracelens-auto-install "
+    "mlflow-tracelens-cleanup-after-upload mlflow-tracelens-output-format "
+    "mlflow-tracelens-ranks mlflow-upload-logs mlflow-upload-performance-metrics "
+    "mlflow-upload-tracelens-report mlflow-upload-traces mlp-chunks-for-prefill "
+    "mmap-bin-files mmap-warmup mock-data model-type-hf moe-alltoall-overlap-comm "
     "moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms moe-enable-deepep "
-    "moe-extended-tp moe-flex-dispatcher-backend moe-grouped-gemm moe-input-jitter-eps "
-    "moe-pad-experts-for-cuda-graph-inference moe-per-layer-logging moe-permute-fusion "
+    "moe-flex-dispatcher-backend moe-input-jitter-eps "
+    "moe-pad-experts-for-cuda-graph-inference moe-per-layer-logging "
+    "moe-permutation-async-comm moe-permute-fusion moe-router-bias-update-rate "
+    "moe-router-bias-update-rule moe-router-dtype moe-router-enable-expert-bias "
+    "moe-router-force-biased moe-router-force-load-balancing "
+    "moe-router-force-load-balancing-type moe-router-fusion moe-router-group-topk "
+    "moe-router-load-balancing-type moe-router-num-groups moe-router-padding-for-fp8 "
+    "moe-router-padding-for-quantization moe-router-pre-softmax "
+    "moe-router-quantile-balancing-ema moe-router-score-function "
+    "moe-router-topk-limited-devices moe-router-topk-scaling-factor "
     "moe-shared-expert-overlap moe-token-dispatcher-type moe-token-drop-policy "
-    "moe-upcycling-granularity moe-use-legacy-grouped-gemm moe-z-loss-coeff mrope-section "
-    "mscale mscale-all-dim mtp-loss-scaling-factor multiple-validation-sets name "
+    "moe-upcycling-granularity moe-use-fused-router-with-aux-score "
+    "moe-use-legacy-grouped-gemm moe-z-loss-coeff monitor-interval mrope-section mscale "
+    "mscale-all-dim mtp-loss-scaling-factor multiple-validation-sets muon-coefficient-type "
+    "muon-extra-scale-factor muon-fp32-matmul-prec muon-momentum muon-nesterov "
+    "muon-no-split-qkv muon-num-ns-steps muon-scalar-optimizer muon-scale-mode "
+    "muon-split-qkv muon-tp-mode muon-use-nesterov muon-use-syrk name "
     "nccl-all-reduce-for-prefill nccl-communicator-config-path nccl-ub no-align-grad-reduce "
     "no-align-param-gather no-async-tensor-model-parallel-allreduce "
-    "no-barrier-with-level-1-timing no-bias-dropout-fusion "
-    "no-bias-swiglu-fusion no-check-for-nan-in-loss-and-grad "
-    "no-clone-scatter-output-in-embedding no-create-attention-mask-in-dataloader "
-    "no-data-sharding no-fp8-wgrad no-gradient-reduce-div-fusion no-initialization "
-    "no-manual-gc-eval "
-    "no-masked-softmax-fusion no-mmap-bin-files no-one-logger no-overlap-p2p-communication "
-    "no-persist-layer-norm no-pin-cpu-grads no-pin-cpu-params no-rope-freq no-rope-fusion "
-    "no-strict-fsdp-dtensor-load "
-    "no-use-tokenizer-model-from-checkpoint-args norm-epsilon num-channels num-classes "
-    "num-dataset-builder-threads num-layers-at-end-in-bf16 num-layers-at-start-in-bf16 "
-    "object-storage-cache-path onnx-safe optimizer-offload-fraction "
-    "output-bert-embeddings output-layer-init-method overlap-cpu-optimizer-d2h-h2d "
-    "overlap-p2p-comm overlap-p2p-communication overlap-p2p-communication-warmup-flush "
-    "override-opt-param-scheduler params-dtype patch-dim path per-split-data-args-path "
-    "perform-initialization persist-layer-norm pipeline-dtype "
-    "pipeline-model-parallel-comm-backend pp-warmup pretrained-checkpoint profile qk-l2-norm "
-    "query-in-block-prob random-seed record-memory-history relative-attention-max-distance "
-    "relative-attention-num-buckets replication replication-factor replication-jump "
-    "rerun-mode reset-attention-mask reset-attention-masks reset-position-ids "
-    "result-rejected-tracker-filename retriever-report-topk-accuracies "
-    "retriever-score-scaling retriever-seq-length reuse-grad-buf-for-mxfp8-param-ag "
-    "run-workload-inspector-server sample-rate save seed "
-    "seq-len-interpolation-factor sft-tokenizer-prompt-format sgd-momentum "
-    "sharp-enabled-group short-seq-prob sink-level "
-    "skip-getting-attention-mask-from-dataloader split start-weight-decay stderr-sink-level "
-    "suggested-communication-unit-size swin-backbone-type symmetric-ar-type "
-    "sync-free-moe-stage te-rng-tracker test-mode titles-data-path tokenizer-metadata "
-    "tokenizer-model tokenizer-type train-iters "
-    "train-samples train-sync-interval trainable transformer-impl trust-remote-code "
-    "use-checkpoint-opt-param-scheduler use-cpu-initialization "
-    "use-deprecated-20241209-moe-layer use-dist-ckpt use-flash-attn use-fused-deepep "
-    "use-fused-weighted-squared-relu use-gloo-process-groups use-legacy-models "
-    "use-legacy-static-engine use-mcore-models use-megatron-tokenizer use-nccl-ub "
+    "no-barrier-with-level-1-timing no-check-for-nan-in-loss-and-grad "
+    "no-ckpt-fully-parallel-save no-ckpt-load-validate-sharding-integrity "
+    "no-clone-scatter-output-in-embedding no-contiguous-buffers-in-local-ddp "
+    "no-create-attention-mask-in-dataloader no-data-sharding no-delay-grad-reduce "
+    "no-fp8-weight-transpose-cache no-gradient-reduce-div-fusion "
+    "no-initialization no-load-optim no-load-rng no-log-learnig-rate-to-tensorboard "
+    "no-log-loss-scale-to-tensorboard no-manual-gc-eval no-mmap-bin-files no-one-logger "
+    "no-pin-cpu-grads no-pin-cpu-params no-query-key-layer-scaling no-record-throughput "
+    "no-rope-freq no-save-optim no-save-rng no-shared-storage no-shuffle "
+    "no-strict-fsdp-dtensor-load no-sync-func no-use-tokenizer-model-from-checkpoint-args "
+    "no-weight-decay-cond-type no-yarn-correction-range-round-to-int node-rank "
+    "non-persistent-ckpt-type non-persistent-global-ckpt-dir non-persistent-local-ckpt-algo "
+    "non-persistent-local-ckpt-dir non-persistent-save-interval norm-epsilon norm-topk-prob "
+    "npu-deterministic null-tokenizer-eod-id null-tokenizer-pad-id num-buckets num-channels "
+    "num-classes num-dataset-builder-threads "
+    "num-workers nvtx-ranges object-storage-cache-path "
+    "offset-sampling-seed-by-dp-rank one-logger-async one-logger-entity one-logger-project "
+    "one-logger-run-name onnx-safe optimizer-offload-fraction "
+    "original-max-position-embeddings otel-enabled otel-service-name otel-span-groups "
+    "output-bert-embeddings output-layer-init-method output-logit-softcapping "
+    "output-multiplier-scale output-prefix overlap-cpu-optimizer-d2h-h2d "
+    "overlap-p2p-communication-warmup-flush override-ckpt-iteration override-lr-scheduler "
+    "override-opt-param-scheduler pad-buckets-for-high-nccl-busbw param-sync-func patch-dim "
+    "path per-dataset-sequences-path per-split-data-args-path per-step-rng-reseed "
+    "perform-initialization persistent-save-interval phase-transition-iterations "
+    "pin-cpu-grads pin-cpu-params pipeline-dtype pipeline-model-parallel-comm-backend "
+    "pp-warmup pretrained-checkpoint profile profile-memory-iter profile-ranks "
+    "profile-step-end profile-step-start project-name prompt-key prompt-type "
+    "pytorch-profiler-collect-callstack pytorch-profiler-collect-chakra "
+    "pytorch-profiler-collect-shapes qk-l2-norm query-in-block-prob query-pre-attn-scalar "
+    "random-seed rdzv-backend rdzv-endpoint rdzv-id record-memory-history record-shapes "
+    "redirects relative-attention-max-distance relative-attention-num-buckets "
+    "renormalize-blend-weights replication replication-factor replication-jump rerun-mode "
+    "reset-position-ids result-rejected-tracker-filename resume-mode "
+    "retriever-report-topk-accuracies retriever-score-scaling retriever-seq-length "
+    "retro-attention-gate retro-cyclic-train-iters retro-encoder-attention-dropout "
+    "retro-encoder-hidden-dropout retro-encoder-layers retro-no-verify-neighbor-count "
+    "retro-num-neighbors retro-num-retrieved-chunks retro-project-dir retro-return-doc-ids "
+    "retro-verify-neighbor-count retro-workdir return-raw-chat "
+    "reuse-grad-buf-for-mxfp8-param-ag rl-calculate-intra-group-similarity "
+    "rl-consumption-granularity rl-default-temperature rl-default-top-k rl-default-top-p "
+    "rl-durable-rollout-bank rl-generation-lag rl-importance-sampling-truncation-coef "
+    "rl-inference-expert-model-parallel-size rl-inference-expert-tensor-model-parallel-size "
+    "rl-inference-logprobs-is-correction rl-inference-model-unified-memory-level "
+    "rl-inference-parsers rl-inference-pipeline-model-parallel-size "
+    "rl-inference-tensor-model-parallel-size rl-kv-cache-management-mode "
+    "rl-max-inflight-requests rl-offload-inference-model-weights-when-idle "
+    "rl-offload-kv-cache-during-training rl-offload-optimizer-during-inference "
+    "rl-partial-rollouts rl-persist-cuda-graphs rl-profile rl-profile-dir "
+    "rl-prompts-per-eval rl-remove-kv-cache-during-training rl-reset-cuda-graphs "
+    "rl-rollout-bank-dir rl-rollout-bank-max-bytes rl-sequence-packing-algo "
+    "rl-sequence-packing-bin-size rl-sequence-packing-max-sequences-per-bin "
+    "rl-skip-bos-token rl-submission-granularity rl-training-cuda-graphs "
+    "rl-verify-model-weights-swap rmsnorm-weight-in-fp32 rope-factor "
+    "rope-scaling-factor rope-scaling-mscale rope-scaling-mscale-all-dim "
+    "rope-scaling-original-max-position-embeddings rope-scaling-type rope-type rotary-base "
+    "rotary-interleaved rotary-percent rotary-scaling-factor "
+    "rotary-seq-len-interpolation-factor router-gating-in-fp32 router-logit-softcapping "
+    "run-workload-inspector-server runtime-time-unit s3-cache-path sample-rate save "
+    "save-activations-interval save-config-filepath save-dgrads-interval save-freq "
+    "save-interval save-optim save-params-interval save-retain-interval save-rng "
+    "save-tokenizer-assets save-tokens-per-expert-interval save-wgrads-interval seed seq-aux "
+    "seq-len-interpolation-factor set-level-for-all-loggers sft-tokenizer-prompt-format "
+    "sgd-momentum shape-order sharp-enabled-group short-factor short-mscale short-seq-prob "
+    "sink-level skip-getting-attention-mask-from-dataloader skip-save softmax-scale "
+    "special-tokens split start-eval-at-iter start-weight-decay stderr-sink-level "
+    "straggler-ctrlr-port straggler-minmax-count suggested-communication-unit-size "
+    "suspend-resume-interval suspend-timeout swin-backbone-type symmetric-ar-type "
+    "sync-free-moe-stage te-rng-tracker tee tensorboard-dir tensorboard-log-interval "
+    "tensorboard-queue-size test-data-path test-freq test-mode throughput-window-size "
+    "tiktoken-num-special-tokens tiktoken-pattern tiktoken-special-tokens timers "
+    "timing-log-level timing-log-option titles-data-path "
+    "tokenizer-hf-no-include-special-tokens tokenizer-hf-no-use-fast tokenizer-metadata "
+    "tokenizer-model tokenizer-name-or-path tokenizer-not-use-fast tokenizer-padding-side "
+    "tokenizer-sentencepiece-ignore-extra-whitespaces tokenizer-sentencepiece-legacy "
+    "tokenizer-special-tokens tokenizer-type topk-softmax-in-fp32 "
+    "torch-profiler-record-shapes torch-profiler-use-gzip torch-profiler-with-stack "
+    "total-epochs total-training-steps tp-comm-atomic-ag tp-comm-atomic-rs "
+    "tp-comm-bootstrap-backend tp-comm-bulk-dgrad tp-comm-bulk-wgrad tp-comm-overlap-ag "
+    "tp-comm-overlap-cfg tp-comm-overlap-disable-fc1 tp-comm-overlap-disable-qkv "
+    "tp-comm-overlap-rs tp-comm-overlap-rs-dgrad tp-comm-split-ag tp-comm-split-rs "
+    "tp-only-amax-red train-data-path train-files train-iters train-samples "
+    "train-sync-interval trainable truncation trust-remote-code turbo-deepep-num-cu "
+    "turbo-deepep-use-comm-stream turbo-gemm-backend turbo-grouped-gemm-backend "
+    "turbo-grouped-gemm-without-padding turbo-mega-moe-precision turbo-sync-free-moe-stage "
+    "use-checkpoint-lr-scheduler use-checkpoint-opt-param-scheduler "
+    "use-contiguous-buffers-in-ddp use-cpu-initialization use-deprecated-20241209-moe-layer "
+    "use-dist-checkpointing use-dist-ckpt use-flashinfer-fused-rope use-fused-deepep "
+    "use-fused-moe-token-permute-and-unpermute use-fused-rmsnorm use-fused-rotary-pos-emb "
+    "use-fused-swiglu use-fused-weighted-squared-relu use-gigatoken use-glm-rope "
+    "use-gloo-process-groups use-kl-in-reward use-kl-loss use-legacy-static-engine "
+    "use-mamba-mem-eff-path use-mbridge use-megatron-tokenizer use-nccl-ub use-nsys-profiler "
     "use-one-sent-docs use-persistent-ckpt-worker use-pytorch-profiler use-ring-exchange-p2p "
     "use-rocm-mem-info use-rocm-mem-info-iters use-rope-scaling use-sharp "
-    "use-te-activation-func use-torch-optimizer-for-cpu-offload use-tp-pp-dp-mapping "
-    "user-name vision-backbone-type vision-pretraining-type vocab-file warmup weight-decay "
-    "weight-decay-incr-style wgrad-deferral-limit work-group workspace ";
+    "use-te-activation-func use-te-rng-tracker use-tokenizer-model-from-checkpoint-args "
+    "use-torch-optimizer-for-cpu-offload use-turbo-attention use-turbo-autotune "
+    "use-turbo-deepep use-turbo-fused-act-with-probs use-turbo-gemm use-turbo-grouped-gemm "
+    "use-turbo-grouped-mlp use-turbo-mega-moe use-turbo-norm-te-linear "
+    "use-turbo-permute-padding use-turbo-rms-norm user-name val-before-train val-files "
+    "valid-data-path validation-set-names verify-integrity vision-backbone-type "
+    "vision-pretraining-type vocab-file wall-clock-step-timer wandb-entity wandb-exp-name "
+    "wandb-project wandb-save-dir warmup wd-incr-steps weight-decay weight-decay-incr-style "
+    "wgrad-deferral-limit work-group worker-num workers workspace wsd-decay-steps "
+    "yarn-beta-fast yarn-beta-slow yarn-correction-range-round-to-int "
+    "yarn-original-max-position-embeddings ";
 
-/// Names that begin like this are harmless.
-constexpr std::array<std::string_view, 49> harmless_prefixes{"log-",
-                                                             "no-log-",
-                                                             "wandb-",
-                                                             "tensorboard-",
-                                                             "one-logger-",
-                                                             "inference-",
-                                                             "ckpt-",
-                                                             "no-ckpt-",
-                                                             "dist-ckpt-",
-                                                             "non-persistent-",
-                                                             "save-",
-                                                             "no-save-",
-                                                             "no-load-",
-                                                             "lr-",
-                                                             "adam-",
-                                                             "muon-",
-                                                             "eval-",
-                                                             "profile-",
-                                                             "pytorch-profiler-",
-                                                             "tp-comm-",
-                                                             "disable-tp-comm-",
-                                                             "cuda-graph-",
-                                                             "error-injection-",
-                                                             "inprocess-",
-                                                             "ddp-",
-                                                             "tiktoken-",
-                                                             "straggler-",
-                                                             "data-path",
-                                                             "train-data-",
-                                                             "valid-data-",
-                                                             "test-data-",
-                                                             "num-workers",
-                                                             "rotary-",
-                                                             "rope-",
-                                                             "mlflow-",
-                                                             "timing-log-",
-                                                             "config-logger-",
-                                                             "rl-",
-                                                             "grpo-",
-                                                             "langrl-",
-                                                             "mamba-",
-                                                             "dino-",
-                                                             "retro-",
-                                                             "use-turbo-",
-                                                             "enable-turbo-",
-                                                             "turbo-",
-                                                             "moe-router-",
-                                                             "moe-deepep-",
-                                                             "nvtx-"};
+/// Keys that are harmless in their table alone: tables of Megatron-Bridge and of Primus.
+constexpr std::string_view harmless_in_tables =
+    "dist.external_gpu_device_mapping dist.enable_megatron_core_experimental "
+    "dist.use_decentralized_pg dist.eval_context_parallel_size dist.local_rank "
+    "rerun_state_machine.spiky_loss_factor scheduler.max_steps scheduler.no_weight_decay_cond "
+    "train.num_epochs train.check_optimizer_step_success train.skip_sync_grad_norm_across_mp "
+    "checkpoint.storage_writers_per_rank checkpoint.async_write_results_mp_mode "
+    "checkpoint.custom_manager_class checkpoint.also_save_hf_checkpoint "
+    "checkpoint.hf_source_path checkpoint.hf_trust_remote_code checkpoint.hf_distributed_save "
+    "checkpoint.hf_save_every_n_ranks checkpoint.fully_parallel_save "
+    "checkpoint.fully_parallel_load checkpoint.replication_jump checkpoint.load_main_params "
+    "logger.skip_train_metrics_log logger.comet_project logger.comet_experiment_name "
+    "logger.comet_workspace logger.comet_api_key logger.comet_tags logger.filter_warnings "
+    "logger.modules_to_filter tensor_inspect.enabled tensor_inspect.features "
+    "tensor_inspect.feature_dirs tensor_inspect.allow_custom_feature_dirs "
+    "tensor_inspect.log_dir tensor_inspect.init_training_step ft.simulate_fault "
+    "ft.simulated_fault_type ft.simulated_fault_rank ft.simulated_fault_base_delay "
+    "nvrx_straggler.enabled nvrx_straggler.report_time_interval "
+    "nvrx_straggler.calc_relative_gpu_perf nvrx_straggler.calc_individual_gpu_perf "
+    "nvrx_straggler.num_gpu_perf_scores_to_print nvrx_straggler.gpu_relative_perf_threshold "
+    "nvrx_straggler.gpu_individual_perf_threshold nvrx_straggler.stop_if_detected "
+    "nvrx_straggler.enable_logging nvrx_straggler.profiling_interval "
+    "nvrx_straggler.logger_name inprocess_restart.enabled inprocess_restart.max_iterations "
+    "inprocess_restart.monitor_thread_interval inprocess_restart.monitor_process_interval "
+    "inprocess_restart.progress_watchdog_interval inprocess_restart.heartbeat_interval "
+    "inprocess_restart.soft_timeout inprocess_restart.hard_timeout "
+    "inprocess_restart.heartbeat_timeout inprocess_restart.barrier_timeout "
+    "inprocess_restart.completion_timeout inprocess_restart.last_call_wait "
+    "inprocess_restart.termination_grace_time inprocess_restart.granularity "
+    "inprocess_restart.active_world_size inprocess_restart.empty_cuda_cache "
+    "inprocess_restart.max_rank_faults inprocess_restart.monitor_process_logdir "
+    "profiling.profile_ranks profiling.memory_snapshot_path platform_config.name ";
 
-constexpr std::array<std::string_view, 17> harmless_sections{"logger",
-                                                             "checkpoint",
-                                                             "profiling",
-                                                             "rng",
-                                                             "dist",
-                                                             "scheduler",
-                                                             "tokenizer",
-                                                             "rerun_state_machine",
-                                                             "straggler",
-                                                             "nvrx_straggler",
-                                                             "inprocess_restart",
-                                                             "ft",
-                                                             "validation",
-                                                             "tensor_inspect",
-                                                             "optimizer_config_override_provider",
-                                                             "primus_turbo",
-                                                             "platform_config"};
+/// Tables whose keys, taken together, train something else.
+constexpr std::array refused_tables{
+    RefusedFlag{"peft", "adapters are trained, and the weights are not"},
+    RefusedFlag{"lora", "adapters are trained, and the weights are not"},
+    RefusedFlag{"distillation", "a second model, the teacher, computes in each step"},
+};
 
 }  // namespace
 
@@ -331,25 +676,36 @@ bool is_harmless_value(const RefusedFlag& flag, std::string_view value) {
     return std::ranges::find(values, value) != values.end();
 }
 
-std::string_view flag_note(std::string_view name) {
+std::string_view flag_note(std::string_view name, std::string_view value) {
     const auto* const found = std::ranges::find(noted, name, &NotedFlag::name);
-    return found == noted.end() ? std::string_view() : found->note;
+    if (found == noted.end()) {
+        return {};
+    }
+    const std::vector<std::string_view> silent = words_of(found->silent_values);
+    const std::string_view word = value.empty() ? "given" : value;
+    return std::ranges::find(silent, word) != silent.end() ? std::string_view() : found->note;
+}
+
+bool is_noted_flag(std::string_view name) {
+    return std::ranges::find(noted, name, &NotedFlag::name) != noted.end();
 }
 
 bool is_harmless_flag(std::string_view name) {
     const std::vector<std::string_view> names = words_of(harmless);
-    // Any text may stand behind a prefix; what is no name of a flag is not understood.
-    const bool is_name = name.find_first_not_of(
-                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
-                         std::string_view::npos;
-    return std::ranges::find(names, name) != names.end() ||
-           (is_name && std::ranges::any_of(harmless_prefixes, [name](std::string_view prefix) {
-                return name.starts_with(prefix);
-            }));
+    return std::ranges::find(names, name) != names.end();
 }
 
-bool is_harmless_section(std::string_view section) {
-    return std::ranges::find(harmless_sections, section) != harmless_sections.end();
+bool is_harmless_key(std::string_view written) {
+    const std::vector<std::string_view> keys = words_of(harmless_in_tables);
+    return std::ranges::find(keys, written) != keys.end();
+}
+
+const RefusedFlag* refused_table(const std::vector<std::string>& sections) {
+    const auto* const found =
+        std::ranges::find_if(refused_tables, [&sections](const RefusedFlag& table) {
+            return std::ranges::find(sections, table.name) != sections.end();
+        });
+    return found == refused_tables.end() ? nullptr : found;
 }
 
 std::optional<FlagAlias> flag_alias(std::string_view name) {

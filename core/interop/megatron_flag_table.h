@@ -26,15 +26,22 @@ const RefusedFlag* refused_flag(std::string_view name);
 /// Whether a refused flag changes nothing with this value.
 bool is_harmless_value(const RefusedFlag& flag, std::string_view value);
 
-/// What a prediction leaves out where this flag is given; empty: nothing.
-std::string_view flag_note(std::string_view name);
+/// What a prediction leaves out where this flag is given with this value, which is empty for a flag
+/// alone; empty: nothing.
+std::string_view flag_note(std::string_view name, std::string_view value);
+
+/// Whether a value decides, by `flag_note`, if a prediction leaves something out.
+bool is_noted_flag(std::string_view name);
 
 /// Whether a flag changes neither the model nor its split, memory and schedule: data, logs,
-/// checkpoints, learning rates, numerics, and which kernels compute.
+/// checkpoints, learning rates, numerics.
 bool is_harmless_flag(std::string_view name);
 
-/// Whether all keys of a table of a YAML file are harmless, as those of "checkpoint" are.
-bool is_harmless_section(std::string_view section);
+/// Whether a key of a table, "checkpoint.hf_source_path" as the file has it, is harmless there.
+bool is_harmless_key(std::string_view written);
+
+/// The table among these, whose keys train something else than the model's weights; null: none is.
+const RefusedFlag* refused_table(const std::vector<std::string>& sections);
 
 /// Another name of a flag, as Megatron-Core's configuration has it.
 struct FlagAlias {

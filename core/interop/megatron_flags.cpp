@@ -8,13 +8,16 @@
 #include <map>
 #include <ranges>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/interop/launch/setting_sections.h"
 #include "core/interop/launch/shell_script.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_table.h"
@@ -70,7 +73,7 @@ constexpr std::array number_flags{
     NumberFlag{"microbatch-group-size-per-virtual-pipeline-stage", &MegatronFlags::group_size},
     NumberFlag{"micro-batch-size", &MegatronFlags::micro_batch_size},
     NumberFlag{"global-batch-size", &MegatronFlags::global_batch_size},
-    NumberFlag{"recompute-num-layers", &MegatronFlags::recompute_layers},
+    NumberFlag{"recompute-num-layers", &MegatronFlags::recompute_layers, 0},
 };
 
 struct SwitchFlag {
@@ -110,6 +113,8 @@ constexpr std::array switch_flags{
     SwitchFlag{"grad-reduce-in-bf16", &MegatronFlags::gradients_narrow},
     SwitchFlag{"no-gradient-accumulation-fusion", &MegatronFlags::separate_accumulation},
     SwitchFlag{"recompute-activations", &MegatronFlags::recompute_selective},
+    SwitchFlag{"use-flash-attn", &MegatronFlags::flash_attention},
+    SwitchFlag{"use-legacy-models", &MegatronFlags::legacy_models},
     SwitchFlag{"bf16", &MegatronFlags::bf16},
     SwitchFlag{"fp16", &MegatronFlags::fp16},
 };
@@ -119,6 +124,54 @@ constexpr std::array<string_view, 4> flags_before_2023{"checkpoint-activations",
                                                        "checkpoint-num-layers",
                                                        "activations-checkpoint-method",
                                                        "activations-checkpoint-num-layers"};
+
+/// Further flags that Megatron no longer took when its core models became the default, in June
+/// 2024.
+constexpr std::array<string_view, 12> flags_before_core_models{"DDP-impl",
+                                                               "data-impl",
+                                                               "img-dim",
+                                                               "layernorm-epsilon",
+                                                               "mmap-warmup",
+                                                               "model-spec",
+                                                               "no-contiguous-buffers-in-local-ddp",
+                                                               "no-query-key-layer-scaling",
+                                                               "override-lr-scheduler",
+                                                               "use-checkpoint-lr-scheduler",
+                                                               "use-contiguous-buffers-in-ddp",
+                                                               "fp8-hybrid"};
+
+/// Flags that came with the core models or after them.
+constexpr std::array<string_view, 30> flags_after_core_models{
+    "ckpt-format",
+    "ckpt-convert-format",
+    "ckpt-fully-parallel-load",
+    "ckpt-assume-constant-structure",
+    "cp-comm-type",
+    "config-logger-dir",
+    "cuda-graph-impl",
+    "cross-entropy-fusion-impl",
+    "data-args-path",
+    "decoder-first-pipeline-num-layers",
+    "decoder-last-pipeline-num-layers",
+    "deterministic-mode",
+    "dist-ckpt-strictness",
+    "enable-experimental",
+    "expert-tensor-parallel-size",
+    "exp-avg-dtype",
+    "microbatch-group-size-per-virtual-pipeline-stage",
+    "moe-ffn-hidden-size",
+    "moe-layer-freq",
+    "moe-token-dispatcher-type",
+    "multi-latent-attention",
+    "no-ckpt-fully-parallel-save",
+    "num-virtual-stages-per-pipeline-rank",
+    "pipeline-model-parallel-layout",
+    "qk-layernorm",
+    "step-batch-size-schedule",
+    "use-custom-fsdp",
+    "use-megatron-fsdp",
+    "use-precision-aware-optimizer",
+    "use-torch-fsdp2"};
 
 /// Written by other flags than those of the table above.
 constexpr bool is_written_apart(bool MegatronFlags::*value) {
@@ -136,7 +189,7 @@ std::string lower(string_view text) {
 /// Reads the settings of a file; one object for each.
 class FlagReader {
   public:
-    explicit FlagReader(UnknownFlags unknown) : unknown_(unknown) {}
+    explicit FlagReader(LeaveOut leave_out) : leave_out_(leave_out) {}
 
     MegatronFlags read(const LaunchFile& file) {
         flags_.warnings = file.notes;
@@ -144,16 +197,28 @@ class FlagReader {
             flags_.processes = *file.processes * *file.nodes;
         }
         flags_.per_node = file.processes;
+        flags_.unseen = file.unseen;
+        flags_.forbids_fused_attention =
+            is_set_to_zero(file, "NVTE_FLASH_ATTN") && is_set_to_zero(file, "NVTE_FUSED_ATTN");
         expect_decoder(file.program);
+        find_off_tables(file);
         for (const Setting& setting : file.settings) {
             take(setting);
         }
         expect_tensor_size_of_experts(file);
         expect_one_precision(file);
         take_defaults_of_trainer(file);
+        take_defaults_of_verl(file);
         settle_recompute(file);
+        expect_precision_beside_eight_bits(file);
+        settle_batch(file);
         warn_of_gathers(file);
-        refuse_problems();
+        if (!flags_.tokenizer && find(file, "merge-file") != nullptr) {
+            flags_.tokenizer = "GPT2BPETokenizer";  // of its kind: words and merges
+            flags_.warnings.emplace_back(
+                "--merge-file without --tokenizer-type: taken for GPT-2's words");
+        }
+        problems_.settle(leave_out_, flags_.warnings, flags_.left_out);
         return std::move(flags_);
     }
 
@@ -164,15 +229,15 @@ class FlagReader {
         throw Error(ErrorKind::BadInput, place, std::move(what), std::move(hint));
     }
 
-    struct Problem {
-        std::string place;
-        std::string what;
-    };
+    static bool is_set_to_zero(const LaunchFile& file, string_view variable) {
+        const auto found = file.environment.find(variable);
+        return found != file.environment.end() && found->second == "0";
+    }
 
     /// Whether a word of a program's name names another kind of model than a decoder of text; a
     /// number may follow, as in "mamba2".
     static bool is_other_model(string_view word) {
-        constexpr std::array<string_view, 12> others{"bert",
+        constexpr std::array<string_view, 17> others{"bert",
                                                      "roberta",
                                                      "t5",
                                                      "ict",
@@ -183,7 +248,12 @@ class FlagReader {
                                                      "vlm",
                                                      "realm",
                                                      "mimo",
-                                                     "biencoder"};
+                                                     "biencoder",
+                                                     "diffusion",
+                                                     "flux",
+                                                     "multimodal",
+                                                     "llava",
+                                                     "orm"};
         return std::ranges::any_of(others, [word](string_view other) {
             return word.starts_with(other) &&
                    word.find_first_not_of("0123456789", other.size()) == string_view::npos;
@@ -196,9 +266,9 @@ class FlagReader {
         for (std::size_t begin = 0; begin < name.size();) {
             const std::size_t end = std::min(name.find_first_of("_-.", begin), name.size());
             if (is_other_model(string_view(name).substr(begin, end - begin))) {
-                problems_.push_back(
-                    {std::string(program.substr(program.find_last_of('/') + 1)),
-                     "the program trains another kind of model than a decoder of text"});
+                const std::string file(program.substr(program.find_last_of('/') + 1));
+                problems_.add(
+                    file, file, "the program trains another kind of model than a decoder of text");
                 return;
             }
             begin = end + 1;
@@ -228,6 +298,31 @@ class FlagReader {
                         config->place,
                         config->written,
                         says_precision ? "" : ": bf16 is taken, as in Primus's own"));
+    }
+
+    /// verl/trainer/config/engine/megatron.yaml: what an override does not say.
+    void take_defaults_of_verl(const LaunchFile& file) {
+        const bool is_verl = std::ranges::any_of(file.settings, [](const Setting& setting) {
+            return setting.is_key && setting.sections.size() > 1 &&
+                   (setting.sections.front() == "actor_rollout_ref" ||
+                    setting.sections.front() == "actor") &&
+                   setting.sections.back() == "megatron";
+        });
+        if (!is_verl) {
+            return;
+        }
+        flags_.bf16 = flags_.bf16 || !flags_.fp16;
+        flags_.attention_backend = flags_.attention_backend.value_or("flash");
+        if (find(file, "use-distributed-optimizer") == nullptr) {
+            flags_.shard_optimizer = true;
+        }
+        if (find(file, "sequence-parallel") == nullptr && flags_.tensor_size.value_or(1) > 1) {
+            flags_.sequence_parallel = true;
+        }
+        flags_.warnings.emplace_back(
+            "where the settings say nothing, verl's defaults are taken: bf16, flash attention, the "
+            "optimizer shared by the replicas, and with tensor parallelism a divided sequence; its "
+            "other files are not read");
     }
 
     void expect_tensor_size_of_experts(const LaunchFile& file) {
@@ -260,10 +355,34 @@ class FlagReader {
                "Megatron refuses both, too: take one of them out");
     }
 
+    /// What is not in 8 bits is in bf16 here.
+    void expect_precision_beside_eight_bits(const LaunchFile& file) {
+        const Setting* const given =
+            find(file, "fp8-format") != nullptr ? find(file, "fp8-format") : find(file, "fp8");
+        if (given != nullptr && flags_.fp8 && !flags_.bf16) {
+            problem(*given, "products in 8 bits beside another precision than bf16");
+        }
+    }
+
+    /// Tables that train something else have a key that turns them off.
+    void find_off_tables(const LaunchFile& file) {
+        for (const Setting& setting : file.settings) {
+            const RefusedFlag* const table = refused_table(setting.sections);
+            const std::string text =
+                setting.values.empty() ? std::string() : lower(setting.values.front().text);
+            const bool is_switch = setting.name == "enabled" || setting.name == "enable" ||
+                                   setting.name == "rank" || setting.name == "dim";
+            if (table != nullptr && is_switch && (text == "false" || text == "0")) {
+                off_tables_.insert(table->name);
+            }
+        }
+    }
+
     void take(const Setting& setting) {
-        const bool is_harmless_key =
-            setting.is_key && std::ranges::any_of(setting.sections, is_harmless_section);
-        if (is_harmless_key) {
+        if (const RefusedFlag* const table = refused_table(setting.sections)) {
+            if (!off_tables_.contains(table->name) && refused_tables_.insert(table->name).second) {
+                problem(setting, table->why);
+            }
             return;
         }
         const bool is_in_module =
@@ -280,9 +399,21 @@ class FlagReader {
         flags_.is_before_2023 = flags_.is_before_2023 ||
                                 (!setting.is_key && std::ranges::find(flags_before_2023, name) !=
                                                         flags_before_2023.end());
+        flags_.is_before_core_models = flags_.is_before_core_models || flags_.is_before_2023 ||
+                                       (!setting.is_key && lists(flags_before_core_models, name));
+        flags_.is_after_core_models =
+            flags_.is_after_core_models || setting.is_key || lists(flags_after_core_models, name);
         if (const std::optional<FlagAlias> alias = flag_alias(name)) {
             name = alias->name;
             is_inverted = alias->is_inverted;
+        }
+        string_view table;
+        if (owner_of(setting.sections, table) == SettingOwner::Unknown && decides(name)) {
+            problem(setting,
+                    fmt::format("whether '{}' is about the model that is trained is not known "
+                                "here",
+                                table));
+            return;
         }
         const auto* const number = std::ranges::find(number_flags, name, &NumberFlag::name);
         const auto* const flag = std::ranges::find(switch_flags, name, &SwitchFlag::name);
@@ -291,7 +422,8 @@ class FlagReader {
             flags_.*(number->value) = whole(setting, number->least);
             // Only Megatron's command line needs a flag besides to group queries.
             const bool is_bridge = setting.is_key && !setting.sections.empty() &&
-                                   setting.sections.front() != "modules";
+                                   setting.sections.front() != "modules" &&
+                                   setting.sections.front() != "MODEL_ARGS";
             flags_.grouped = flags_.grouped || (is_bridge && name == "num-query-groups");
             if (name == "mtp-num-layers" && *flags_.prediction_layers > 0) {
                 problem(setting, "adds layers behind the blocks that predict further tokens");
@@ -311,11 +443,61 @@ class FlagReader {
         }
     }
 
+    static bool lists(std::span<const string_view> list, string_view name) {
+        return std::ranges::find(list, name) != list.end();
+    }
+
+    /// Whether a flag of this name decides what a fragment says.
+    static bool decides(string_view name) {
+        constexpr std::array<string_view, 20> words{"pipeline-model-parallel-layout",
+                                                    "num-layer-list",
+                                                    "noop-layers",
+                                                    "step-batch-size-schedule",
+                                                    "recompute-granularity",
+                                                    "recompute-method",
+                                                    "recompute-modules",
+                                                    "data-parallel-sharding-strategy",
+                                                    "grad-reduce-in-fp32",
+                                                    "normalization",
+                                                    "position-embedding-type",
+                                                    "optimizer",
+                                                    "moe-layer-freq",
+                                                    "window-size",
+                                                    "clip-grad",
+                                                    "hidden-dropout",
+                                                    "attention-dropout",
+                                                    "params-dtype",
+                                                    "fp8-format",
+                                                    "mixed-precision"};
+        return std::ranges::find(number_flags, name, &NumberFlag::name) != number_flags.end() ||
+               std::ranges::find(switch_flags, name, &SwitchFlag::name) != switch_flags.end() ||
+               lists(words, name);
+    }
+
     /// Flags whose value is a word.
     bool take_word(const Setting& setting, string_view name) {
         if (name == "pipeline-model-parallel-layout") {
             once(setting, name);
             flags_.layout = layout(setting);
+        } else if (name == "num-layer-list") {
+            once(setting, name);
+            flags_.rank_layers = numbers(setting, 1);
+        } else if (name == "noop-layers") {
+            once(setting, name);
+            flags_.empty_layers = numbers(setting, 0);
+        } else if (name == "step-batch-size-schedule") {
+            once(setting, name);
+            take_batches(setting);
+        } else if (name == "fp8-format" || name == "fp8") {
+            const std::string format =
+                choice(setting, {"hybrid", "e4m3", "none", "false", "False", "null"});
+            flags_.fp8 = format == "hybrid" || format == "e4m3";
+        } else if (name == "attention-backend") {
+            flags_.attention_backend = backend(setting);
+        } else if (name == "transformer-impl") {
+            flags_.transformer_kernels = value(setting).text;
+        } else if (name == "params-dtype" && setting.is_key) {
+            take_type_of_weights(setting);
         } else if (name == "recompute-granularity") {
             once(setting, name);
             const std::string how = choice(setting, {"full", "selective"});
@@ -388,6 +570,17 @@ class FlagReader {
             (flags_.recompute_full || (is_old && !says_granularity)) && !flags_.recompute_selective;
         const Setting* const method =
             old_method != nullptr ? old_method : find(file, "recompute-method");
+        if (flags_.recompute_layers == 0) {
+            if (flags_.recompute_full && !flags_.recompute_first) {
+                refuse(find(file, "recompute-num-layers") != nullptr
+                           ? find(file, "recompute-num-layers")->place
+                           : file.settings.front().place,
+                       "groups of 0 layers to recompute, expected at least 1",
+                       "leave --recompute-granularity full out to recompute nothing");
+            }
+            flags_.recompute_full = false;  // the first 0 layers of each stage
+            flags_.recompute_layers.reset();
+        }
         if (!flags_.recompute_full || !flags_.recompute_first || method == nullptr) {
             return;
         }
@@ -435,30 +628,30 @@ class FlagReader {
     }
 
     void take_other(const Setting& setting, string_view name) {
-        const string_view note = flag_note(name);
-        const bool is_off = setting.is_key && !setting.values.empty() &&
-                            lower(setting.values.front().text) == "false";
+        const std::string text =
+            setting.values.empty() ? std::string() : lower(setting.values.front().text);
         if (const RefusedFlag* const flag = refused_flag(name)) {
-            const std::string text =
-                setting.values.empty() ? std::string() : lower(setting.values.front().text);
             if (setting.values.empty() || !is_harmless_value(*flag, text)) {
                 problem(setting, flag->why);
             }
-        } else if (!note.empty()) {
-            if (!is_off) {
+        } else if (is_noted_flag(name)) {
+            if (const string_view note = flag_note(name, text); !note.empty()) {
                 flags_.warnings.push_back(
                     fmt::format("{}: {}: {}", setting.place, setting.written, note));
             }
-        } else if (is_harmless_flag(name)) {
+        } else if (is_harmless_flag(name) || is_harmless_key(setting.written)) {
             flags_.unused.push_back(setting.written);
         } else {
             const std::vector<string_view> known = all_names();
             const string_view near = nearest_word(name, known);
-            problem(setting,
-                    near.empty() ? std::string("no flag that is known here")
-                                 : fmt::format("no flag that is known here, did you mean '{}{}'?",
-                                               setting.is_key ? "" : "--",
-                                               near));
+            problems_.add_unknown(
+                setting.place,
+                shown(setting),
+                name,
+                near.empty() ? std::string("no flag that is known here")
+                             : fmt::format("no flag that is known here, did you mean '{}{}'?",
+                                           setting.is_key ? "" : "--",
+                                           near));
         }
     }
 
@@ -469,33 +662,130 @@ class FlagReader {
         return names;
     }
 
+    /// Reports a setting that changes the run in a way that no scenario can say.
     void problem(const Setting& setting, string_view what) {
-        const auto texts = setting.values | std::views::transform(&SettingWord::text);
-        const std::string values = fmt::format("{}", fmt::join(texts, " "));
-        problems_.push_back({setting.place,
-                             fmt::format("{}{}{}: {}",
-                                         setting.written,
-                                         values.empty() ? "" : " ",
-                                         values.substr(0, 60),
-                                         what)});
+        problems_.add(setting.place, shown(setting), what);
     }
 
-    void refuse_problems() {
-        if (problems_.empty()) {
-            return;
-        }
-        if (unknown_ == UnknownFlags::Warn) {
-            for (const Problem& problem : problems_) {
-                flags_.warnings.push_back(fmt::format(
-                    "{}: not understood, and left out: {}", problem.place, problem.what));
+    static std::string shown(const Setting& setting) {
+        const auto texts = setting.values | std::views::transform(&SettingWord::text);
+        const std::string values = fmt::format("{}", fmt::join(texts, " "));
+        return fmt::format(
+            "{}{}{}", setting.written, values.empty() ? "" : " ", values.substr(0, 60));
+    }
+
+    /// Whole numbers, apart by commas or blanks.
+    static std::vector<int> numbers(const Setting& setting, int least) {
+        std::vector<int> found;
+        for (const SettingWord& word : setting.values) {
+            value(setting);
+            for (string_view rest = word.text; !rest.empty();) {
+                const std::size_t end = std::min(rest.find_first_of(", []"), rest.size());
+                const string_view digits = rest.substr(0, end);
+                rest.remove_prefix(std::min(end + 1, rest.size()));
+                if (digits.empty()) {
+                    continue;
+                }
+                const std::optional<int> number = whole_in(digits);
+                if (!number || *number < least || *number > largest) {
+                    refuse(word.place,
+                           fmt::format("{} has '{}', expected whole numbers of at least {}, as in "
+                                       "4,5,7,8",
+                                       setting.written,
+                                       digits.substr(0, 60),
+                                       least));
+                }
+                found.push_back(*number);
             }
-            return;
         }
-        const auto texts = problems_ | std::views::transform(&Problem::what);
-        refuse(problems_.front().place,
-               fmt::format("{}", fmt::join(texts, "; ")),
-               "no scenario can say that: take it out of the file, or add --ignore-unknown, which "
-               "leaves it out with a warning");
+        if (found.empty()) {
+            value(setting);
+            refuse(
+                setting.place,
+                fmt::format("{} has no numbers, expected a list as in 4,5,7,8", setting.written));
+        }
+        return found;
+    }
+
+    /// "0:16 2.4B:32 4.8B:64": samples of a batch from a number of tokens on. Megatron wants the
+    /// numbers of tokens in order.
+    void take_batches(const Setting& setting) {
+        std::optional<int> last;
+        for (const SettingWord& word : setting.values) {
+            value(setting);
+            for (string_view rest = word.text; !rest.empty();) {
+                const std::size_t end = std::min(rest.find_first_of(", "), rest.size());
+                const string_view step = rest.substr(0, end);
+                rest.remove_prefix(std::min(end + 1, rest.size()));
+                if (step.empty()) {
+                    continue;
+                }
+                const std::size_t colon = std::min(step.find(':'), step.size());
+                const std::optional<int> samples =
+                    whole_in(step.substr(std::min(colon + 1, step.size())));
+                if (colon == 0 || !samples || *samples < 1 || *samples > largest) {
+                    refuse(word.place,
+                           fmt::format("{} has '{}', expected tokens:samples, as in 2.4B:32",
+                                       setting.written,
+                                       step.substr(0, 60)));
+                }
+                last = samples;
+            }
+        }
+        if (!last) {
+            refuse(setting.place,
+                   fmt::format("{} has no steps, expected tokens:samples, as in 2.4B:32",
+                               setting.written));
+        }
+        scheduled_batch_ = last;
+        flags_.warnings.push_back(
+            fmt::format("{}: {}: the prediction is of steps with the last batch, {} samples",
+                        setting.place,
+                        setting.written,
+                        *last));
+    }
+
+    /// Megatron takes one of the two, and a batch that grows must be told how far.
+    void settle_batch(const LaunchFile& file) {
+        if (scheduled_batch_ && flags_.global_batch_size) {
+            refuse(find(file, "step-batch-size-schedule")->place,
+                   "--step-batch-size-schedule beside --global-batch-size",
+                   "Megatron refuses both, too: take one of them out");
+        }
+        const Setting* const growth = find(file, "rampup-batch-size");
+        if (growth != nullptr && !scheduled_batch_ && !flags_.global_batch_size) {
+            refuse(growth->place,
+                   fmt::format("{} without --global-batch-size, up to which the batch grows",
+                               growth->written),
+                   "add --global-batch-size N");
+        }
+        if (scheduled_batch_) {
+            flags_.global_batch_size = scheduled_batch_;
+        }
+    }
+
+    /// The word of a backend; Megatron-Core's files write "AttnBackend.flash", too.
+    static std::string backend(const Setting& setting) {
+        std::string word = lower(value(setting).text);
+        word.erase(0, word.find_last_of('.') + 1);
+        for (const string_view known : {"flash", "fused", "unfused", "local", "auto"}) {
+            if (word == known) {
+                return word;
+            }
+        }
+        refuse(value(setting).place,
+               fmt::format("{} = '{}', expected flash, fused, unfused, local or auto",
+                           setting.written,
+                           string_view(value(setting).text).substr(0, 60)));
+    }
+
+    /// "torch.bfloat16", where no key says the precision otherwise.
+    void take_type_of_weights(const Setting& setting) {
+        const std::string type = lower(value(setting).text);
+        flags_.bf16 = flags_.bf16 || type.find("bf16") != std::string::npos ||
+                      type.find("bfloat16") != std::string::npos;
+        flags_.fp16 = flags_.fp16 || (!flags_.bf16 && (type.find("fp16") != std::string::npos ||
+                                                       type.find("float16") != std::string::npos));
     }
 
     /// Refuses a flag that stands twice, and two keys with one meaning but for equal values.
@@ -601,6 +891,9 @@ class FlagReader {
         }
         const SettingWord& word = value(setting);
         const std::string text = lower(word.text);
+        if (text == "1" || text == "0") {  // as Python takes them
+            return text == "1";
+        }
         if (text != "true" && text != "false") {
             refuse(word.place,
                    fmt::format("{} = '{}', expected true or false",
@@ -654,11 +947,14 @@ class FlagReader {
         return tokens;
     }
 
-    UnknownFlags unknown_;
+    LeaveOut leave_out_;
     MegatronFlags flags_;
+    std::optional<int> scheduled_batch_;    ///< the last of --step-batch-size-schedule
+    std::set<string_view> off_tables_;      ///< of LoRA and the like, turned off
+    std::set<string_view> refused_tables_;  ///< those with a problem
     bool checkpoints_activations_ = false;  ///< --checkpoint-activations, of 2021
     std::map<std::string, const Setting*, std::less<>> given_;
-    std::vector<Problem> problems_;
+    SettingProblems problems_;
 };
 
 /// Names of members that stand in a file as flags of their own.
@@ -670,6 +966,31 @@ void add_switches(const MegatronFlags& flags, std::vector<std::string>& words) {
             words.push_back(fmt::format("--{}", flag->name));
         }
     }
+}
+
+/// Takes the settings of other models and programs out, with a note for each of these, and returns
+/// them as written.
+std::vector<std::string> erase_of_others(LaunchFile& file) {
+    std::vector<std::string> written;
+    std::map<std::string, int> counts;
+    std::erase_if(file.settings, [&](const Setting& setting) {
+        string_view other;
+        if (!setting.is_key || owner_of(setting.sections, other) != SettingOwner::Other) {
+            return false;
+        }
+        written.push_back(setting.written);
+        ++counts[std::string(other)];
+        return true;
+    });
+    for (const auto& [other, count] : counts) {
+        file.notes.push_back(fmt::format(
+            "'{}' is another model or program than the one that is trained: {} of it {} no effect "
+            "on the prediction, which is of a training step alone",
+            other,
+            counted(count, "setting"),
+            count == 1 ? "has" : "have"));
+    }
+    return written;
 }
 
 }  // namespace
@@ -706,14 +1027,17 @@ void add_base_settings(LaunchFile& file, const LaunchFile& base) {
     std::ranges::copy(base.notes, std::back_inserter(file.notes));
 }
 
-MegatronFlags megatron_flags(const LaunchFile& file, UnknownFlags unknown) {
+MegatronFlags megatron_flags(const LaunchFile& file, LeaveOut leave_out) {
     LaunchFile kept = file;
     std::erase_if(kept.settings, &Setting::is_unset);
-    return FlagReader(unknown).read(kept);
+    const std::vector<std::string> others = erase_of_others(kept);
+    MegatronFlags flags = FlagReader(leave_out).read(kept);
+    flags.unused.insert(flags.unused.end(), others.begin(), others.end());
+    return flags;
 }
 
-MegatronFlags parse_megatron_flags(string_view text, string_view place, UnknownFlags unknown) {
-    return megatron_flags(parse_launch_file(text, place), unknown);
+MegatronFlags parse_megatron_flags(string_view text, string_view place, LeaveOut leave_out) {
+    return megatron_flags(parse_launch_file(text, place), leave_out);
 }
 
 std::string print_megatron_flags(const MegatronFlags& flags) {
@@ -726,6 +1050,21 @@ std::string print_megatron_flags(const MegatronFlags& flags) {
     if (flags.layout) {
         words.push_back(fmt::format("--pipeline-model-parallel-layout \"{}\"",
                                     print_megatron_layout(*flags.layout)));
+    }
+    if (!flags.rank_layers.empty()) {
+        words.push_back(fmt::format("--num-layer-list {}", fmt::join(flags.rank_layers, ",")));
+    }
+    if (!flags.empty_layers.empty()) {
+        words.push_back(fmt::format("--noop-layers {}", fmt::join(flags.empty_layers, ",")));
+    }
+    if (flags.attention_backend) {
+        words.push_back(fmt::format("--attention-backend {}", *flags.attention_backend));
+    }
+    if (flags.fp8) {
+        words.emplace_back("--fp8-format hybrid");
+    }
+    if (flags.transformer_kernels) {
+        words.push_back(fmt::format("--transformer-impl {}", *flags.transformer_kernels));
     }
     if (flags.rms_norm) {
         words.emplace_back("--normalization RMSNorm");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/interop/launch/setting.h"
+#include "core/interop/launch/setting_problems.h"
 #include "core/interop/megatron_layout.h"
 
 namespace pipetwin {
@@ -24,23 +25,28 @@ struct MegatronFlags {
     std::optional<int> first_layers;       ///< --decoder-first-pipeline-num-layers
     std::optional<int> last_layers;        ///< --decoder-last-pipeline-num-layers
     std::optional<MegatronLayout> layout;  ///< --pipeline-model-parallel-layout
-    bool account_for_embedding = false;    ///< --account-for-embedding-in-pipeline-split
-    bool account_for_loss = false;         ///< --account-for-loss-in-pipeline-split
-    bool shard_optimizer = false;          ///< --use-distributed-optimizer
-    bool overlap_reduction = false;        ///< --overlap-grad-reduce
-    bool overlap_gather = false;           ///< --overlap-param-gather
-    bool sequence_parallel = false;        ///< --sequence-parallel
-    bool whole_boundaries = false;         ///< --no-scatter-gather-tensors-in-pipeline
-    bool megatron_fsdp = false;            ///< --use-megatron-fsdp, or --use-custom-fsdp
-    bool torch_fsdp = false;               ///< --use-torch-fsdp2
-    bool torch_fsdp_keeps = false;         ///< --torch-fsdp2-no-reshard-after-forward
-    std::optional<std::string> sharding;   ///< --data-parallel-sharding-strategy, as written
+    /// --num-layer-list of MindSpeed: decoder layers of each rank; empty: not given.
+    std::vector<int> rank_layers{};
+    /// --noop-layers of MindSpeed: layers, counted from 0, that stand for nothing.
+    std::vector<int> empty_layers{};
+    bool account_for_embedding = false;   ///< --account-for-embedding-in-pipeline-split
+    bool account_for_loss = false;        ///< --account-for-loss-in-pipeline-split
+    bool shard_optimizer = false;         ///< --use-distributed-optimizer
+    bool overlap_reduction = false;       ///< --overlap-grad-reduce
+    bool overlap_gather = false;          ///< --overlap-param-gather
+    bool sequence_parallel = false;       ///< --sequence-parallel
+    bool whole_boundaries = false;        ///< --no-scatter-gather-tensors-in-pipeline
+    bool megatron_fsdp = false;           ///< --use-megatron-fsdp, or --use-custom-fsdp
+    bool torch_fsdp = false;              ///< --use-torch-fsdp2
+    bool torch_fsdp_keeps = false;        ///< --torch-fsdp2-no-reshard-after-forward
+    std::optional<std::string> sharding;  ///< --data-parallel-sharding-strategy, as written
     // The step.
-    std::optional<int> micro_batch_size;   ///< --micro-batch-size: samples
-    std::optional<int> global_batch_size;  ///< --global-batch-size: samples
-    std::optional<int> recompute_layers;   ///< --recompute-num-layers
-    bool recompute_full = false;           ///< --recompute-granularity full
-    bool recompute_selective = false;      ///< the same, selective; or --recompute-activations
+    std::optional<int> micro_batch_size;  ///< --micro-batch-size: samples
+    /// --global-batch-size, or the last of --step-batch-size-schedule: samples.
+    std::optional<int> global_batch_size;
+    std::optional<int> recompute_layers;  ///< --recompute-num-layers
+    bool recompute_full = false;          ///< --recompute-granularity full
+    bool recompute_selective = false;     ///< the same, selective; or --recompute-activations
     /// --recompute-method block: the first layers of each stage alone; else uniform.
     bool recompute_first = false;
     std::vector<std::string> recompute_modules{};  ///< --recompute-modules
@@ -49,6 +55,7 @@ struct MegatronFlags {
     bool separate_accumulation = false;            ///< --no-gradient-accumulation-fusion
     bool bf16 = false;                             ///< --bf16
     bool fp16 = false;                             ///< --fp16
+    bool fp8 = false;                              ///< --fp8-format hybrid or e4m3
     std::optional<std::string> optimizer;          ///< --optimizer: adam or sgd
     std::optional<double> clip_norm;               ///< --clip-grad
     std::optional<double> hidden_dropout;          ///< --hidden-dropout
@@ -94,21 +101,26 @@ struct MegatronFlags {
     bool shared_gate = false;                   ///< --moe-shared-expert-gate
     std::optional<std::string> expert_pattern;  ///< --moe-layer-freq, as written
 
+    // Kernels of attention.
+    std::optional<std::string> attention_backend{};    ///< --attention-backend
+    bool flash_attention = false;                      ///< --use-flash-attn
+    std::optional<std::string> transformer_kernels{};  ///< --transformer-impl
+    bool legacy_models = false;                        ///< --use-legacy-models
+
     // What is known besides.
     std::optional<std::string> tokenizer{};  ///< --tokenizer-type
     std::optional<int> processes{};          ///< on all nodes; empty: the launcher does not say
     std::optional<int> per_node{};           ///< processes of a node
     bool is_before_2023 = false;             ///< a flag that Megatron dropped in 2022 is there
+    bool is_before_core_models = false;      ///< one that it dropped until the middle of 2024 is
+    bool is_after_core_models = false;       ///< one that came since then is, or a YAML file
+    bool forbids_fused_attention = false;    ///< NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0 are set
+    std::vector<std::string> unseen{};       ///< variables with flags that the reader has not seen
     std::vector<std::string> unused{};       ///< harmless flags, as written
     std::vector<std::string> warnings{};     ///< what a prediction will not see
+    std::vector<std::string> left_out{};     ///< flags that change the run, with LeaveOut::All
 
     bool operator==(const MegatronFlags&) const = default;
-};
-
-/// What to do with a flag that changes something that no scenario can say, or that is not known.
-enum class UnknownFlags {
-    Refuse,
-    Warn,  ///< `warnings` names them
 };
 
 /// Whether a text holds flags or settings, and not a layout alone.
@@ -123,16 +135,17 @@ LaunchFile parse_launch_file(std::string_view text, std::string_view place);
 /// unsets.
 void add_base_settings(LaunchFile& file, const LaunchFile& base);
 
-/// The flags among the settings. Throws Error(BadInput) with place:line:column for a value that is
-/// none, a flag given twice, keys with one meaning and two values, a value that the file does not
-/// hold, and, with UnknownFlags::Refuse, for flags that change the model, the split, the memory or
-/// the schedule and have no member here, naming all of them.
-MegatronFlags megatron_flags(const LaunchFile& file, UnknownFlags unknown = UnknownFlags::Refuse);
+/// The flags among the settings. Those in tables of another model or program are left out. Throws
+/// Error(BadInput) with place:line:column for a value that is none, a flag given twice, keys with
+/// one meaning and two values, a value that the file does not hold, and, unless `leave_out` says
+/// otherwise, for flags that are not known, or change the model, the split, the memory or the
+/// schedule and have no member here, naming all of them.
+MegatronFlags megatron_flags(const LaunchFile& file, LeaveOut leave_out = LeaveOut::Nothing);
 
 /// Reads the flags of a text that `parse_launch_file` reads.
 MegatronFlags parse_megatron_flags(std::string_view text,
                                    std::string_view place,
-                                   UnknownFlags unknown = UnknownFlags::Refuse);
+                                   LeaveOut leave_out = LeaveOut::Nothing);
 
 /// One line. parse(print(x)) = x but for what is known besides.
 std::string print_megatron_flags(const MegatronFlags& flags);

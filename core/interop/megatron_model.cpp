@@ -229,8 +229,42 @@ class LayerPattern {
     int depth_ = 0;
 };
 
-/// Which blocks have experts: every N-th from the first on, or as a pattern lists them.
-std::vector<bool> blocks_with_experts(const MegatronFlags& flags, std::string_view place) {
+/// Whether --noop-layers names this layer.
+bool is_empty_layer(const MegatronFlags& flags, int layer) {
+    return std::ranges::find(flags.empty_layers, layer) != flags.empty_layers.end();
+}
+
+/// Takes what belongs to empty layers out of a list with an entry for each layer.
+std::vector<bool> without_empty_layers(const MegatronFlags& flags, const std::vector<bool>& all) {
+    std::vector<bool> kept;
+    for (std::size_t layer = 0; layer < all.size(); ++layer) {
+        if (!is_empty_layer(flags, static_cast<int>(layer))) {
+            kept.push_back(all[layer]);
+        }
+    }
+    return kept;
+}
+
+/// Layers that compute: --num-layers without those that stand for nothing.
+int computing_layers(const MegatronFlags& flags, std::string_view place) {
+    std::vector<int> empty = flags.empty_layers;
+    std::ranges::sort(empty);
+    const bool is_twice = std::ranges::adjacent_find(empty) != empty.end();
+    if (is_twice || (!empty.empty() && empty.back() >= *flags.layers) ||
+        static_cast<int>(empty.size()) >= *flags.layers) {
+        refuse_flags(ErrorKind::BadInput,
+                     place,
+                     fmt::format("--noop-layers {}, but the layers are 0 to {}",
+                                 fmt::join(flags.empty_layers, ","),
+                                 *flags.layers - 1),
+                     "name each of some layers once");
+    }
+    return *flags.layers - static_cast<int>(empty.size());
+}
+
+/// Which layers have experts, empty ones included: every N-th from the first on, or as a pattern
+/// lists them.
+std::vector<bool> layers_with_experts(const MegatronFlags& flags, std::string_view place) {
     const std::size_t layers = as_index(*flags.layers);
     const std::string pattern = flags.expert_pattern.value_or("1");
     int every = 0;
@@ -277,7 +311,7 @@ void add_experts(const MegatronFlags& flags, DecoderModel& model, std::string_vi
                                  experts.count),
                      "a token goes through some of the experts; without the flag through 2");
     }
-    model.has_experts = blocks_with_experts(flags, place);
+    model.has_experts = without_empty_layers(flags, layers_with_experts(flags, place));
 }
 
 /// Refuses more stages than any list of stages here holds.
@@ -297,8 +331,39 @@ std::string share(int layers, std::string_view of, int parts, std::string_view p
     return fmt::format("{} {} cannot be shared out to {} {}", of, layers, parts, parts_name);
 }
 
+/// The list of --num-layer-list, one number for each rank; MindSpeed takes nothing else beside it.
+const std::vector<int>& listed_layers(const MegatronFlags& flags,
+                                      int ranks,
+                                      std::string_view place) {
+    const std::vector<int>& list = flags.rank_layers;
+    if (flags.virtual_stages || flags.virtual_stage_layers || flags.first_layers ||
+        flags.last_layers || flags.account_for_embedding || flags.account_for_loss ||
+        !flags.empty_layers.empty()) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "--num-layer-list beside another flag that splits the model",
+                     "MindSpeed takes one of them: keep the list, or the others");
+    }
+    const std::int64_t layers = std::accumulate(list.begin(), list.end(), std::int64_t{0});
+    if (list.size() != as_index(ranks) || layers != *flags.layers) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     fmt::format("--num-layer-list has {} and {}, but there are {} and "
+                                 "--num-layers {}",
+                                 counted(list.size(), "number"),
+                                 counted(layers, "layer"),
+                                 counted(ranks, "rank"),
+                                 *flags.layers),
+                     "it has a number for each rank, which sum up to --num-layers");
+    }
+    return list;
+}
+
 /// Layers of every rank, embedding and loss counted where the flags say so.
 std::vector<int> layers_of_ranks(const MegatronFlags& flags, int ranks, std::string_view place) {
+    if (!flags.rank_layers.empty()) {
+        return listed_layers(flags, ranks, place);
+    }
     const int layers = *flags.layers;
     if (!flags.first_layers && !flags.last_layers) {
         const int all =
@@ -377,7 +442,7 @@ DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) 
     PIPETWIN_EXPECT(missing_sizes(flags).empty(), "a model of which sizes are missing");
     check_bounds(flags, place);
     DecoderModel model{.family = "megatron"};
-    model.blocks = *flags.layers;
+    model.blocks = computing_layers(flags, place);
     model.width = *flags.hidden_size;
     model.vocabulary = padded_vocabulary(flags).value_or(1);
     model.context = flags.positions.value_or(*flags.sequence);
@@ -410,7 +475,7 @@ DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) 
 
 std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model) {
     const AttentionShape& shape = model.attention;
-    const std::array<std::pair<bool, std::string_view>, 14> reasons{{
+    const std::array<std::pair<bool, std::string_view>, 15> reasons{{
         {flags.gated, "--swiglu: three matrices in place of two"},
         {flags.squared_relu, "--squared-relu: another activation"},
         {flags.rms_norm, "--normalization RMSNorm: norms without a bias"},
@@ -424,6 +489,7 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
         {flags.head_norms, "--qk-layernorm: norms of queries and keys"},
         {shape.window > 0, "--window-size: attention that sees less than a sample"},
         {model.experts.count > 0, "--num-experts: experts"},
+        {flags.fp8, "--fp8-format: products in 8 bits"},
         {flags.context_size.value_or(1) > 1,
          "--context-parallel-size: devices that share a sample's tokens"},
         {megatron_recompute(flags).word == "selective",
@@ -547,6 +613,40 @@ void check_group_size(const MegatronFlags& flags,
     }
 }
 
+namespace {
+
+/// Takes the empty layers out of the stages, which have equally many layers with them.
+void take_empty_layers(const MegatronFlags& flags,
+                       std::vector<int>& blocks,
+                       std::string_view place) {
+    if (flags.empty_layers.empty()) {
+        return;
+    }
+    if (flags.account_for_embedding || flags.account_for_loss) {
+        refuse_flags(ErrorKind::Infeasible,
+                     place,
+                     "--noop-layers beside --account-for-embedding-in-pipeline-split or "
+                     "--account-for-loss-in-pipeline-split",
+                     "keep one of the two ways");
+    }
+    computing_layers(flags, place);  // refuses numbers that are no layers
+    int layer = 0;
+    for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+        const int end = layer + blocks[stage];
+        for (; layer < end; ++layer) {
+            blocks[stage] -= is_empty_layer(flags, layer) ? 1 : 0;
+        }
+        if (blocks[stage] == 0 && stage > 0 && stage + 1 < blocks.size()) {
+            refuse_flags(ErrorKind::Infeasible,
+                         place,
+                         fmt::format("--noop-layers leaves stage {} no layer", stage),
+                         "every stage of a scenario has one");
+        }
+    }
+}
+
+}  // namespace
+
 std::vector<int> megatron_blocks(const MegatronFlags& flags,
                                  int ranks,
                                  int chunks,
@@ -579,6 +679,7 @@ std::vector<int> megatron_blocks(const MegatronFlags& flags,
             blocks.push_back(layers / chunks);
         }
     }
+    take_empty_layers(flags, blocks, place);
     blocks.front() -= flags.account_for_embedding ? 1 : 0;
     blocks.back() -= flags.account_for_loss ? 1 : 0;
     const auto empty =
@@ -598,14 +699,15 @@ void check_layout(const MegatronFlags& flags, std::string_view place) {
     }
     const bool splits_otherwise = flags.virtual_stages || flags.virtual_stage_layers ||
                                   flags.first_layers || flags.last_layers ||
-                                  flags.account_for_embedding || flags.account_for_loss;
+                                  flags.account_for_embedding || flags.account_for_loss ||
+                                  !flags.rank_layers.empty() || !flags.empty_layers.empty();
     if (splits_otherwise) {
         refuse_flags(ErrorKind::Infeasible,
                      place,
                      "--pipeline-model-parallel-layout beside another flag that splits the model",
                      "the layout says all: leave out --num-layers-per-virtual-pipeline-stage, "
-                     "--num-virtual-stages-per-pipeline-rank, --decoder-...-num-layers and "
-                     "--account-for-...");
+                     "--num-virtual-stages-per-pipeline-rank, --decoder-...-num-layers, "
+                     "--account-for-..., --num-layer-list and --noop-layers");
     }
     int decoder_layers = 0;
     int prediction_layers = 0;
@@ -629,6 +731,37 @@ void check_layout(const MegatronFlags& flags, std::string_view place) {
                                  flags.prediction_layers.value_or(0)),
                      "Megatron refuses this, too");
     }
+}
+
+CoreAttention megatron_attention(const MegatronFlags& flags) {
+    const std::string backend = flags.attention_backend.value_or("auto");
+    if (backend == "unfused" || backend == "local") {
+        return {.is_standard = true,
+                .reason = fmt::format("--attention-backend {}", *flags.attention_backend)};
+    }
+    if (backend == "flash" || backend == "fused") {
+        return {};
+    }
+    if (flags.forbids_fused_attention) {
+        return {.is_standard = true, .reason = "NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0"};
+    }
+    if (flags.flash_attention || flags.transformer_kernels == "transformer_engine") {
+        return {};
+    }
+    if (flags.transformer_kernels == "local") {
+        return {.is_standard = true, .reason = "--transformer-impl local without --use-flash-attn"};
+    }
+    if (flags.legacy_models) {
+        return {.is_standard = true, .reason = "--use-legacy-models without --use-flash-attn"};
+    }
+    if (flags.is_before_core_models) {
+        return {.is_standard = true,
+                .reason = "flags of before June 2024, and no --use-flash-attn among them"};
+    }
+    return {.reason = flags.is_after_core_models
+                          ? std::string()
+                          : "neither --attention-backend nor --use-flash-attn",
+            .is_certain = flags.is_after_core_models || flags.attention_backend.has_value()};
 }
 
 Profile with_context_parallel(Profile profile, int devices) {

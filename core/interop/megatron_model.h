@@ -58,6 +58,20 @@ std::vector<int> megatron_blocks(const MegatronFlags& flags,
 /// as the flags say, or stands beside flags that split the model, too.
 void check_layout(const MegatronFlags& flags, std::string_view place);
 
+/// How a run computes core attention.
+struct CoreAttention {
+    bool is_standard =
+        false;  ///< separate kernels over all scores, which are kept; else fused ones
+    /// The flag that says so, or, where none does, what it follows from; empty: nothing to say.
+    std::string reason{};
+    bool is_certain = true;  ///< false: the flags fit versions that do it otherwise
+};
+
+/// Core attention of the flags: --attention-backend, --use-flash-attn, --transformer-impl, and
+/// which versions of Megatron-LM have the other flags. Until June 2024 it was standard unless
+/// --use-flash-attn or Transformer Engine was asked for.
+CoreAttention megatron_attention(const MegatronFlags& flags);
+
 /// Costs of each layer on one of `devices` that share every sample along its tokens (context
 /// parallelism): times and what is kept or sent are divided, weights are not.
 Profile with_context_parallel(Profile profile, int devices);

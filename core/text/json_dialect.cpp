@@ -60,6 +60,45 @@ std::optional<double> python_number_at(string_view text, std::size_t index) {
     return found == nullptr ? std::nullopt : std::optional(found->value);
 }
 
+char PythonNumberFilter::pass(char c) {
+    constexpr string_view nan = "NaN";
+    constexpr string_view positive = "Infinity";
+    constexpr string_view negative = "-Infinity";
+    if (in_quotes_) {
+        in_quotes_ = is_escaped_ || c != '"';
+        is_escaped_ = !is_escaped_ && c == '\\';
+        return c;
+    }
+    const char before = std::exchange(before_, c);
+    if (at_ == 0 && (c == 'N' || c == 'I') && !goes_on(before)) {
+        word_ = c == 'N' ? nan : positive;
+        complete_ = {};
+        at_ = 1;
+        is_negative_ = before == '-';
+        return '0';
+    }
+    if (at_ > 0 && c == word_[at_]) {
+        // 0e1, and 0e000001: no other program writes zero so.
+        ++at_;
+        const char stand_in = at_ == 2 ? 'e' : at_ == word_.size() ? '1' : '0';
+        if (at_ == word_.size()) {
+            complete_ = is_negative_ ? negative : word_;
+            at_ = 0;
+        }
+        return stand_in;
+    }
+    // A word that only begins like one of Python's, or goes on behind it, is no number.
+    const bool is_other =
+        at_ > 0 || (!complete_.empty() && goes_on(c) && before == complete_.back());
+    at_ = 0;
+    in_quotes_ = c == '"' && !is_other;
+    return is_other ? '?' : c;
+}
+
+string_view PythonNumberFilter::take_word() {
+    return std::exchange(complete_, string_view());
+}
+
 std::string with_zeros_for_python_numbers(string_view text) {
     std::string result;
     result.reserve(text.size());

@@ -146,8 +146,7 @@ void set_precision(const ExportSource::Placed& placed,
     if (placed.precision == "fp8") {
         further.emplace_back("--fp8-format hybrid");
         console.note(
-            "the costs are those of products in fp8, beside --bf16 for the rest; 'import megatron' "
-            "reads these flags only with --ignore-unknown, and as bf16");
+            "the costs are those of products in fp8, beside --bf16 for the rest");
     }
 }
 

@@ -1,5 +1,9 @@
 #include "cli/interop/import/launch_tables.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin::cli {
@@ -17,6 +21,35 @@ std::string toml_comment(std::string_view text) {
         line += code < 0x20 || code == 0x7f ? ' ' : code >= 0x80 && !readable ? '?' : c;
     }
     return line + '\n';
+}
+
+void expect_known_program(std::string_view text, const std::string& place) {
+    const auto holds = [text](std::string_view part) {
+        return text.find(part) != std::string_view::npos;
+    };
+    const bool is_neox = holds("pipe_parallel_size\"") || holds("pipe-parallel-size\"") ||
+                         holds("pipe_parallel_size:") || holds("pipe-parallel-size:");
+    if (is_neox || holds("pp_engine:")) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("this is {} configuration, which is not read",
+                                is_neox ? "GPT-NeoX's" : "nanotron's"),
+                    "write its sizes as Megatron's flags, as in --pipeline-model-parallel-size 4, "
+                    "for 'pipetwin import megatron'");
+    }
+}
+
+LeaveOut leave_out(const ImportOptions& options) {
+    return options.insist           ? LeaveOut::All
+           : options.ignore_unknown ? LeaveOut::Unknown
+                                    : LeaveOut::Nothing;
+}
+
+std::string left_out_comment(const std::vector<std::string>& left_out) {
+    return left_out.empty() ? std::string()
+                            : toml_comment(fmt::format("ANOTHER RUN than the file's: --insist "
+                                                       "left out {}",
+                                                       fmt::join(left_out, "; ")));
 }
 
 }  // namespace pipetwin::cli

@@ -3,6 +3,10 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "cli/base/options.h"
+#include "core/interop/launch/setting_problems.h"
 
 /// Parts that importers of other systems' launch files share.
 namespace pipetwin::cli {
@@ -13,5 +17,14 @@ std::filesystem::path profile_beside(const std::filesystem::path& out);
 /// "# text" as one line of a TOML file: line ends and other control characters become blanks, and
 /// where the text is no UTF-8 each byte beyond ASCII a question mark.
 std::string toml_comment(std::string_view text);
+
+/// Throws Error(BadInput) for a configuration of GPT-NeoX or nanotron, which is not read.
+void expect_known_program(std::string_view text, const std::string& place);
+
+/// What --ignore-unknown and --insist ask for.
+LeaveOut leave_out(const ImportOptions& options);
+
+/// A comment that says which settings --insist left out; empty where there are none.
+std::string left_out_comment(const std::vector<std::string>& left_out);
 
 }  // namespace pipetwin::cli

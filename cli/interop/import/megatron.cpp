@@ -117,10 +117,18 @@ class FlagsImport {
         for (const std::string& warning : flags_.warnings) {
             warn(warning);
         }
+        expect_known_stages();
     }
 
     Imported imported() {
-        std::string text = "# Megatron's flags\n";
+        std::string text = "# Megatron's flags\n" + left_out_comment(flags_.left_out);
+        if (!flags_.unseen.empty()) {
+            text += toml_comment(
+                fmt::format("flags that {} {} were not seen: what no line says, and Megatron's "
+                            "defaults for recompute, clip_norm and precision, may be otherwise",
+                            fmt::join(flags_.unseen, ", "),
+                            flags_.unseen.size() == 1 ? "holds" : "hold"));
+        }
         if (!flags_.unused.empty()) {
             text += toml_comment(
                 fmt::format("without effect on a prediction: {}", fmt::join(flags_.unused, " ")));
@@ -131,6 +139,7 @@ class FlagsImport {
         text += cluster_table();
         Imported result = with_counts(std::move(text), ranks_, ranks_ * chunks_);
         result.result.parameters = parameters_;
+        result.result.left_out = flags_.left_out;
         result.profile = std::move(profile_);
         say_what_is_left_out();
         result.notes = std::move(notes_);
@@ -139,6 +148,22 @@ class FlagsImport {
 
   private:
     void warn(std::string_view text) { notes_.push_back(fmt::format("warning: {}", text)); }
+
+    /// A flag that the reader has not seen may be there: its default is no fact then.
+    void expect_known_stages() const {
+        if (flags_.pipeline_size || flags_.unseen.empty() || leave_out(options_) == LeaveOut::All) {
+            return;
+        }
+        throw Error(
+            ErrorKind::BadInput,
+            place_,
+            fmt::format("no --pipeline-model-parallel-size among the flags that are seen, and "
+                        "those that {} {} are not",
+                        fmt::join(flags_.unseen, ", "),
+                        flags_.unseen.size() == 1 ? "holds" : "hold"),
+            "write the flags in place of the variable; --insist takes Megatron's defaults for "
+            "what is not seen, such as one stage");
+    }
 
     /// Replicas of the pipeline: what tensor, context and pipeline parallelism leave of the
     /// devices.
@@ -191,6 +216,7 @@ class FlagsImport {
                 context));
         }
         const std::string more = more_than_gpt(flags_, model);
+        warn_of_attention();
         if (more.empty() && !options_.hf.device) {
             return gpt_table(model, vocabulary);
         }
@@ -200,6 +226,29 @@ class FlagsImport {
                    "add --vocab-size N to the flags");
         }
         return profile_table(model, more);
+    }
+
+    /// Separate kernels of attention take other time, and keep all scores.
+    void warn_of_attention() {
+        if (options_.hf.has_attention || attention_.reason.empty()) {
+            return;
+        }
+        if (attention_.is_standard && options_.hf.device) {
+            warn(
+                fmt::format("{}: attention is estimated as separate kernels over all scores, "
+                            "which are kept; --attention flash estimates fused kernels",
+                            attention_.reason));
+        } else if (attention_.is_standard) {
+            warn(
+                fmt::format("{}: attention is separate kernels over all scores, which are kept: "
+                            "a profile of the model has to be one with --attention standard",
+                            attention_.reason));
+        } else if (!attention_.is_certain && options_.hf.device) {
+            warn(
+                fmt::format("{}: fused attention is estimated, which is Megatron's default since "
+                            "June 2024; for an older version add --attention standard",
+                            attention_.reason));
+        }
     }
 
     std::string gpt_table(const DecoderModel& model, std::optional<int> vocabulary) {
@@ -250,11 +299,17 @@ class FlagsImport {
         EstimateOptions estimate;
         estimate.sequence = *flags_.sequence;
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
-        estimate.precision = model.precision.value_or("fp32");
+        estimate.precision = flags_.fp8 ? "fp8" : model.precision.value_or("fp32");
         set_rates(options_.hf, estimate);
+        if (!options_.hf.has_attention && attention_.is_standard) {
+            estimate.attention = AttentionKernels::Standard;
+        }
         estimate.selective = SelectiveRecompute::CoreAttention;
         const DeviceProfile device = find_device(*options_.hf.device, "--device");
         matrix_rate(device, estimate.precision, "choose another device with --device");
+        if (flags_.fp8) {
+            matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
+        }
         Profile profile = estimated_profile(model, device, estimate);
         profile.tool_version = PIPETWIN_VERSION;
         if (const int context = flags_.context_size.value_or(1); context > 1) {
@@ -495,6 +550,7 @@ class FlagsImport {
 
     const MegatronFlags& flags_;
     const ImportOptions& options_;
+    CoreAttention attention_ = megatron_attention(flags_);
     std::string place_;
     int ranks_;
     int chunks_ = 1;
@@ -528,7 +584,8 @@ std::optional<std::filesystem::path> base_file(const std::filesystem::path& file
 void add_bases(LaunchFile& file,
                const std::filesystem::path& from,
                const ImportOptions& options,
-               int& files) {
+               int& files,
+               std::vector<std::string>& left_out) {
     for (const std::string& name : std::vector<std::string>(file.models)) {
         const std::optional<std::filesystem::path> found = base_file(from, name);
         if (!found || ++files > most_base_files) {
@@ -538,18 +595,20 @@ void add_bases(LaunchFile& file,
                             "the file '{}', which it continues, is neither beside it nor in "
                             "primus/configs/models/megatron",
                             name);
-            if (!options.ignore_unknown) {
+            if (leave_out(options) != LeaveOut::All) {
                 throw Error(ErrorKind::BadInput,
                             input_name(from),
                             what,
-                            "put it beside the file, or add --ignore-unknown to leave it out");
+                            "put it beside the file, as it may say what the model is; --insist "
+                            "leaves it out, and says so in the result");
             }
             file.notes.push_back(what);
+            left_out.push_back(fmt::format("the file '{}'", name));
             continue;
         }
         LaunchFile base =
             parse_launch_file(read_input(*found, largest_layout_file), found->string());
-        add_bases(base, *found, options, files);
+        add_bases(base, *found, options, files, left_out);
         add_base_settings(file, base);
     }
 }
@@ -563,6 +622,7 @@ void expect_no_other_kind(std::string_view text, const std::string& place) {
     }
     const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
     const std::string_view content = text.substr(begin);
+    expect_known_program(text, place);
     const bool is_json = content.starts_with('{');
     if (is_json || content.starts_with('[')) {
         throw Error(ErrorKind::BadInput,
@@ -614,15 +674,26 @@ Imported import_megatron(const ImportOptions& options) {
     }
     LaunchFile file = parse_launch_file(text, place);
     int files = 0;
-    add_bases(file, options.file, options, files);
-    if (std::ranges::all_of(file.settings, &Setting::is_unset)) {
+    std::vector<std::string> left_out;
+    add_bases(file, options.file, options, files, left_out);
+    const bool is_empty = std::ranges::all_of(file.settings, &Setting::is_unset);
+    if (is_empty && !file.unseen.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("no flags of a training program are seen, those that {} holds are "
+                                "not",
+                                file.unseen.front()),
+                    "write the flags in place of the variable: it has no value in this file, or "
+                    "one under a condition or in a loop");
+    }
+    if (is_empty) {
         throw Error(ErrorKind::BadInput,
                     place,
                     "no flags of a training program, expected flags such as --num-layers 32",
                     "for a layout alone leave all flags out: Et|tL");
     }
-    const MegatronFlags flags =
-        megatron_flags(file, options.ignore_unknown ? UnknownFlags::Warn : UnknownFlags::Refuse);
+    MegatronFlags flags = megatron_flags(file, leave_out(options));
+    flags.left_out.insert(flags.left_out.end(), left_out.begin(), left_out.end());
     return FlagsImport(flags, options, place).imported();
 }
 

@@ -25,7 +25,8 @@ std::string quoted_line(std::string_view key, const std::string& value) {
 /// The tables of a scenario; [model] is left to its user.
 Imported tables_of(const TrainingRun& run, std::string_view origin) {
     std::string text =
-        toml_comment(fmt::format("{}{}", origin, run.model.empty() ? "" : ", model " + run.model));
+        toml_comment(fmt::format("{}{}", origin, run.model.empty() ? "" : ", model " + run.model)) +
+        left_out_comment(run.left_out);
     if (!run.harmless.empty()) {
         text += toml_comment(
             fmt::format("without effect on a prediction: {}", fmt::join(run.harmless, " ")));
@@ -55,6 +56,7 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
     imported.result.ranks = run.stages.value_or(0);
     imported.result.stages = run.stages.value_or(0) * run.chunks;
     imported.result.micro_batches = run.micro_batches;
+    imported.result.left_out = run.left_out;
     for (const std::string& warning : run.warnings) {
         imported.notes.push_back("warning: " + warning);
     }
@@ -65,16 +67,18 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
 
 Imported import_torchtitan(const ImportOptions& options) {
     const std::string place = input_name(options.file);
-    const LaunchFile file =
-        parse_toml_settings(read_input(options.file, largest_config_file), place);
-    return tables_of(torchtitan_run(file, options.ignore_unknown), "torchtitan's configuration");
+    const std::string text = read_input(options.file, largest_config_file);
+    expect_known_program(text, place);
+    const LaunchFile file = parse_toml_settings(text, place);
+    return tables_of(torchtitan_run(file, leave_out(options)), "torchtitan's configuration");
 }
 
 Imported import_deepspeed(const ImportOptions& options) {
     const std::string place = input_name(options.file);
-    const LaunchFile file =
-        parse_json_settings(read_input(options.file, largest_config_file), place);
-    return tables_of(deepspeed_run(file, options.ignore_unknown), "DeepSpeed's configuration");
+    const std::string text = read_input(options.file, largest_config_file);
+    expect_known_program(text, place);
+    const LaunchFile file = parse_json_settings(text, place);
+    return tables_of(deepspeed_run(file, leave_out(options)), "DeepSpeed's configuration");
 }
 
 }  // namespace pipetwin::cli

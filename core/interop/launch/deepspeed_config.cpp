@@ -2,8 +2,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -15,10 +17,88 @@ namespace pipetwin {
 
 namespace {
 
+/// Settings that change no size, split, message or kernel of a step, or that only another setting,
+/// which is refused, would make do so (those of offload).
+constexpr std::string_view harmless_deepspeed =
+    "scheduler.type scheduler.params.warmup_min_lr scheduler.params.warmup_max_lr "
+    "scheduler.params.warmup_num_steps scheduler.params.warmup_type "
+    "scheduler.params.total_num_steps scheduler.params.cos_min_ratio "
+    "scheduler.params.warmup_min_ratio scheduler.params.last_batch_iteration "
+    "scheduler.params.lr_range_test_min_lr scheduler.params.lr_range_test_step_size "
+    "scheduler.params.lr_range_test_step_rate scheduler.params.lr_range_test_staircase "
+    "scheduler.params.cycle_min_lr scheduler.params.cycle_max_lr "
+    "scheduler.params.cycle_first_step_size scheduler.params.cycle_second_step_size "
+    "scheduler.params.decay_step_size scheduler.params.decay_lr_rate "
+    "tensorboard.enabled tensorboard.output_path tensorboard.job_name "
+    "wandb.enabled wandb.group wandb.team wandb.project "
+    "csv_monitor.enabled csv_monitor.output_path csv_monitor.job_name "
+    "comet.enabled comet.samples_log_interval comet.project comet.workspace comet.api_key "
+    "comet.experiment_name comet.experiment_key comet.online comet.mode "
+    "flops_profiler.enabled flops_profiler.profile_step flops_profiler.module_depth "
+    "flops_profiler.top_modules flops_profiler.detailed flops_profiler.output_file "
+    "flops_profiler.recompute_fwd_factor "
+    "comms_logger.enabled comms_logger.verbose comms_logger.prof_all comms_logger.debug "
+    "comms_logger.prof_ops "
+    "aio.block_size aio.queue_depth aio.thread_count aio.single_submit aio.overlap_events "
+    "aio.intra_op_parallelism aio.use_gds "
+    "checkpoint.tag_validation checkpoint.load_universal checkpoint.use_node_local_storage "
+    "checkpoint.parallel_write.pipeline_stage checkpoint.writer checkpoint.async_io "
+    "nebula.enabled nebula.persistent_storage_path nebula.persistent_time_interval "
+    "nebula.num_of_version_in_retention nebula.enable_nebula_load nebula.load_path "
+    "eigenvalue.enabled eigenvalue.verbose eigenvalue.max_iter eigenvalue.tol "
+    "eigenvalue.stability eigenvalue.gas_boundary_resolution eigenvalue.layer_name "
+    "eigenvalue.layer_num "
+    "activation_checkpointing.contiguous_memory_optimization "
+    "activation_checkpointing.number_checkpoints activation_checkpointing.profile "
+    "activation_checkpointing.synchronize_checkpoint_boundary "
+    "zero_optimization.offload_optimizer.pin_memory "
+    "zero_optimization.offload_optimizer.nvme_path "
+    "zero_optimization.offload_optimizer.buffer_count "
+    "zero_optimization.offload_optimizer.fast_init zero_optimization.offload_optimizer.ratio "
+    "zero_optimization.offload_optimizer.pipeline "
+    "zero_optimization.offload_optimizer.pipeline_read "
+    "zero_optimization.offload_optimizer.pipeline_write "
+    "zero_optimization.offload_param.pin_memory zero_optimization.offload_param.nvme_path "
+    "zero_optimization.offload_param.buffer_count zero_optimization.offload_param.buffer_size "
+    "zero_optimization.offload_param.max_in_cpu "
+    "zero_optimization.cpu_offload_use_pin_memory "
+    "zero_optimization.leaf_module.classes zero_optimization.leaf_module.names "
+    "zero_optimization.leaf_module.name_suffixes "
+    "steps_per_print wall_clock_breakdown dump_state prescale_gradients memory_breakdown "
+    "gradient_predivide_factor seq_parallel_communication_data_type seed "
+    "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer disable_allgather "
+    "dataloader_drop_last load_universal_checkpoint use_node_local_storage "
+    "checkpoint_tag_validation_enabled timers.throughput.enabled "
+    "timers.throughput.synchronized "
+    "fp16.loss_scale fp16.loss_scale_window fp16.initial_scale_power fp16.hysteresis "
+    "fp16.min_loss_scale fp16.auto_cast fp16.consecutive_hysteresis fp16.opt_level "
+    "bf16.loss_scale bf16.initial_scale_power bf16.auto_cast "
+    "bf16.check_grad_overflow bf16.immediate_grad_update bfloat16.immediate_grad_update "
+    "zero_optimization.allgather_partitions zero_optimization.allgather_bucket_size "
+    "zero_optimization.reduce_bucket_size zero_optimization.reduce_scatter "
+    "zero_optimization.contiguous_gradients zero_optimization.round_robin_gradients "
+    "zero_optimization.ignore_unused_parameters zero_optimization.elastic_checkpoint "
+    "zero_optimization.sub_group_size zero_optimization.load_from_fp32_weights "
+    "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.legacy_stage1 "
+    "zero_optimization.stage3_max_live_parameters "
+    "zero_optimization.stage3_max_reuse_distance "
+    "zero_optimization.stage3_param_persistence_threshold "
+    "zero_optimization.stage3_model_persistence_threshold "
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save "
+    "zero_optimization.stage3_gather_fp16_weights_on_model_save "
+    "zero_optimization.stage3_module_granularity_threshold "
+    "zero_optimization.stage3_use_all_reduce_for_fetch_params "
+    "zero_optimization.stage3_allgather_sequential "
+    "zero_optimization.memory_efficient_linear zero_optimization.override_module_apply "
+    "zero_optimization.pipeline_loading_checkpoint zero_optimization.log_trace_cache_warnings "
+    "zero_optimization.enable_sanity_checks "
+    "pipeline.seed_layers pipeline.pipe_partitioned pipeline.grad_partitioned";
+
 /// Reads a file of DeepSpeed; one object for each.
 class DeepSpeedReader {
   public:
-    DeepSpeedReader(const LaunchFile& file, bool warns) : reader_(file), warns_(warns) {}
+    DeepSpeedReader(const LaunchFile& file, LeaveOut leave_out)
+        : reader_(file), leave_out_(leave_out) {}
 
     TrainingRun read() {
         run_.schedule = to_string(ScheduleKind::OneFOneB);  // of DeepSpeed's pipeline engine
@@ -28,40 +108,9 @@ class DeepSpeedReader {
         read_gradients();
         read_pipeline();
         read_recompute();
-        reader_.finish(
-            "scheduler tensorboard wandb csv_monitor comet monitor_config flops_profiler "
-            "comms_logger aio checkpoint nebula eigenvalue activation_checkpointing "
-            "offload_optimizer offload_param leaf_module",
-            "steps_per_print wall_clock_breakdown dump_state prescale_gradients memory_breakdown "
-            "gradient_predivide_factor communication_data_type "
-            "seq_parallel_communication_data_type "
-            "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer disable_allgather "
-            "graph_harvesting dataloader_drop_last "
-            "fp16.loss_scale fp16.loss_scale_window fp16.initial_scale_power fp16.hysteresis "
-            "fp16.min_loss_scale fp16.auto_cast fp16.consecutive_hysteresis "
-            "fp16.fp16_master_weights_and_grads bf16.immediate_grad_update "
-            "bfloat16.immediate_grad_update "
-            "zero_optimization.allgather_partitions zero_optimization.allgather_bucket_size "
-            "zero_optimization.reduce_bucket_size zero_optimization.reduce_scatter "
-            "zero_optimization.contiguous_gradients zero_optimization.round_robin_gradients "
-            "zero_optimization.ignore_unused_parameters zero_optimization.elastic_checkpoint "
-            "zero_optimization.sub_group_size zero_optimization.load_from_fp32_weights "
-            "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.legacy_stage1 "
-            "zero_optimization.stage3_max_live_parameters "
-            "zero_optimization.stage3_max_reuse_distance "
-            "zero_optimization.stage3_param_persistence_threshold "
-            "zero_optimization.stage3_model_persistence_threshold "
-            "zero_optimization.stage3_gather_16bit_weights_on_model_save "
-            "zero_optimization.stage3_gather_fp16_weights_on_model_save "
-            "zero_optimization.stage3_module_granularity_threshold "
-            "zero_optimization.stage3_use_all_reduce_for_fetch_params "
-            "zero_optimization.stage3_allgather_sequential "
-            "zero_optimization.memory_efficient_linear zero_optimization.override_module_apply "
-            "zero_optimization.pipeline_loading_checkpoint "
-            "zero_optimization.log_trace_cache_warnings zero_optimization.enable_sanity_checks "
-            "pipeline.seed_layers pipeline.pipe_partitioned pipeline.grad_partitioned",
-            warns_,
-            run_);
+        expect_plain_run();
+        warn_of_open_settings();
+        reader_.finish(harmless_deepspeed, leave_out_, run_);
         return std::move(run_);
     }
 
@@ -69,6 +118,64 @@ class DeepSpeedReader {
     [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
         throw Error(
             ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
+    }
+
+    /// Switches that make the run another one than a plain training with mixed precision.
+    void expect_plain_run() {
+        reader_.expect_off("optimizer.params.amsgrad", "the optimizer keeps one more number");
+        reader_.expect_off("amp.enabled", "another library (Apex) chooses the precision");
+        reader_.expect_off("elasticity.enabled", "the batch follows the machines");
+        reader_.expect_off("curriculum_learning.enabled", "samples have different lengths");
+        reader_.expect_off("data_efficiency.enabled", "samples have different lengths");
+        reader_.expect_off("progressive_layer_drop.enabled", "blocks are left out at random");
+        reader_.expect_off("compression_training", "weights have fewer bits, or are left out");
+        reader_.expect_off("sparse_attention.mode", "attention is another one", "dense");
+        reader_.expect_off("sparse_gradients", "gradients of the embedding are sparse");
+        reader_.expect_off("hybrid_engine.enabled", "a step generates samples, too");
+        reader_.expect_off("autotuning.enabled", "a program chooses the settings");
+        reader_.expect_off("graph_harvesting", "kernels are launched as graphs");
+        reader_.expect_off("tensor_parallel.autotp_size", "devices share layers", "0 1");
+        reader_.expect_off("sequence_parallel_size", "devices share the tokens of a sample", "1");
+        for (const std::string_view narrow : {"fp16.fp16_master_weights_and_grads",
+                                              "bf16.bf16_master_weights_and_grads",
+                                              "bf16.bf16_optimizer_states",
+                                              "zero_optimization.zenflow"}) {
+            reader_.expect_off(narrow, "the optimizer's state has another width");
+        }
+        const std::string type =
+            reader_.text("communication_data_type").value_or(is_open_ ? "" : run_.precision);
+        const bool is_wide = type == "fp32" || type == "fp64";
+        if (!type.empty() && type != "none" && !is_open_ && is_wide != (run_.precision == "fp32")) {
+            run_.warnings.push_back(fmt::format(
+                "communication_data_type = {}: the prediction sends gradients as wide as it keeps "
+                "them",
+                type));
+        }
+    }
+
+    /// What the file calls "auto" is filled in by the program that starts DeepSpeed, such as
+    /// Hugging Face's Trainer from its own arguments.
+    void warn_of_open_settings() {
+        for (const std::string& setting : reader_.open_settings()) {
+            if (!setting.starts_with("optimizer.params.") && setting != "gradient_clipping" &&
+                !is_of_precision(setting) && !is_of_batch(setting) &&
+                setting != "zero_optimization.stage3_prefetch_bucket_size") {
+                run_.warnings.push_back(
+                    fmt::format("{} = auto: another program fills it in; the fragment has what "
+                                "DeepSpeed takes without it",
+                                setting));
+            }
+        }
+    }
+
+    static bool is_of_precision(std::string_view setting) {
+        return setting == "bf16.enabled" || setting == "bfloat16.enabled" ||
+               setting == "fp16.enabled";
+    }
+
+    static bool is_of_batch(std::string_view setting) {
+        return setting == "train_batch_size" || setting == "train_micro_batch_size_per_gpu" ||
+               setting == "gradient_accumulation_steps";
     }
 
     /// batch = samples of a micro-batch x steps of accumulation x replicas: two of the three beside
@@ -84,10 +191,7 @@ class DeepSpeedReader {
                 const std::int64_t samples = std::int64_t{*size} * *run_.micro_batches;
                 run_.batch = static_cast<int>(std::min<std::int64_t>(samples, 1 << 30));
             } else {
-                run_.warnings.emplace_back(
-                    "of train_batch_size, train_micro_batch_size_per_gpu and "
-                    "gradient_accumulation_steps too few are written down: what the fragment does "
-                    "not say of batch and micro_batches are a scenario's defaults, 32 and 1");
+                warn_of_open_batch();
             }
             return;
         }
@@ -109,10 +213,32 @@ class DeepSpeedReader {
         }
     }
 
+    /// Two of the three settings of the batch are missing, or "auto".
+    void warn_of_open_batch() {
+        std::vector<std::string_view> open;
+        for (const std::string_view setting : {"train_batch_size",
+                                               "train_micro_batch_size_per_gpu",
+                                               "gradient_accumulation_steps"}) {
+            if (reader_.is_auto(setting)) {
+                open.push_back(setting);
+            }
+        }
+        run_.warnings.push_back(fmt::format(
+            "{}: what the fragment does not say of batch and micro_batches are a scenario's "
+            "defaults, 32 and 1: set training.batch and pipeline.micro_batches",
+            open.empty()
+                ? std::string("of train_batch_size, train_micro_batch_size_per_gpu and "
+                              "gradient_accumulation_steps too few are written down")
+                : fmt::format("{} = auto, which another program fills in", fmt::join(open, ", "))));
+    }
+
     void read_zero() {
         // Older files switch stage 1 on with true.
         const bool is_on = reader_.answer("zero_optimization").value_or(false);
         zero_stage_ = reader_.whole("zero_optimization.stage", 0).value_or(is_on ? 1 : 0);
+        if (reader_.is_auto("zero_optimization.stage")) {
+            reader_.problem("zero_optimization.stage", "what replicas share is not in the file");
+        }
         constexpr std::array<std::string_view, 4> shards{"", "optimizer", "gradients", "weights"};
         if (zero_stage_ >= static_cast<int>(shards.size())) {
             throw Error(
@@ -184,7 +310,9 @@ class DeepSpeedReader {
     void read_numbers() {
         const std::optional<bool> newer = reader_.answer("bf16.enabled");
         const std::optional<bool> older = reader_.answer("bfloat16.enabled");
-        const bool bf16 = newer ? *newer : older.value_or(false);  // as DeepSpeed chooses
+        // DeepSpeed looks at the older name only where there is no newer one.
+        const bool has_newer = newer || reader_.is_auto("bf16.enabled");
+        const bool bf16 = has_newer ? newer.value_or(false) : older.value_or(false);
         const bool fp16 = reader_.answer("fp16.enabled").value_or(false);
         if (bf16 && fp16) {
             refuse("fp16.enabled",
@@ -192,11 +320,16 @@ class DeepSpeedReader {
                                newer ? "bf16.enabled" : "bfloat16.enabled"),
                    "DeepSpeed refuses both at once, too: set one of them to false");
         }
-        run_.precision = bf16 || fp16 ? "bf16" : "fp32";
-        if (fp16) {
-            run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");
+        read_precision(bf16, fp16, has_newer);
+        const std::optional<double> norm = reader_.real("gradient_clipping");
+        if (reader_.is_auto("gradient_clipping")) {
+            run_.warnings.emplace_back(
+                "gradient_clipping = auto: another program fills it in (Hugging Face's Trainer by "
+                "max_grad_norm, 1 by default); the fragment has no clip_norm: set "
+                "training.clip_norm");
+        } else {
+            run_.clip_norm = norm.value_or(0);
         }
-        run_.clip_norm = reader_.real("gradient_clipping").value_or(0);
         std::string optimizer = reader_.text("optimizer.type").value_or("AdamW");
         std::ranges::transform(optimizer, optimizer.begin(), [](char c) {
             return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -212,8 +345,28 @@ class DeepSpeedReader {
                                               "optimizer.params.momentum",
                                               "optimizer.params.adam_w_mode",
                                               "optimizer.params.torch_adam",
+                                              "optimizer.params.fused",
                                               "optimizer.params.bias_correction"}) {
             reader_.texts(number);
+        }
+    }
+
+    /// The precision stays open where a switch that decides it is "auto".
+    void read_precision(bool bf16, bool fp16, bool is_newer_given) {
+        const bool has_older = !is_newer_given && !reader_.is_auto("bf16.enabled");
+        const bool is_bf16_open =
+            reader_.is_auto("bf16.enabled") || (has_older && reader_.is_auto("bfloat16.enabled"));
+        is_open_ = !bf16 && !fp16 && (is_bf16_open || reader_.is_auto("fp16.enabled"));
+        if (is_open_) {
+            run_.warnings.push_back(fmt::format(
+                "{} = auto: another program fills it in (Hugging Face's Trainer by --bf16 or "
+                "--fp16); the fragment has no precision: set training.precision",
+                is_bf16_open ? "bf16.enabled" : "fp16.enabled"));
+            return;
+        }
+        run_.precision = bf16 || fp16 ? "bf16" : "fp32";
+        if (fp16) {
+            run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");
         }
     }
 
@@ -290,15 +443,16 @@ class DeepSpeedReader {
     }
 
     SettingReader reader_;
-    bool warns_;
+    LeaveOut leave_out_;
     int zero_stage_ = 0;
+    bool is_open_ = false;  ///< the precision: "auto"
     TrainingRun run_;
 };
 
 }  // namespace
 
-TrainingRun deepspeed_run(const LaunchFile& file, bool warns) {
-    return DeepSpeedReader(file, warns).read();
+TrainingRun deepspeed_run(const LaunchFile& file, LeaveOut leave_out) {
+    return DeepSpeedReader(file, leave_out).read();
 }
 
 }  // namespace pipetwin

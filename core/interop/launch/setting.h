@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +42,11 @@ struct LaunchFile {
     std::optional<int> nodes{};         ///< none: not said
     std::vector<std::string> models{};  ///< further files that the settings continue, as written
     std::vector<std::string> notes{};   ///< what the reader left out
+    /// Variables that hold flags which the reader has not seen, as written; so what is not among
+    /// the settings may be there all the same.
+    std::vector<std::string> unseen{};
+    /// Variables of the environment that choose kernels ("NVTE_FLASH_ATTN"), with certain values.
+    std::map<std::string, std::string, std::less<>> environment{};
 
     bool operator==(const LaunchFile&) const = default;
 };

@@ -546,6 +546,18 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
     }
 }
 
+std::map<std::string, std::string, std::less<>> ShellVariables::values_of(
+    std::string_view prefix) const {
+    std::map<std::string, std::string, std::less<>> found;
+    for (const auto& [name, value] : values_) {
+        if (name.starts_with(prefix) && value.is_certain && !value.is_array &&
+            !value.words.empty() && value.words.front().unknown.empty()) {
+            found.emplace(name, value.words.front().text);
+        }
+    }
+    return found;
+}
+
 std::vector<ShellText> ShellVariables::all_words() const {
     std::vector<ShellText> words;
     for (const std::string& name : order_) {

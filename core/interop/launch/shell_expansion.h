@@ -50,6 +50,9 @@ class ShellVariables {
     /// which they were set first.
     std::vector<ShellText> all_words() const;
 
+    /// Returns the certain values of variables whose names begin with `prefix`, but for arrays.
+    std::map<std::string, std::string, std::less<>> values_of(std::string_view prefix) const;
+
   private:
     friend class ShellExpansion;
 

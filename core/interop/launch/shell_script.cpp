@@ -53,15 +53,19 @@ struct TrainingCommand {
     std::vector<ShellText> arguments;  ///< words behind it
 };
 
-/// Text between blanks of a word that holds a whole command, as in bash -c "torchrun x.py --bf16".
+/// The words of a statement, and those of a command that one of them holds, as in
+/// bash -c "torchrun x.py --bf16" and in eval "$COMMAND".
 std::vector<ShellText> split_command(const std::vector<ShellText>& words) {
     std::vector<ShellText> all;
-    for (const ShellText& word : words) {
-        const bool is_command = word.text.find(".py ") != std::string::npos;
+    const bool is_evaluated = !words.empty() && words.front().text == "eval";
+    for (std::size_t i = is_evaluated ? 1 : 0; i < words.size(); ++i) {
+        const std::string& before = i > 0 ? words[i - 1].text : std::string();
+        const bool is_command = is_evaluated || before == "-c" || before == "-lc" ||
+                                words[i].text.find(".py ") != std::string::npos;
         if (is_command) {
-            std::ranges::move(split_at_blanks(word), std::back_inserter(all));
+            std::ranges::move(split_at_blanks(words[i]), std::back_inserter(all));
         } else {
-            all.push_back(word);
+            all.push_back(words[i]);
         }
     }
     return all;
@@ -70,6 +74,28 @@ std::vector<ShellText> split_command(const std::vector<ShellText>& words) {
 /// Python's modules that start the program behind them.
 bool is_launcher(std::string_view module) {
     return module.starts_with("torch.distributed") || module.starts_with("accelerate");
+}
+
+/// Programs that start one whose name stands behind their own flags.
+bool is_launching(const ShellText& word) {
+    const std::string_view name =
+        std::string_view(word.text).substr(word.text.find_last_of('/') + 1);
+    return is_one_of(name, {"torchrun", "deepspeed", "accelerate", "mpirun", "srun"}) ||
+           name.starts_with("torch.distributed");
+}
+
+/// The command of a launcher whose program only a variable names, as in torchrun $COMMAND; none
+/// where the words are no such command.
+std::optional<TrainingCommand> unseen_program(const std::vector<ShellText>& words) {
+    const auto launcher = std::ranges::find_if(words, is_launching);
+    const auto unseen = std::find_if(launcher, words.end(), [](const ShellText& word) {
+        return word.text.empty() && !word.unknown.empty() && word.holds_flags;
+    });
+    if (unseen == words.end()) {
+        return std::nullopt;
+    }
+    return TrainingCommand{
+        .program = {}, .launcher = {words.begin(), unseen}, .arguments = {unseen, words.end()}};
 }
 
 std::optional<TrainingCommand> training_command(const std::vector<ShellText>& statement) {
@@ -89,7 +115,7 @@ std::optional<TrainingCommand> training_command(const std::vector<ShellText>& st
                                    .arguments = {at + 1, words.end()}};
         }
     }
-    return std::nullopt;
+    return unseen_program(words);
 }
 
 bool is_flag(const ShellText& word) {
@@ -120,6 +146,7 @@ class ScriptReader {
             take(statement);
             is_optional_ = statement.end == '&' || statement.end == '|';
         }
+        file_.environment = variables_.values_of("NVTE_");
         if (commands_.empty()) {
             std::vector<ShellText> words = std::move(plain_words_);
             if (std::ranges::none_of(words, is_flag)) {
@@ -128,6 +155,7 @@ class ScriptReader {
             add_settings(words);
             return std::move(file_);
         }
+        leave_helpers_out();
         const TrainingCommand& command = commands_.front();
         file_.program = command.program;
         read_launcher(command.launcher);
@@ -196,7 +224,7 @@ class ScriptReader {
         }
         if (std::optional<TrainingCommand> command = training_command(words)) {
             const std::vector<ShellText>& arguments = command->arguments;
-            if (std::ranges::any_of(arguments, is_flag) ||
+            if (command->program.empty() || std::ranges::any_of(arguments, is_flag) ||
                 std::ranges::any_of(arguments, is_override)) {
                 commands_.push_back(*std::move(command));
             }
@@ -229,7 +257,42 @@ class ScriptReader {
         }
     }
 
+    /// Takes programs without a flag of a training out, where others have one: they prepare data.
+    void leave_helpers_out() {
+        const auto is_training = [](const TrainingCommand& command) {
+            return command.program.empty() ||
+                   std::ranges::any_of(command.arguments, [](const ShellText& word) {
+                       std::string flag = word.text.substr(0, word.text.find('='));
+                       std::ranges::replace(flag, '_', '-');
+                       return is_override(word) || word.holds_flags ||
+                              is_one_of(flag,
+                                        {"--num-layers",
+                                         "--hidden-size",
+                                         "--seq-length",
+                                         "--micro-batch-size",
+                                         "--global-batch-size",
+                                         "--tensor-model-parallel-size",
+                                         "--pipeline-model-parallel-size"});
+                   });
+        };
+        if (std::ranges::none_of(commands_, is_training)) {
+            return;
+        }
+        std::erase_if(commands_, [&](const TrainingCommand& command) {
+            const bool is_helper = !is_training(command);
+            if (is_helper) {
+                file_.notes.push_back(fmt::format("{}: {} has no flag of a training: passed over",
+                                                  command.arguments.empty()
+                                                      ? std::string(place_)
+                                                      : place_of(command.arguments.front()),
+                                                  command.program));
+            }
+            return is_helper;
+        });
+    }
+
     void note_unseen_flags(const ShellText& word) {
+        file_.unseen.push_back(word.unknown);
         file_.notes.push_back(
             fmt::format("{}: {} has no value in this file, or one under a condition: flags that it "
                         "holds are not seen",
@@ -278,11 +341,14 @@ class ScriptReader {
         const std::size_t dot = written.rfind('.');
         add(written.substr(dot == std::string::npos ? begin : dot + 1), written, word);
         file_.settings.back().is_key = true;
-        if (dot != std::string::npos) {
-            file_.settings.back().sections.push_back(
-                written.substr(begin, written.find('.') - begin));
+        for (std::size_t at = begin; dot != std::string::npos && at < dot;) {
+            const std::size_t end = written.find('.', at);
+            file_.settings.back().sections.push_back(written.substr(at, end - at));
+            at = end + 1;
         }
         add_value(word.from(equals + 1));
+        const std::string& value = file_.settings.back().values.back().text;
+        file_.settings.back().is_unset = is_one_of(value, {"null", "None"});
     }
 
     /// Whether a variable that the script gives no value may be the value of the flag before it;
@@ -311,6 +377,7 @@ class ScriptReader {
     void expect_same_flags() {
         const std::vector<Setting> first = file_.settings;
         const std::vector<std::string> notes = file_.notes;
+        const std::vector<std::string> unseen = file_.unseen;
         const auto same = [](const Setting& a, const Setting& b) {
             return a.name == b.name &&
                    std::ranges::equal(
@@ -331,6 +398,7 @@ class ScriptReader {
         }
         file_.settings = first;
         file_.notes = notes;
+        file_.unseen = unseen;
     }
 
     std::string_view script_;

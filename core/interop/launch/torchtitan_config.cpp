@@ -58,37 +58,91 @@ std::vector<std::string_view> words_in(std::string_view text) {
     return words;
 }
 
+/// Settings of all versions that change no size, split, message or kernel of a step, or that only
+/// another setting, which is refused, would make do so (those of quantization).
+constexpr std::string_view harmless_titan =
+    "job.config_file job.dump_folder job.description job.use_for_integration_test job.print_args "
+    "job.print_config job.save_config_file job.custom_config_module "
+    "profiling.enable_profiling profiling.run_profiler profiling.save_traces_folder "
+    "profiling.profile_freq profiling.profile_every_x_iter profiling.profiler_active "
+    "profiling.profiler_warmup profiling.enable_memory_snapshot "
+    "profiling.save_memory_snapshot_folder "
+    "metrics.log_freq metrics.enable_tensorboard metrics.disable_color_printing "
+    "metrics.enable_color_printing metrics.save_tb_folder metrics.rank_0_only "
+    "metrics.save_for_all_ranks metrics.enable_wandb "
+    "lr_scheduler.warmup_steps lr_scheduler.decay_ratio lr_scheduler.decay_type "
+    "lr_scheduler.lr_min lr_scheduler.min_lr_factor "
+    "checkpoint.enable checkpoint.enable_checkpoint checkpoint.enable_first_step_checkpoint "
+    "checkpoint.enable_ft_dataloader_checkpoints checkpoint.folder checkpoint.interval "
+    "checkpoint.interval_type checkpoint.initial_load_path checkpoint.initial_load_model_only "
+    "checkpoint.initial_load_in_hf checkpoint.initial_load_in_hf_quantized "
+    "checkpoint.last_save_model_only checkpoint.last_save_model_weights_only "
+    "checkpoint.last_save_in_hf checkpoint.model_weights_only checkpoint.export_dtype "
+    "checkpoint.async_mode checkpoint.keep_latest_k checkpoint.load_step "
+    "checkpoint.exclude_from_loading checkpoint.create_seed_checkpoint checkpoint.load_only "
+    "comm.init_timeout_seconds comm.train_timeout_seconds comm.trace_buf_size "
+    "comm.save_traces_folder comm.save_traces_file_prefix "
+    "validation.enable validation.dataset validation.dataset_path validation.local_batch_size "
+    "validation.seq_len validation.freq validation.steps "
+    "validation.dataloader.num_workers validation.dataloader.persistent_workers "
+    "validation.dataloader.pin_memory validation.dataloader.prefetch_factor "
+    "compile.enable compile.components compile.backend "
+    "debug.seed debug.deterministic debug.deterministic_warn_only debug.moe_force_load_balance "
+    "float8.enable_fsdp_float8_all_gather float8.precompute_float8_dynamic_scale_for_fsdp "
+    "float8.force_recompute_fp8_weight_in_bwd float8.recipe_name float8.filter_fqns "
+    "float8.moe_fqns float8.moe_fqns_prototype float8.emulate float8.scaling_type_input "
+    "float8.scaling_type_weight float8.scaling_type_grad_output "
+    "mx.use_fp8_dim1_cast_triton_kernel mx.mxfp8_dim1_cast_kernel_choice mx.recipe_name "
+    "mx.filter_fqns mx.moe_fqns_prototype "
+    "quantize.linear.float8.enable_fsdp_float8_all_gather "
+    "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp "
+    "quantize.linear.float8.recipe_name quantize.linear.float8.filter_fqns "
+    "quantize.linear.float8.emulate quantize.grouped_mm.float8.fqns "
+    "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice quantize.linear.mx.recipe_name "
+    "quantize.linear.mx.filter_fqns quantize.grouped_mm.mx.recipe_name "
+    "quantize.grouped_mm.mx.fqns "
+    "memory_estimation.disable_fake_mode "
+    "experimental.custom_import experimental.custom_args_module experimental.custom_model_path "
+    "experimental.pipeline_parallel_split_mode "
+    "parallelism.enable_fsdp_symm_mem parallelism.enable_compiled_autograd "
+    "experimental.enable_compiled_autograd "
+    "parallelism.context_parallel_rotate_method parallelism.context_parallel_load_balancer "
+    "experimental.context_parallel_rotate_method "
+    "parallelism.pipeline_parallel_expert_parallel_overlap "
+    "parallelism.expert_parallel_comm_backend "
+    "training.steps training.seq_len training.dataset training.dataset_path training.compile "
+    "training.seed training.deterministic training.gc_freq training.gc_debug "
+    "training.warmup_steps training.mixed_precision_reduce training.checkpoint_interval "
+    "training.checkpoint_interval_type training.checkpoint_folder "
+    "training.dataloader.num_workers training.dataloader.persistent_workers "
+    "training.dataloader.pin_memory training.dataloader.prefetch_factor "
+    "model.hf_assets_path model.tokenizer_path model.print_after_conversion "
+    "optimizer.lr optimizer.eps optimizer.beta1 optimizer.beta2 optimizer.weight_decay "
+    "optimizer.fused optimizer.implementation "
+    "activation_checkpoint.memory_budget "
+    "activation_checkpoint.visualize_memory_budget_pareto "
+    "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
+    "activation_checkpoint.preserve_rng_state activation_checkpoint.determinism_check "
+    "activation_checkpoint.debug "
+    "fault_tolerance.process_group fault_tolerance.process_group_timeout_ms "
+    "fault_tolerance.replica_id fault_tolerance.group_size fault_tolerance.min_replica_size "
+    "fault_tolerance.sync_steps fault_tolerance.should_quantize "
+    "fault_tolerance.fragment_sync_delay fault_tolerance.fragment_update_alpha "
+    "fault_tolerance.num_fragments fault_tolerance.module_fqns_per_model_fragment";
+
 /// Reads a file of torchtitan; one object for each.
 class TitanReader {
   public:
-    TitanReader(const LaunchFile& file, bool warns) : reader_(file), warns_(warns) {}
+    TitanReader(const LaunchFile& file, LeaveOut leave_out)
+        : reader_(file), leave_out_(leave_out) {}
 
     TrainingRun read() {
         read_model();
         read_schedule();
         read_batch();
         read_rest();
-        reader_.finish(
-            "job profiling metrics lr_scheduler checkpoint comm validation compile debug float8 mx "
-            "quantize memory_estimation experimental",
-            "parallelism.disable_loss_parallel parallelism.enable_fsdp_symm_mem "
-            "parallelism.enable_compiled_autograd parallelism.context_parallel_rotate_method "
-            "parallelism.pipeline_parallel_expert_parallel_overlap training.steps training.seq_len "
-            "training.dataset training.dataset_path training.compile training.seed "
-            "training.deterministic training.gc_freq training.gc_debug training.warmup_steps "
-            "training.mixed_precision_reduce "
-            "model.hf_assets_path model.tokenizer_path model.print_after_conversion "
-            "model.norm_type optimizer.lr optimizer.eps optimizer.beta1 optimizer.beta2 "
-            "optimizer.weight_decay optimizer.fused optimizer.implementation "
-            "optimizer.early_step_in_backward activation_checkpoint.memory_budget "
-            "activation_checkpoint.visualize_memory_budget_pareto "
-            "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns "
-            "activation_checkpoint.preserve_rng_state "
-            "activation_checkpoint.determinism_check activation_checkpoint.debug "
-            "fault_tolerance.process_group fault_tolerance.replica_id fault_tolerance.group_size "
-            "fault_tolerance.min_replica_size",
-            warns_,
-            run_);
+        expect_plain_run();
+        reader_.finish(harmless_titan, leave_out_, run_);
         return std::move(run_);
     }
 
@@ -98,10 +152,73 @@ class TitanReader {
             ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
     }
 
+    /// A key of the split, as the file has it: in [parallelism], or, in versions until spring 2025,
+    /// in [experimental] or [training], where the degrees had older names, too.
+    std::string split_key(std::string_view name) const {
+        const std::string today = fmt::format("parallelism.{}", name);
+        std::vector<std::string> places{
+            today, fmt::format("experimental.{}", name), fmt::format("training.{}", name)};
+        if (name == "data_parallel_shard_degree") {
+            places.emplace_back("training.data_parallel_degree");
+        } else if (name == "tensor_parallel_degree") {
+            places.emplace_back("training.sequence_parallel_degree");
+        }
+        std::erase_if(places, [this](const std::string& key) { return !reader_.has(key); });
+        if (places.size() > 1) {
+            throw Error(
+                ErrorKind::BadInput,
+                reader_.place(places[1]),
+                fmt::format(
+                    "{} beside {}, which is its name in another version", places[1], places[0]),
+                "keep the one of your version");
+        }
+        return places.empty() ? today : places.front();
+    }
+
+    /// Whether the file is one of a version until spring 2025.
+    bool is_old() const {
+        return split_key("pipeline_parallel_degree") != "parallelism.pipeline_parallel_degree";
+    }
+
     /// A size of parallelism that no scenario has: 1 or less changes nothing.
-    void expect_one(std::string_view written, std::string_view what) {
-        if (reader_.whole(written, -1).value_or(1) > 1) {
-            reader_.problem(written, what);
+    void expect_one(std::string_view name, std::string_view what) {
+        const std::string key = split_key(name);
+        if (reader_.whole(key, -1).value_or(1) > 1) {
+            reader_.problem(key, what);
+        }
+    }
+
+    /// Switches that make the run another one than a training, and numbers of other widths.
+    void expect_plain_run() {
+        for (const std::string_view key :
+             {"memory_estimation.enable", "memory_estimation.enabled"}) {
+            reader_.expect_off(key, "nothing is trained, its memory is estimated");
+        }
+        reader_.expect_off("comm.mode", "nothing is sent", "default");
+        for (const std::string_view key :
+             {"float8.enable_float8_linear", "training.enable_float8_linear"}) {
+            reader_.expect_off(key, "products in 8 bits take other time and memory");
+        }
+        reader_.expect_off("training.fp8_linear", "products in 8 bits take other time and memory");
+        reader_.expect_off("fault_tolerance.semi_sync_method",
+                           "replicas are summed up once in many steps");
+        const std::string norm = reader_.text("model.norm_type").value_or("rmsnorm");
+        if (norm.find("rmsnorm") == std::string::npos) {
+            run_.warnings.push_back(
+                fmt::format("model.norm_type = {}: the model that you write has to have it", norm));
+        }
+        if (reader_.answer("optimizer.early_step_in_backward").value_or(false)) {
+            run_.warnings.emplace_back(
+                "optimizer.early_step_in_backward: the prediction updates behind the backward and "
+                "keeps all gradients until then; the run needs less memory");
+        }
+        const bool has_whole_logits =
+            reader_.answer(split_key("disable_loss_parallel")).value_or(false) ||
+            !reader_.answer("training.enable_loss_parallel").value_or(true);
+        if (has_whole_logits && *run_.tensor_parallel > 1) {
+            run_.warnings.emplace_back(
+                "the loss is not parallel: each device of tensor parallelism has all logits, and "
+                "the prediction has its share of them; the last stage needs more time and memory");
         }
     }
 
@@ -123,11 +240,13 @@ class TitanReader {
     }
 
     void read_schedule() {
-        run_.stages = reader_.whole("parallelism.pipeline_parallel_degree", 1).value_or(1);
-        const std::optional<std::string> name =
-            reader_.text("parallelism.pipeline_parallel_schedule");
+        run_.stages = reader_.whole(split_key("pipeline_parallel_degree"), 1).value_or(1);
+        std::optional<std::string> name = reader_.text(split_key("pipeline_parallel_schedule"));
+        if (name == "interleaved_1f1b") {  // of 2024
+            name = to_string(ScheduleKind::Interleaved1F1B);
+        }
         const std::string csv =
-            reader_.text("parallelism.pipeline_parallel_schedule_csv").value_or("");
+            reader_.text(split_key("pipeline_parallel_schedule_csv")).value_or("");
         if (!csv.empty()) {
             run_.schedule = csv;
             run_.warnings.push_back(fmt::format(
@@ -136,7 +255,7 @@ class TitanReader {
             try {
                 run_.schedule = to_string(name ? schedule_kind(*name) : ScheduleKind::OneFOneB);
             } catch (const Error& error) {
-                throw error.at(reader_.place("parallelism.pipeline_parallel_schedule"));
+                throw error.at(reader_.place(split_key("pipeline_parallel_schedule")));
             }
         }
         if (*run_.stages == 1 && csv.empty()) {  // without a pipeline torchtitan has no schedule
@@ -149,34 +268,34 @@ class TitanReader {
 
     /// Stages of a schedule with one per rank, or with two where nothing says more.
     void read_split(bool is_multi) {
-        const auto modules = reader_.texts("parallelism.module_fqns_per_model_part");
-        const auto points = reader_.texts("parallelism.pipeline_parallel_split_points");
+        const auto modules = reader_.texts(split_key("module_fqns_per_model_part"));
+        const std::vector<int> points = split_points();
         const std::optional<int> per_stage =
-            reader_.whole("parallelism.pipeline_parallel_layers_per_stage", 1);
+            reader_.whole(split_key("pipeline_parallel_layers_per_stage"), 1);
         const int less_first =
-            reader_.whole("parallelism.pipeline_parallel_first_stage_less_layers", 0).value_or(1);
+            reader_.whole(split_key("pipeline_parallel_first_stage_less_layers"), 0).value_or(1);
         const int less_last =
-            reader_.whole("parallelism.pipeline_parallel_last_stage_less_layers", 0).value_or(1);
+            reader_.whole(split_key("pipeline_parallel_last_stage_less_layers"), 0).value_or(1);
         const int ranks = *run_.stages;
         std::int64_t stages = std::int64_t{ranks} * (is_multi ? 2 : 1);
         if (modules && !modules->empty()) {
             run_.blocks = blocks_of_modules(*modules);
             expect_whole_model(*modules);
             stages = static_cast<std::int64_t>(run_.blocks.size());
-        } else if (points && !points->empty() && !points->front().empty()) {
-            reader_.problem("parallelism.pipeline_parallel_split_points",
-                            "newer versions say it with module_fqns_per_model_part");
+        } else if (!points.empty()) {
+            stages = static_cast<std::int64_t>(points.size()) + 1;
+            run_.blocks = blocks_between(points);
         } else if (per_stage && blocks_) {
             const std::int64_t all = std::int64_t{*blocks_} + less_first + less_last;
             stages = (all + *per_stage - 1) / *per_stage;
         }
         if (stages > most_stages) {
-            refuse("parallelism.pipeline_parallel_degree",
+            refuse(split_key("pipeline_parallel_degree"),
                    fmt::format("{} stages, expected at most {}", stages, most_stages),
                    "is there a digit too many?");
         }
         if (stages % ranks != 0) {
-            refuse("parallelism.pipeline_parallel_degree",
+            refuse(split_key("pipeline_parallel_degree"),
                    fmt::format("{} cannot be shared out to {}",
                                counted(stages, "stage"),
                                counted(ranks, "rank")),
@@ -184,7 +303,8 @@ class TitanReader {
         }
         run_.chunks = static_cast<int>(stages / ranks);
         if (run_.blocks.empty() && blocks_) {
-            run_.blocks = shared_out(static_cast<int>(stages), less_first, less_last);
+            run_.blocks = is_old() ? shared_out_before_2025(static_cast<int>(stages))
+                                   : shared_out(static_cast<int>(stages), less_first, less_last);
         }
         if (!blocks_ && run_.blocks.empty()) {
             run_.warnings.push_back(
@@ -194,12 +314,65 @@ class TitanReader {
         }
     }
 
+    /// The layers with which a new stage begins, "layers.8" or in one text "layers.8,layers.16";
+    /// the modules behind the layers count as one more.
+    std::vector<int> split_points() {
+        const std::string key = split_key("pipeline_parallel_split_points");
+        std::vector<int> points;
+        for (std::string text : reader_.texts(key).value_or(std::vector<std::string>{})) {
+            std::ranges::replace(text, ',', ' ');
+            for (const std::string_view module : words_in(text)) {
+                const bool is_behind = module == "norm" || module == "output";
+                const std::optional<int> layer =
+                    is_behind ? blocks_ : layer_of(module, "pipeline_parallel_split_points");
+                if (!layer || (!points.empty() && *layer <= points.back()) ||
+                    (blocks_ && *layer > *blocks_)) {
+                    refuse(key,
+                           fmt::format("'{}' begins no stage behind the one before it",
+                                       module.substr(0, 60)),
+                           "name layers of the model in order, as in layers.8");
+                }
+                points.push_back(*layer);
+            }
+        }
+        return points;
+    }
+
+    /// Layers of each stage between these points; empty where the model's layers are not known.
+    std::vector<int> blocks_between(const std::vector<int>& points) const {
+        std::vector<int> blocks;
+        for (std::size_t i = 0; blocks_ && i <= points.size(); ++i) {
+            const int begin = i > 0 ? points[i - 1] : 0;
+            blocks.push_back((i < points.size() ? points[i] : *blocks_) - begin);
+        }
+        return blocks;
+    }
+
+    /// The distribution of 2024 and of the first months of 2025: equal parts, what is left over to
+    /// the stages between the first and the last, and then to the last
+    /// (torchtitan/distributed/pipeline.py, generate_split_points).
+    std::vector<int> shared_out_before_2025(int stages) const {
+        if (stages > *blocks_) {
+            refuse(split_key("pipeline_parallel_degree"),
+                   fmt::format("{} for {}", counted(*blocks_, "layer"), counted(stages, "stage")),
+                   "torchtitan refuses this, too: take fewer stages");
+        }
+        std::vector<int> blocks(as_index(stages), *blocks_ / stages);
+        int extra = *blocks_ % stages;
+        for (int stage = 1; stage + 1 < stages && extra > 0; ++stage, --extra) {
+            ++blocks[as_index(stage)];
+        }
+        blocks.back() += extra;
+        return blocks;
+    }
+
     [[noreturn]] void refuse_modules(std::string what, std::string hint) const {
-        refuse("parallelism.module_fqns_per_model_part", std::move(what), std::move(hint));
+        refuse(split_key("module_fqns_per_model_part"), std::move(what), std::move(hint));
     }
 
     /// The number of a layer, "layers.7"; none for other modules.
-    std::optional<int> layer_of(std::string_view module) const {
+    std::optional<int> layer_of(std::string_view module,
+                                std::string_view key = "module_fqns_per_model_part") const {
         constexpr std::string_view prefix = "layers.";
         if (!module.starts_with(prefix)) {
             return std::nullopt;
@@ -209,8 +382,9 @@ class TitanReader {
         const char* const end = module.data() + module.size();
         const auto [rest, status] = std::from_chars(begin, end, layer);
         if (status != std::errc{} || rest != end || layer < 0) {
-            refuse_modules(fmt::format("'{}' names no layer", module.substr(0, 60)),
-                           "torchtitan knows whole layers, as in layers.7");
+            refuse(split_key(key),
+                   fmt::format("'{}' names no layer", module.substr(0, 60)),
+                   "torchtitan knows whole layers, as in layers.7");
         }
         return layer;
     }
@@ -309,7 +483,7 @@ class TitanReader {
         const std::int64_t all = std::int64_t{*blocks_} + less_first + less_last;
         const auto least = static_cast<int>(all / stages);  // of two stages or more
         if (least == 0 || less_first > least || less_last > least) {
-            refuse("parallelism.pipeline_parallel_degree",
+            refuse(split_key("pipeline_parallel_degree"),
                    fmt::format("{}, and embedding and head as {} and {}, for {} stages",
                                counted(*blocks_, "layer"),
                                less_first,
@@ -334,7 +508,7 @@ class TitanReader {
         run_.data_parallel = replicas;
         const std::int64_t pass = std::int64_t{samples} * replicas;
         if (pass > most_samples) {
-            refuse("parallelism.data_parallel_replicate_degree",
+            refuse(split_key("data_parallel_replicate_degree"),
                    fmt::format("{} samples of {} replicas are a batch of {}, expected at most {}",
                                samples,
                                replicas,
@@ -344,8 +518,10 @@ class TitanReader {
         }
         run_.batch = static_cast<int>(pass);
         const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
-        const int size =
-            reader_.whole("parallelism.pipeline_parallel_microbatch_size", 1).value_or(1);
+        const std::optional<int> size =
+            reader_.whole(split_key("pipeline_parallel_microbatch_size"), 1);
+        const std::string count_key = split_key("pipeline_parallel_microbatches");
+        const std::optional<int> count = reader_.whole(count_key, 1);
         if (*run_.stages == 1) {
             read_passes(global);
             return;
@@ -358,14 +534,39 @@ class TitanReader {
                             "repeated before an update",
                             counted(*run_.batch, "sample")));
         }
-        if (samples % size != 0) {
-            refuse(
-                "parallelism.pipeline_parallel_microbatch_size",
-                fmt::format(
-                    "{} cannot be cut into micro-batches of {}", counted(samples, "sample"), size),
-                "torchtitan refuses this, too");
+        if (count && size) {
+            refuse(count_key,
+                   fmt::format("{} beside pipeline_parallel_microbatch_size", count_key),
+                   "no version of torchtitan has both: keep the one of yours");
         }
-        run_.micro_batches = samples / size;
+        run_.micro_batches = count || (is_old() && !size) ? old_micro_batches(samples, count)
+                                                          : samples / size.value_or(1);
+        const int parts = *run_.micro_batches;
+        if (parts == 0 || samples % parts != 0 || samples % size.value_or(1) != 0) {
+            refuse(split_key(size ? "pipeline_parallel_microbatch_size"
+                                  : "pipeline_parallel_microbatches"),
+                   size ? fmt::format("{} cannot be cut into micro-batches of {}",
+                                      counted(samples, "sample"),
+                                      *size)
+                        : fmt::format("{} cannot be cut into {}",
+                                      counted(samples, "sample"),
+                                      counted(parts, "micro-batch")),
+                   "torchtitan refuses this, too");
+        }
+    }
+
+    /// Micro-batches of a version until spring 2025, which had a key for their number.
+    int old_micro_batches(int samples, std::optional<int> count) {
+        if (count) {
+            return *count;
+        }
+        const int stages = *run_.stages * run_.chunks;
+        run_.warnings.push_back(fmt::format(
+            "no pipeline_parallel_microbatches: {} of {}, as many as stages, which was the default "
+            "until spring 2025",
+            counted(stages, "micro-batch"),
+            counted(samples / std::max(1, stages), "sample")));
+        return stages;
     }
 
     /// Without a pipeline a pass has the whole local batch, and passes are repeated until the
@@ -392,16 +593,17 @@ class TitanReader {
     /// Replicas of the pipeline, and what they share (torchtitan/distributed/fsdp.py).
     int read_replicas() {
         const int replicate =
-            reader_.whole("parallelism.data_parallel_replicate_degree", 1).value_or(1);
-        const int shard = reader_.whole("parallelism.data_parallel_shard_degree", -1).value_or(-1);
+            reader_.whole(split_key("data_parallel_replicate_degree"), 1).value_or(1);
+        const int shard = reader_.whole(split_key("data_parallel_shard_degree"), -1).value_or(-1);
+        is_sharded_ = shard != 1;
         const std::string policy =
-            reader_.word("parallelism.fsdp_reshard_after_forward", {"default", "always", "never"})
+            reader_.word(split_key("fsdp_reshard_after_forward"), {"default", "always", "never"})
                 .value_or("default");
         if (shard == 1) {
             return replicate;
         }
         if (replicate > 1 && shard > 1) {
-            reader_.problem("parallelism.data_parallel_replicate_degree",
+            reader_.problem(split_key("data_parallel_replicate_degree"),
                             "weights are shared in groups of replicas, and each group has all of "
                             "them (HSDP)");
         } else if (replicate > 1) {
@@ -449,15 +651,15 @@ class TitanReader {
     }
 
     void read_rest() {
-        run_.tensor_parallel = reader_.whole("parallelism.tensor_parallel_degree", 1).value_or(1);
+        run_.tensor_parallel = reader_.whole(split_key("tensor_parallel_degree"), 1).value_or(1);
         // Plans of tensor parallelism divide the sequence, also between stages.
         run_.sequence_parallel =
             reader_.answer("parallelism.enable_sequence_parallel").value_or(true) &&
             *run_.tensor_parallel > 1;
-        expect_one("parallelism.context_parallel_degree", "devices share the tokens of a sample");
-        expect_one("parallelism.expert_parallel_degree", "replicas share the experts");
-        expect_one("parallelism.expert_tensor_parallel_degree", "devices share each expert");
-        if (reader_.answer("parallelism.enable_async_tensor_parallel").value_or(false)) {
+        expect_one("context_parallel_degree", "devices share the tokens of a sample");
+        expect_one("expert_parallel_degree", "replicas share the experts");
+        expect_one("expert_tensor_parallel_degree", "devices share each expert");
+        if (reader_.answer(split_key("enable_async_tensor_parallel")).value_or(false)) {
             run_.warnings.emplace_back(
                 "enable_async_tensor_parallel: the prediction adds the messages of tensor "
                 "parallelism to the time of a layer; overlapped, a step is at most as long");
@@ -473,6 +675,18 @@ class TitanReader {
             reader_.text("training.mixed_precision_param").value_or("bfloat16");
         const std::string dtype = reader_.text("training.dtype").value_or("float32");
         run_.precision = mixed == "bfloat16" || dtype == "bfloat16" ? "bf16" : "fp32";
+        // torchtitan/distributed/utils.py: "only supported when FSDP/HSDP/CP is enabled".
+        const bool is_divided = *run_.stages > 1 || *run_.tensor_parallel > 1;
+        const bool shares_samples =
+            reader_.whole(split_key("context_parallel_degree"), -1).value_or(1) > 1;
+        if (mixed == "bfloat16" && dtype != "bfloat16" && !is_sharded_ && !shares_samples &&
+            is_divided) {
+            run_.precision = "fp32";
+            run_.warnings.emplace_back(
+                "precision: torchtitan mixes precisions only where FSDP is on, so without it a "
+                "pipeline or tensor parallelism trains in fp32, whatever "
+                "training.mixed_precision_param says");
+        }
         const std::string optimizer = reader_.text("optimizer.name").value_or("AdamW");
         run_.optimizer = optimizer == "Adam" ? "adam" : "adamw";
         if (optimizer != "Adam" && optimizer != "AdamW") {
@@ -528,16 +742,17 @@ class TitanReader {
     }
 
     SettingReader reader_;
-    bool warns_;
+    LeaveOut leave_out_;
     std::optional<int> blocks_;
+    bool is_sharded_ = true;          ///< weights are shared by FSDP
     bool takes_all_devices_ = false;  ///< as replicas: their number is not known
     TrainingRun run_;
 };
 
 }  // namespace
 
-TrainingRun torchtitan_run(const LaunchFile& file, bool warns) {
-    return TitanReader(file, warns).read();
+TrainingRun torchtitan_run(const LaunchFile& file, LeaveOut leave_out) {
+    return TitanReader(file, leave_out).read();
 }
 
 }  // namespace pipetwin

@@ -80,9 +80,18 @@ std::optional<std::vector<std::string>> SettingReader::texts(std::string_view wr
     return words;
 }
 
+std::optional<std::string> SettingReader::certain(std::string_view written) {
+    std::optional<std::string> word = text(written);
+    if (word == "auto") {
+        open_.emplace_back(written);
+        word.reset();
+    }
+    return word;
+}
+
 std::optional<int> SettingReader::whole(std::string_view written, int least) {
-    const std::optional<std::string> word = text(written);
-    if (!word || *word == "auto") {
+    const std::optional<std::string> word = certain(written);
+    if (!word) {
         return std::nullopt;
     }
     int number = 0;
@@ -102,8 +111,8 @@ std::optional<int> SettingReader::whole(std::string_view written, int least) {
 }
 
 std::optional<double> SettingReader::real(std::string_view written) {
-    const std::optional<std::string> word = text(written);
-    if (!word || *word == "auto") {
+    const std::optional<std::string> word = certain(written);
+    if (!word) {
         return std::nullopt;
     }
     double number = 0;
@@ -120,8 +129,8 @@ std::optional<double> SettingReader::real(std::string_view written) {
 }
 
 std::optional<bool> SettingReader::answer(std::string_view written) {
-    const std::optional<std::string> word = text(written);
-    if (!word || *word == "auto") {
+    const std::optional<std::string> word = certain(written);
+    if (!word) {
         return std::nullopt;
     }
     if (*word != "true" && *word != "false") {
@@ -147,45 +156,49 @@ std::optional<std::string> SettingReader::word(std::string_view written,
     return found;
 }
 
-void SettingReader::problem(std::string_view written, std::string_view what) {
-    problems_.push_back({place(written), fmt::format("{}: {}", written, what)});
+bool SettingReader::has(std::string_view written) const {
+    return std::ranges::find(file_.settings, written, &Setting::written) != file_.settings.end();
 }
 
-void SettingReader::finish(std::string_view harmless_sections,
-                           std::string_view harmless_names,
-                           bool warns,
-                           TrainingRun& run) {
+bool SettingReader::is_auto(std::string_view written) const {
+    const auto found = std::ranges::find(file_.settings, written, &Setting::written);
+    return found != file_.settings.end() && !found->values.empty() &&
+           found->values.front().text == "auto";
+}
+
+void SettingReader::problem(std::string_view written, std::string_view what) {
+    problems_.add(place(written), std::string(written), what);
+}
+
+void SettingReader::expect_off(std::string_view written,
+                               std::string_view what,
+                               std::string_view off) {
+    const std::optional<std::vector<std::string>> words = texts(written);
+    if (words && !words->empty() && !words->front().empty() && !lists_word(off, words->front())) {
+        problem(written, what);
+    }
+}
+
+void SettingReader::finish(std::string_view harmless, LeaveOut leave_out, TrainingRun& run) {
     for (std::size_t i = 0; i < file_.settings.size(); ++i) {
         const Setting& setting = file_.settings[i];
-        const auto is_harmless = [&](const std::string& section) {
-            return lists_word(harmless_sections, section);
-        };
         if (taken_[i]) {
             continue;
         }
-        if (lists_word(harmless_names, setting.written) ||
-            std::ranges::any_of(setting.sections, is_harmless)) {
+        if (lists_word(harmless, setting.written)) {
             run.harmless.push_back(setting.written);
         } else {
-            problem(setting.written, "no setting that is known here");
+            const bool is_of_split = std::ranges::any_of(
+                setting.sections,
+                [](const std::string& table) { return !word_of_a_run(table).empty(); });
+            problems_.add_unknown(
+                setting.place,
+                setting.written,
+                is_of_split ? std::string_view(setting.written) : std::string_view(setting.name),
+                "no setting that is known here");
         }
     }
-    if (problems_.empty()) {
-        return;
-    }
-    if (warns) {
-        for (const Problem& problem : problems_) {
-            run.warnings.push_back(
-                fmt::format("{}: not understood, and left out: {}", problem.place, problem.what));
-        }
-        return;
-    }
-    const auto texts = problems_ | std::views::transform(&Problem::what);
-    throw Error(ErrorKind::BadInput,
-                problems_.front().place,
-                fmt::format("{}", fmt::join(texts, "; ")),
-                "no scenario can say that: take it out of the file, or add --ignore-unknown, which "
-                "leaves it out with a warning");
+    problems_.settle(leave_out, run.warnings, run.left_out);
 }
 
 }  // namespace pipetwin

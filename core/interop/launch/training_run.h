@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/interop/launch/setting.h"
+#include "core/interop/launch/setting_problems.h"
 
 namespace pipetwin {
 
@@ -34,6 +35,7 @@ struct TrainingRun {
     bool sequence_parallel = false;
     std::vector<std::string> harmless{};  ///< settings without effect, as written
     std::vector<std::string> warnings{};  ///< what a prediction will not see
+    std::vector<std::string> left_out{};  ///< settings that change the run, with LeaveOut::All
 
     bool operator==(const TrainingRun&) const = default;
 };
@@ -67,22 +69,31 @@ class SettingReader {
     std::optional<int> whole(std::string_view written, int least);
     /// A number that is not negative. Throws Error(BadInput).
     std::optional<double> real(std::string_view written);
-    /// true or false. Throws Error(BadInput).
+    /// true or false; none also for "auto". Throws Error(BadInput).
     std::optional<bool> answer(std::string_view written);
+    /// Whether a setting is there with the word "auto": another program fills it in.
+    bool is_auto(std::string_view written) const;
+    /// Whether a setting is there.
+    bool has(std::string_view written) const;
     /// One of `words`. Throws Error(BadInput).
     std::optional<std::string> word(std::string_view written,
                                     std::initializer_list<std::string_view> words);
 
-    /// Reports a setting that no scenario can say.
+    /// Reports a setting that changes the run in a way that no scenario can say.
     void problem(std::string_view written, std::string_view what);
 
-    /// Calls every setting that nothing has taken harmless, if its name or one of its sections is
-    /// listed (apart by blanks), and else a problem; throws Error(BadInput) naming all problems,
-    /// or, if `warns`, adds them to the warnings of `run`.
-    void finish(std::string_view harmless_sections,
-                std::string_view harmless_names,
-                bool warns,
-                TrainingRun& run);
+    /// Reports a setting, if it is there, unless its value is one of `off` (apart by blanks).
+    void expect_off(std::string_view written,
+                    std::string_view what,
+                    std::string_view off = "false 0 none null");
+
+    /// Settings with the word "auto" that were asked for.
+    const std::vector<std::string>& open_settings() const { return open_; }
+
+    /// Calls every setting that nothing has taken harmless if it is listed (apart by blanks), and
+    /// else a problem. Throws Error(BadInput) naming all problems that `leave_out` does not add to
+    /// the warnings of `run`.
+    void finish(std::string_view harmless, LeaveOut leave_out, TrainingRun& run);
 
     /// The place of a setting in errors; that of the file's first where there is none.
     std::string place(std::string_view written) const;
@@ -90,24 +101,24 @@ class SettingReader {
   private:
     const Setting* find(std::string_view written);
 
-    struct Problem {
-        std::string place;
-        std::string what;
-    };
+    /// The first word of a setting, but for "auto", which it notes.
+    std::optional<std::string> certain(std::string_view written);
 
     const LaunchFile& file_;
     std::vector<bool> taken_;
-    std::vector<Problem> problems_;
+    std::vector<std::string> open_;
+    SettingProblems problems_;
 };
 
-/// A run of torchtitan from its TOML file. The blocks follow from the flavour of the model where it
-/// is a known one. With `warns`, settings that no scenario can say are left out with a warning.
+/// A run of torchtitan from its TOML file: of today's, or of those until spring 2025, which had the
+/// pipeline in [experimental] and the degrees in [training]. The blocks follow from the flavour of
+/// the model where it is a known one.
 /// Throws Error(BadInput) and Error(Infeasible) with the place of a setting.
-TrainingRun torchtitan_run(const LaunchFile& file, bool warns);
+TrainingRun torchtitan_run(const LaunchFile& file, LeaveOut leave_out);
 
 /// A run of DeepSpeed from its JSON file, with its pipeline engine: as many micro-batches as steps
-/// of gradient accumulation. With `warns` as `torchtitan_run`. Throws Error(BadInput) and
-/// Error(Infeasible) with the JSON pointer of a setting.
-TrainingRun deepspeed_run(const LaunchFile& file, bool warns);
+/// of gradient accumulation. What is "auto" there stays open, with a warning. Throws
+/// Error(BadInput) and Error(Infeasible) with the JSON pointer of a setting.
+TrainingRun deepspeed_run(const LaunchFile& file, LeaveOut leave_out);
 
 }  // namespace pipetwin

@@ -109,10 +109,39 @@ class YamlReader {
         while (next_ < lines_.size()) {
             take(lines_[next_]);
         }
+        keep_arguments();
         return std::move(file_);
     }
 
   private:
+    /// Megatron-LM's own tests have the flags, with their dashes, in a table MODEL_ARGS, and the
+    /// environment in ENV_VARS; what stands around them is about the test.
+    void keep_arguments() {
+        const auto is_in = [](const Setting& setting, std::string_view table) {
+            return !setting.sections.empty() && setting.sections.front() == table;
+        };
+        const bool has_arguments = std::ranges::any_of(
+            file_.settings, [&is_in](const Setting& setting) { return is_in(setting, arguments); });
+        if (!has_arguments) {
+            return;
+        }
+        for (const Setting& setting : file_.settings) {
+            if (is_in(setting, "ENV_VARS") && !setting.values.empty()) {
+                file_.environment.emplace(setting.written.substr(setting.written.find('.') + 1),
+                                          setting.values.front().text);
+            }
+        }
+        std::erase_if(file_.settings,
+                      [&is_in](const Setting& setting) { return !is_in(setting, arguments); });
+        for (Setting& setting : file_.settings) {
+            setting.name.erase(0,
+                               std::min(setting.name.find_first_not_of('-'), setting.name.size()));
+            setting.written = setting.written.substr(setting.written.find('.') + 1);
+        }
+    }
+
+    static constexpr std::string_view arguments = "MODEL_ARGS";
+
     struct Level {
         std::size_t indent = 0;
         std::string key;

@@ -97,23 +97,24 @@ class ByteSource {
 };
 
 /// Iterator over the characters of a source, for the JSON parser.
-class ByteIterator : public InputIterator<ByteIterator> {
+template <class Source>
+class ByteIterator : public InputIterator<ByteIterator<Source>> {
   public:
     ByteIterator() = default;
-    explicit ByteIterator(ByteSource* source) : source_(source) {}
+    explicit ByteIterator(Source* source) : source_(source) {}
 
     const char& current() const { return source_->current(); }
     void next() { source_->next(); }
     /// Only ever compared with the end.
     bool operator==(const ByteIterator& other) const {
-        const auto is_end = [](const ByteSource* source) {
+        const auto is_end = [](const Source* source) {
             return source == nullptr || source->at_end();
         };
         return is_end(source_) == is_end(other.source_);
     }
 
   private:
-    ByteSource* source_ = nullptr;
+    Source* source_ = nullptr;
 };
 
 /// The blocks of a text, which outlives the result.

@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/undertaking.h"
+#include "core/text/json_dialect.h"
 #include "core/text/json_number.h"
 
 namespace pipetwin {
@@ -118,14 +119,41 @@ std::optional<int> number_behind(string_view name, string_view lead) {
                                                                : std::nullopt;
 }
 
+/// The characters of a trace, with numbers as Python and Kineto write them (NaN, Infinity).
+class TraceText {
+  public:
+    explicit TraceText(ByteSource& source) : source_(source) { look(); }
+
+    bool at_end() const { return source_.at_end(); }
+    const char& current() const { return seen_; }
+    void next() {
+        source_.next();
+        look();
+    }
+    /// The word behind the number that the parser has read last; empty: none.
+    string_view take_word() { return filter_.take_word(); }
+
+  private:
+    void look() {
+        if (!source_.at_end()) {
+            seen_ = filter_.pass(source_.current());
+        }
+    }
+
+    ByteSource& source_;
+    PythonNumberFilter filter_;
+    char seen_ = 0;
+};
+
 /// Sees the JSON event by event and keeps those of use.
 class EventReader final : public nlohmann::json_sax<json> {
   public:
     EventReader(ByteSource& source,
+                TraceText& text,
                 string_view place,
                 const RangeNames& names,
                 const TraceLimits& limits)
-        : source_(source), place_(place), names_(names), kept_(limits) {}
+        : source_(source), text_(text), place_(place), names_(names), kept_(limits) {}
 
     TraceEvents take() {
         if (!has_events_) {
@@ -147,8 +175,10 @@ class EventReader final : public nlohmann::json_sax<json> {
         return whole_number(static_cast<std::int64_t>(std::min(value, most)));
     }
     bool number_float(double value, const std::string& written) override {
+        const string_view word = text_.take_word();
         if (depth_ == event_depth_) {
-            take_field(json_number(value, written).digits, false);
+            take_field(word.empty() ? json_number(value, written).digits : std::string(word),
+                       false);
         }
         return token();
     }
@@ -458,6 +488,7 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     ByteSource& source_;
+    TraceText& text_;
     string_view place_;
     const RangeNames& names_;
     KeptMemory kept_;
@@ -481,8 +512,9 @@ TraceEvents events_of(string_view place,
         fmt::format("the events of the trace {}", place),
         "a trace of fewer steps does, or a higher limit of memory ('ulimit -v' shows it)");
     ByteSource source(place, std::move(read), limits);
-    EventReader reader(source, place, names, limits);
-    json::sax_parse(ByteIterator(&source), ByteIterator(), &reader);
+    TraceText text(source);
+    EventReader reader(source, text, place, names, limits);
+    json::sax_parse(ByteIterator<TraceText>(&text), ByteIterator<TraceText>(), &reader);
     return reader.take();
 }
 

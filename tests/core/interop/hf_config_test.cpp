@@ -373,6 +373,15 @@ TEST(HfConfig, AnUnknownFamilyListsTheKnown) {
         EXPECT_THAT(refusal({{"model_type", successor}}).hint(), Not(HasSubstr("did you mean")))
             << successor;
     }
+    // Names that share a part are other models.
+    for (const char* other :
+         {"gemma4_text", "nemotron-nas", "glm4_moe_text", "olmo_hybrid", "opts"}) {
+        EXPECT_THAT(refusal({{"model_type", other}}).hint(), Not(HasSubstr("did you mean")))
+            << other;
+    }
+    EXPECT_EQ(refusal({{"model_type", "mistrl"}}).hint(), "did you mean 'mistral'?");
+    EXPECT_EQ(refusal({{"model_type", "deepsek_v3"}}).hint(), "did you mean 'deepseek_v3'?");
+    EXPECT_EQ(refusal({{"model_type", "qwne3"}}).hint(), "did you mean 'qwen3'?");
     EXPECT_THAT(refusal({{"model_type", nullptr}}).text(), HasSubstr("missing, expected one of"));
 }
 

@@ -19,7 +19,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-MegatronFlags parse(std::string_view text, UnknownFlags unknown = UnknownFlags::Refuse) {
+MegatronFlags parse(std::string_view text, LeaveOut unknown = LeaveOut::Nothing) {
     return parse_megatron_flags(text, "x.sh", unknown);
 }
 
@@ -86,6 +86,7 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.hidden_dropout = 0.1;
     flags.attention_dropout = 0;
     flags.clip_norm = 1;
+    flags.is_after_core_models = true;  // by their names, of which some are new
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
     flags.recompute_full = false;
     flags.recompute_selective = true;
@@ -105,6 +106,7 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.sequence_parallel = flags.whole_boundaries = true;
     flags.megatron_fsdp = flags.gradients_narrow = true;
     flags.sharding = "optim_grads";
+    flags.is_after_core_models = true;  // by their names, of which some are new
     EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
 }
 
@@ -145,7 +147,7 @@ TEST(ParseMegatronFlags, ABlockMethodThatLeavesLayersOutIsRefused) {
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.text(),
                 HasSubstr("--recompute-method block: recomputes some layers of a stage"));
-    EXPECT_THAT(parse(flags + "3", UnknownFlags::Warn).warnings,
+    EXPECT_THAT(parse(flags + "3", LeaveOut::All).warnings,
                 ElementsAre(HasSubstr("left out: --recompute-method block")));
     EXPECT_THAT(
         error_of([&] { parse("--recompute-granularity full --recompute-method block"); }).text(),
@@ -197,17 +199,18 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
 TEST(UnknownMegatronFlags, AreRefusedByNameOrLeftOutWithAWarning) {
     constexpr std::string_view text =
         "python pretrain_gpt.py --num-layers 8 --expert-model-parallel-size 4 \\\n"
-        "  --fp8-format hybrid --num-layer 3 --strange";
+        "  --fp4-format e2m1 --num-layer 3 --odd-one";
     const Error error = error_of([&] { parse(text); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.place(), "x.sh:1:39");
     EXPECT_EQ(error.text(),
-              "--expert-model-parallel-size 4: replicas share the experts; --fp8-format hybrid: "
-              "products in 8 bits take other time and memory; --num-layer 3: no flag that is known "
-              "here, did you mean '--num-layers'?; --strange: no flag that is known here");
-    EXPECT_THAT(error.hint(), HasSubstr("--ignore-unknown"));
+              "--expert-model-parallel-size 4: replicas share the experts; --fp4-format e2m1: "
+              "products in 4 bits take other time and memory; --num-layer 3: no flag that is known "
+              "here, did you mean '--num-layers'? ('layer' may say that it changes the run); "
+              "--odd-one: no flag that is known here");
+    EXPECT_THAT(error.hint(), HasSubstr("--insist"));
 
-    const MegatronFlags flags = parse(text, UnknownFlags::Warn);
+    const MegatronFlags flags = parse(text, LeaveOut::All);
     EXPECT_EQ(flags.layers, 8);
     ASSERT_EQ(flags.warnings.size(), 4U);
     EXPECT_THAT(flags.warnings[0],
@@ -261,8 +264,8 @@ TEST(UnknownMegatronFlags, SomeChangeLessThanAPredictionSays) {
 
 TEST(UnknownMegatronFlags, NoNameIsInTwoLists) {
     for (const std::string_view name : known_flags()) {
-        const int lists = (refused_flag(name) != nullptr ? 1 : 0) +
-                          (flag_note(name).empty() ? 0 : 1) + (flag_alias(name) ? 1 : 0);
+        const int lists = (refused_flag(name) != nullptr ? 1 : 0) + (is_noted_flag(name) ? 1 : 0) +
+                          (flag_alias(name) ? 1 : 0) + (is_harmless_flag(name) ? 1 : 0);
         EXPECT_LE(lists, 1) << name;
     }
 }
@@ -304,7 +307,7 @@ TEST(MegatronYaml, AFileOfMegatronBridgeUsesOtherNames) {
         "  fp8: null\n"
         "  pipeline_model_parallel_layout: [[embedding, decoder], [decoder, loss]]\n"
         "train:\n  micro_batch_size: 1\n"
-        "checkpoint:\n  anything: x\n"
+        "checkpoint:\n  save: x\n"
         "mixed_precision: bf16_mixed\n");
     EXPECT_EQ(flags.layers, 30);
     EXPECT_TRUE(flags.grouped && flags.gated && flags.untied && flags.bf16);
@@ -404,8 +407,8 @@ TEST(MegatronYaml, ARecipeOfPrecisionIsReadByItsName) {
         EXPECT_THAT(error_of([&] { recipe(name); }).text(), HasSubstr("mixed_precision " + name))
             << name;
     }
-    const MegatronFlags flags = parse_megatron_flags(
-        "mixed_precision: fp16_with_mxfp8_mixed\n", "x.yaml", UnknownFlags::Warn);
+    const MegatronFlags flags =
+        parse_megatron_flags("mixed_precision: fp16_with_mxfp8_mixed\n", "x.yaml", LeaveOut::All);
     EXPECT_TRUE(flags.fp16);
     EXPECT_THAT(flags.warnings, ElementsAre(HasSubstr("products in 8 bits")));
 }
@@ -418,7 +421,45 @@ TEST(MegatronFlagsOfBridge, AnOverrideWithoutASectionCounts) {
     EXPECT_EQ(flags.hidden_size, 8);
 }
 
+/// Keys of Megatron-Core whose false is a flag of the command line, and flags that count with their
+/// value alone.
+TEST(MegatronYaml, AKeyCountsWithItsValue) {
+    EXPECT_TRUE(parse("gradient_accumulation_fusion: false\n").separate_accumulation);
+    EXPECT_FALSE(parse("gradient_accumulation_fusion: true\n").separate_accumulation);
+    EXPECT_THAT(parse("masked_softmax_fusion: false\n").warnings,
+                Contains(HasSubstr("kernels fused")));
+    EXPECT_THAT(parse("masked_softmax_fusion: true\nenable_cuda_graph: false\n").warnings,
+                IsEmpty());
+    EXPECT_TRUE(parse("params_dtype: torch.bfloat16\n").bf16);
+    EXPECT_THAT(parse("model_type: gpt\nencoder_tensor_model_parallel_size: 0\n").unused,
+                IsEmpty());
+    EXPECT_EQ(error_of([] { parse("model_type: flux_schnell\n"); }).kind(), ErrorKind::BadInput);
+}
+
+/// A table was harmless as a whole, whatever it held.
+TEST(MegatronYaml, NoTableIsHarmlessAsAWhole) {
+    EXPECT_THAT(parse("checkpoint:\n  save: x\n  hf_source_path: y\n").unused,
+                ElementsAre("checkpoint.save", "checkpoint.hf_source_path"));
+    EXPECT_EQ(parse("tokenizer:\n  vocab_size: 32000\n").vocabulary, 32'000);
+    EXPECT_EQ(parse("dist:\n  context_parallel_size: 2\n").context_size, 2);
+    EXPECT_EQ(error_of([] { parse("checkpoint:\n  strange: 1\n"); }).kind(), ErrorKind::BadInput);
+    EXPECT_THAT(parse("lora:\n  enabled: false\n  dim: 16\n").warnings, IsEmpty());
+    EXPECT_THAT(error_of([] {
+                    parse_megatron_flags(
+                        "peft:\n  dim: 8\n  alpha: 16\n", "x.yaml", LeaveOut::Unknown);
+                }).text(),
+                HasSubstr("peft.dim 8: adapters are trained"));
+}
+
 TEST(MegatronYaml, AnswersAreTrueOrFalse) {
+    EXPECT_FALSE(parse("recompute_granularity: full\nrecompute_method: block\n"
+                       "recompute_num_layers: 0\n")
+                     .recompute_full);
+    EXPECT_EQ(
+        error_of([] { parse("--recompute-granularity full --recompute-num-layers 0"); }).kind(),
+        ErrorKind::BadInput);
+    EXPECT_TRUE(parse("sequence_parallel: 1\n").sequence_parallel);
+    EXPECT_FALSE(parse("sequence_parallel: 0\n").sequence_parallel);
     EXPECT_EQ(error_of([] { parse("swiglu: maybe\n"); }).text(),
               "swiglu = 'maybe', expected true or false");
 }

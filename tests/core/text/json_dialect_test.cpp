@@ -34,6 +34,29 @@ TEST(JsonDialect, NumbersOfPythonAreReadWhereTheyAreWanted) {
     EXPECT_EQ(read["f"], "NaN");
 }
 
+TEST(JsonDialect, NumbersOfPythonMayComeCharacterByCharacter) {
+    const auto passed = [](const std::string& text) {
+        PythonNumberFilter filter;
+        std::string seen;
+        for (const char c : text) {
+            seen += filter.pass(c);
+        }
+        return seen;
+    };
+    const std::string text = R"({"NaN": [NaN,Infinity, -Infinity], "\"NaN": "\\", "x":NaN})";
+    const nlohmann::json seen = nlohmann::json::parse(passed(text));
+    EXPECT_EQ(seen["NaN"], nlohmann::json({0.0, 0.0, 0.0}));
+    EXPECT_EQ(seen["\"NaN"], "\\");
+    EXPECT_EQ(seen["x"], 0.0);
+    EXPECT_EQ(passed(R"({"a": [1.5, true, null, "NaN"]})"), R"({"a": [1.5, true, null, "NaN"]})");
+    PythonNumberFilter filter;
+    for (const char c : std::string_view("[-Infinity")) {
+        filter.pass(c);
+    }
+    EXPECT_EQ(filter.take_word(), "-Infinity");
+    EXPECT_EQ(filter.take_word(), "");
+}
+
 TEST(JsonDialect, WholeNumbersOfPythonMayBeLong) {
     // tokenizers write int(1e30) for "no limit"
     for (const char* digits : {"1000000000000000019884624838656",

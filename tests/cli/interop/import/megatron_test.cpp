@@ -138,11 +138,12 @@ TEST_F(ImportMegatron, WhatItCannotSayIsRefusedOrLeftOutWithAWarning) {
     EXPECT_THAT(refused.err,
                 AllOf(HasSubstr("train.sh:12:"),
                       HasSubstr("--expert-model-parallel-size 2: replicas share the experts"),
-                      HasSubstr("--ignore-unknown")));
-    const Outcome warned = import(experts, {"--ignore-unknown"});
+                      HasSubstr("--insist")));
+    EXPECT_EQ(import(experts, {"--ignore-unknown"}).code, 3);
+    const Outcome warned = import(experts, {"--insist"});
     EXPECT_EQ(warned.code, 0);
     EXPECT_THAT(warned.err,
-                HasSubstr("not understood, and left out: --expert-model-parallel-size 2"));
+                HasSubstr("changes the run, and is left out: --expert-model-parallel-size 2"));
     EXPECT_EQ(
         pipetwin({"import", "csv", file("x.csv", "name"), "--ignore-unknown", "--out", path("y")})
             .code,
@@ -158,14 +159,14 @@ TEST_F(ImportMegatron, PredictionLayersAreNeverLostInSilence) {
         "--num-layers 3 --mtp-num-layers 1 --pipeline-model-parallel-size 3 "
         "--pipeline-model-parallel-layout \"Et|t|tmL\"";
     EXPECT_THAT(import(flags).err, HasSubstr("--mtp-num-layers 1: adds layers behind the blocks"));
-    const Outcome ignored = import(flags, {"--ignore-unknown"});
+    const Outcome ignored = import(flags, {"--insist"});
     EXPECT_EQ(ignored.code, 0);
     EXPECT_THAT(ignored.err, HasSubstr("left out: --mtp-num-layers 1"));
     EXPECT_THAT(content_of(path("x.toml")), HasSubstr("partition = [1, 1, 1]\n"));
     const Outcome alone = import(
         "--num-layers 2 --mtp-num-layers 1 --pipeline-model-parallel-size 4 "
         "--pipeline-model-parallel-layout \"Et|t|m|L\"",
-        {"--ignore-unknown"});
+        {"--insist"});
     EXPECT_EQ(alone.code, 4);
     EXPECT_THAT(alone.err, HasSubstr("stage 2 has nothing but layers m"));
 }
@@ -196,15 +197,20 @@ TEST_F(ImportMegatron, EveryTextIsQuotedInTheFragment) {
     const std::string titan =
         "[model]\nname = \"llama3\\nx = 1\"\nflavor = \"8B\"\n[parallelism]\n"
         "pipeline_parallel_schedule_csv = 'C:\\x \"y\".csv'\n"
-        "[job]\n\"a\\nb\" = 1\n";
-    const Outcome outcome = pipetwin(
-        {"import", "torchtitan", file("t.toml", titan), "--force", "--out", path("x.toml")});
+        "\"a\\nb\" = 1\n";
+    const Outcome outcome = pipetwin({"import",
+                                      "torchtitan",
+                                      file("t.toml", titan),
+                                      "--insist",
+                                      "--force",
+                                      "--out",
+                                      path("x.toml")});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const std::string text = content_of(path("x.toml"));
     EXPECT_THAT(text,
                 AllOf(HasSubstr("schedule = \"C:\\\\x \\\"y\\\".csv\"\n"),
                       HasSubstr("model llama3 x = 1 8B\n"),
-                      HasSubstr("job.a b\n")));
+                      HasSubstr("left out parallelism.a b\n")));
     const toml::table table = toml::parse(text);
     EXPECT_EQ(table["pipeline"]["schedule"].value<std::string>(), "C:\\x \"y\".csv");
     EXPECT_FALSE(table.contains("x"));
@@ -261,7 +267,8 @@ TEST_F(ImportMegatron, AYamlFileContinuesTheOneBesideIt) {
     const Outcome missing = import(experiment);
     EXPECT_EQ(missing.code, 3);
     EXPECT_THAT(missing.err, HasSubstr("the file 'm.yaml', which it continues, is neither"));
-    EXPECT_EQ(import(experiment, {"--ignore-unknown"}).code, 0);
+    EXPECT_EQ(import(experiment, {"--ignore-unknown"}).code, 3);  // it may say all of the model
+    EXPECT_EQ(import(experiment, {"--insist"}).code, 0);
 }
 
 TEST_F(ImportMegatron, OtherSystemsFilesBecomeTablesToo) {
@@ -540,6 +547,231 @@ TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
                       HasSubstr("recompute = \"block\"\nshard = \"weights\"\nprefetch = 0\n")));
 }
 
+// --- What changes the run is never left out in silence. ---
+
+constexpr std::string_view small_gpt =
+    "--num-layers 24 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
+    "--max-position-embeddings 1024 --vocab-size 32000 --pipeline-model-parallel-size 4 "
+    "--micro-batch-size 1 ";
+
+/// Mamba's layers came out as a transformer of another size, with exit code 0.
+TEST_F(ImportMegatron, AnotherModelIsAskedForTwiceAndTheAnswerSaysSo) {
+    const std::string flags = "torchrun --nproc_per_node 8 pretrain_mamba.py " +
+                              std::string(small_gpt) +
+                              "--global-batch-size 64 --is-hybrid-model "
+                              "--spec megatron.core.models.mamba.mamba_layer_specs x "
+                              "--new-logging-flag 3";
+    EXPECT_EQ(import(flags).code, 3);
+    const Outcome refused = import(flags, {"--ignore-unknown"});
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("pretrain_mamba.py"),
+                      HasSubstr("--is-hybrid-model: the model has state-space layers"),
+                      Not(HasSubstr("--new-logging-flag")),
+                      HasSubstr("hint: "),
+                      HasSubstr("--insist")));
+    const Outcome insisted = import(flags, {"--insist"});
+    EXPECT_EQ(insisted.code, 0) << insisted.err;
+    EXPECT_THAT(insisted.out,
+                AllOf(HasSubstr("another run than that of "), HasSubstr("; --is-hybrid-model")));
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("# ANOTHER RUN than the file's"));
+    const nlohmann::json json = import(flags, {"--insist", "--json"}).json();
+    EXPECT_EQ(json["left_out"].size(), 3U);
+    const Outcome known = import("torchrun --nproc_per_node 8 pretrain_gpt.py " +
+                                     std::string(small_gpt) + "--new-logging-flag 3",
+                                 {"--ignore-unknown"});
+    EXPECT_EQ(known.code, 0);
+    EXPECT_THAT(known.err, HasSubstr("left out: --new-logging-flag 3"));
+    EXPECT_THAT(known.out, Not(HasSubstr("another run")));
+}
+
+/// A name that is not known but speaks of the split is not left out either.
+TEST_F(ImportMegatron, AnUnknownNameThatSpeaksOfTheRunStaysRefused) {
+    for (const std::string flag : {"--my-pipeline-cuts 3,5", "--use-new-fp8", "--batch-growth 2"}) {
+        EXPECT_EQ(import(std::string(small_gpt) + flag, {"--ignore-unknown"}).code, 3) << flag;
+    }
+}
+
+/// MindSpeed's splits: blocks of each rank, and layers that stand for nothing.
+TEST_F(ImportMegatron, UnevenListsOfMindSpeedAreThePartition) {
+    const std::string gpt(small_gpt);
+    EXPECT_THAT(fragment(gpt + "--num-layer-list 4,5,7,8"),
+                HasSubstr("partition = [4, 5, 7, 8]\n"));
+    EXPECT_THAT(fragment(gpt + "--noop-layers 0,22,23"),
+                AllOf(HasSubstr("layers = 21\n"), HasSubstr("partition = [5, 6, 6, 4]\n")));
+    // With two chunks the layers 21 to 23 are in the last stage of eight.
+    EXPECT_THAT(fragment(gpt + "--num-layers-per-virtual-pipeline-stage 3 --noop-layers 0,23"),
+                HasSubstr("partition = [2, 3, 3, 3, 3, 3, 3, 2]\n"));
+    for (const std::string list : {"4,5,7", "4,5,7,9", "4,x,7,8"}) {
+        EXPECT_NE(import(gpt + "--num-layer-list " + list).code, 0) << list;
+    }
+    EXPECT_EQ(import(gpt + "--num-layer-list 4,5,7,8 --noop-layers 3").code, 4);
+    EXPECT_EQ(import(gpt + "--noop-layers 24").code, 3);
+    EXPECT_EQ(
+        import(gpt + "--pipeline-num-transformer-layers [[6],[6],[6],[6]]", {"--ignore-unknown"})
+            .code,
+        3);
+}
+
+/// examples/gpt3/train_gpt3_175b_distributed.sh of Megatron-LM.
+TEST_F(ImportMegatron, ABatchThatGrowsInStepsIsTheLast) {
+    const std::string gpt = "torchrun --nproc_per_node 8 pretrain_gpt.py " + std::string(small_gpt);
+    const Outcome outcome = import(gpt + "--step-batch-size-schedule \"0:16 2.4B:32 4.8B:64\"");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the prediction is of steps with the last batch"));
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("batch = 64\n"), HasSubstr("micro_batches = 32\n")));
+    EXPECT_EQ(import(gpt + "--step-batch-size-schedule 0:16 --global-batch-size 16").code, 3);
+    EXPECT_EQ(import(gpt + "--step-batch-size-schedule 16").code, 3);
+    EXPECT_EQ(import(gpt + "--rampup-batch-size 16 16 1000").code, 3);
+}
+
+/// Separate kernels keep all scores: as --attention standard estimates them.
+TEST_F(ImportMegatron, AttentionIsEstimatedAsTheFlagsComputeIt) {
+    const auto step = [&](const std::string& flags, const std::vector<std::string>& more = {}) {
+        std::vector<std::string> options{"--device", "h100-sxm"};
+        options.insert(options.end(), more.begin(), more.end());
+        fragment(llama_in(4) + flags, options);
+        return pipetwin({"simulate",
+                         path("x.toml"),
+                         "--set",
+                         between_nodes,
+                         "--set",
+                         "cluster.memory_limit=\"1000 GiB\"",
+                         "--json"})
+            .json()["step_ms"]
+            .get<double>();
+    };
+    const double flash = step("--use-flash-attn");
+    const double standard = step("", {"--attention", "standard"});
+    EXPECT_GT(standard, flash);
+    for (const char* flags : {"--attention-backend unfused",
+                              "--attention-backend local",
+                              "--transformer-impl local",
+                              "--use-legacy-models",
+                              "--DDP-impl local"}) {
+        EXPECT_EQ(step(flags), standard) << flags;
+    }
+    for (const char* flags : {"--attention-backend flash",
+                              "--attention-backend fused",
+                              "--attention-backend auto",
+                              "--transformer-impl local --use-flash-attn",
+                              "--use-legacy-models --use-flash-attn"}) {
+        EXPECT_EQ(step(flags), flash) << flags;
+    }
+    EXPECT_EQ(step("--attention-backend unfused", {"--attention", "flash"}), flash);
+    EXPECT_THAT(import(llama_in(4), {"--device", "h100-sxm"}).err,
+                HasSubstr("neither --attention-backend nor --use-flash-attn"));
+    EXPECT_THAT(import(llama_in(4) + "--use-flash-attn", {"--device", "h100-sxm"}).err,
+                Not(HasSubstr("attention is")));
+    EXPECT_EQ(import(llama_in(4) + "--attention-backend fast").code, 3);
+    const std::string variables = "export NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0\n";
+    EXPECT_THAT(import(variables + llama_in(4), {"--device", "h100-sxm"}).err,
+                HasSubstr("NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0: attention is estimated as "
+                          "separate kernels"));
+}
+
+/// bigscience's tr7b-extrapolation-law.slurm: a loop fills the variable with all flags.
+TEST_F(ImportMegatron, WhatIsNotSeenHasNoDefault) {
+    const std::string flags = "pretrain_gpt.py " + std::string(small_gpt);
+    const std::string loop = "for N in 1 2; do\n  export CMD=\"" + flags + "\"\ndone\n";
+    for (const std::string start : {"python -m torch.distributed.launch --nproc_per_node 4 $CMD",
+                                    "torchrun --nproc_per_node 4 $CMD",
+                                    "eval torchrun $CMD",
+                                    "srun bash -c \"torchrun --nnodes 2 $CMD\""}) {
+        const Outcome outcome = import(loop + start, {"--ignore-unknown"});
+        EXPECT_EQ(outcome.code, 3) << start;
+        EXPECT_THAT(outcome.err, HasSubstr("$CMD")) << start;
+    }
+    // Outside of the loop the variable has one value.
+    EXPECT_THAT(fragment("CMD=\"" + flags + "\"\neval torchrun --nproc_per_node 8 $CMD"),
+                HasSubstr("stages = 4\n"));
+    const std::string more =
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 "
+        "--hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+        "--vocab-size 128 $EXTRA_ARGS";
+    const Outcome extra = import(more);
+    EXPECT_EQ(extra.code, 3);
+    EXPECT_THAT(extra.err,
+                HasSubstr("no --pipeline-model-parallel-size among the flags that are seen"));
+    EXPECT_EQ(import(more, {"--insist"}).code, 0);
+    EXPECT_THAT(fragment(more + " --pipeline-model-parallel-size 2"),
+                HasSubstr("# flags that $EXTRA_ARGS holds were not seen"));
+}
+
+/// tests/functional_tests of Megatron-LM: flags with their dashes, and an environment.
+TEST_F(ImportMegatron, FilesOfMegatronsOwnTestsAreTheirArguments) {
+    const std::string text = fragment(
+        "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\n  NVTE_FLASH_ATTN: 0\n"
+        "  NVTE_FUSED_ATTN: 0\nMODEL_ARGS:\n  --num-layers: 24\n  --hidden-size: 512\n"
+        "  --num-attention-heads: 8\n  --seq-length: 1024\n  --vocab-size: 32000\n"
+        "  --micro-batch-size: 2\n  --global-batch-size: 64\n"
+        "  --pipeline-model-parallel-size: 4\n  --num-layers-per-virtual-pipeline-stage: 2\n"
+        "  --log-throughput: true\n  --finetune: false\n  --bf16: true\nTEST_TYPE: regular\n");
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("stages = 4\nchunks = 3\n"),
+                      HasSubstr("partition = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]\n"),
+                      HasSubstr("precision = \"bf16\"\n")));
+}
+
+TEST_F(ImportMegatron, HelpersBeforeTheTrainingArePassedOver) {
+    const Outcome outcome = import(
+        "python tools/ratios.py --path data.json --split train\n"
+        "python tools/ratios.py --path data.json --split valid\n"
+        "torchrun --nproc_per_node 8 pretrain_gpt.py " +
+        std::string(small_gpt) + "--global-batch-size 64");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("tools/ratios.py has no flag of a training: passed over"));
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("partition = [6, 6, 6, 6]\n"));
+}
+
+TEST_F(ImportMegatron, ProductsInEightBitsAreAPrecisionOfTheProfile) {
+    const auto precision = [this](const std::string& flags) {
+        fragment(llama_in(4) + "--use-flash-attn " + flags, {"--device", "h100-sxm"});
+        return nlohmann::json::parse(content_of(path("x.profile.json")))["precision"]
+            .get<std::string>();
+    };
+    EXPECT_EQ(precision("--fp8-format hybrid"), "fp8");
+    EXPECT_EQ(precision(""), "bf16");
+    EXPECT_EQ(import(llama_in(4) + "--fp8-format hybrid", {"--device", "a100-sxm-80"}).code, 3);
+    EXPECT_EQ(import(llama_in(4) + "--fp8-param-gather").code, 3);
+}
+
+TEST_F(ImportMegatron, OtherProgramsConfigurationsAreCalledByTheirNames) {
+    EXPECT_THAT(import("# a model\n{\n  \"pipe_parallel_size\": 4,\n}\n").err,
+                HasSubstr("this is GPT-NeoX's configuration"));
+    EXPECT_THAT(import("parallelism:\n  dp: 2\n  pp: 4\n  pp_engine: 1f1b\n").err,
+                HasSubstr("this is nanotron's configuration"));
+}
+
+/// verl's examples: the engine that generates has devices of its own.
+TEST_F(ImportMegatron, TheTableSaysWhoseSettingItIs) {
+    const std::string actor =
+        "python3 -m verl.trainer.main_ppo --config-path=config "
+        "actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2 "
+        "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 ";
+    const Outcome outcome = import(actor +
+                                   "actor_rollout_ref.rollout.tensor_model_parallel_size=4 "
+                                   "actor_rollout_ref.ref.megatron.pipeline_model_parallel_size=8 "
+                                   "critic.megatron.tensor_model_parallel_size=8");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("'rollout' is another model or program"),
+                      HasSubstr("'ref' is another"),
+                      HasSubstr("'critic' is another")));
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("stages = 2\n"), HasSubstr("tensor_parallel = 2\n")));
+    const Outcome strange = import(actor + "strange.context_parallel_size=4", {"--ignore-unknown"});
+    EXPECT_EQ(strange.code, 3);
+    EXPECT_THAT(strange.err, HasSubstr("whether 'strange' is about the model that is trained"));
+    // NeMo's NeVA: a vision encoder beside the language model.
+    EXPECT_THAT(fragment("model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 4\n"
+                         "  seq_length: 32\n  mm_cfg:\n    vision_encoder:\n"
+                         "      hidden_size: 1024\n      num_layers: 24\n"),
+                AllOf(HasSubstr("layers = 4\n"), HasSubstr("d_model = 64\n")));
+    EXPECT_EQ(import(actor + "actor_rollout_ref.model.lora.rank=8", {"--ignore-unknown"}).code, 3);
+}
+
 TEST_F(ImportMegatron, OptionsThatMeanNothingAreRefused) {
     const std::string flags = "--num-layers 8";
     EXPECT_EQ(import(flags, {"--chunks", "2"}).code, 2);
@@ -608,7 +840,7 @@ TEST_F(ImportMegatron, WritesOnlyWhatItUnderstoodSoCommentsCannotBecomeKeys) {
         for (const std::string& text : injected) {
             std::string changed(flags);
             changed.insert(at, text);
-            const Outcome outcome = import(changed, {"--ignore-unknown"});
+            const Outcome outcome = import(changed, {"--insist"});
             EXPECT_TRUE(outcome.code == 0 || outcome.code == 3 || outcome.code == 4) << outcome.err;
             if (outcome.code != 0) {
                 continue;

@@ -19,12 +19,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TrainingRun titan(std::string_view text, bool warns = false) {
-    return torchtitan_run(parse_toml_settings(text, "x.toml"), warns);
+TrainingRun titan(std::string_view text, LeaveOut leave_out = LeaveOut::Nothing) {
+    return torchtitan_run(parse_toml_settings(text, "x.toml"), leave_out);
 }
 
-TrainingRun deepspeed(std::string_view text, bool warns = false) {
-    return deepspeed_run(parse_json_settings(text, "x.json"), warns);
+TrainingRun deepspeed(std::string_view text, LeaveOut leave_out = LeaveOut::Nothing) {
+    return deepspeed_run(parse_json_settings(text, "x.json"), leave_out);
 }
 
 // --- torchtitan. ---
@@ -51,11 +51,93 @@ TEST(TorchtitanRun, SharesBlocksOutAsTorchtitanDoes) {
     EXPECT_EQ(run.recompute, "block");
     EXPECT_TRUE(run.sequence_parallel);
     EXPECT_EQ(run.shard, "");
-    EXPECT_EQ(run.precision, "bf16");
-    EXPECT_EQ(run.gradients, "fp32");
+    // torchtitan/distributed/utils.py, maybe_enable_amp: mixed precision "with TP or PP is only
+    // supported when FSDP/HSDP/CP is enabled".
+    EXPECT_EQ(run.precision, "fp32");
     EXPECT_EQ(run.clip_norm, 1);
-    EXPECT_THAT(run.warnings, IsEmpty());
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("mixes precisions only where FSDP is on")));
     EXPECT_THAT(run.harmless, Contains("training.seq_len"));
+}
+
+/// train_configs of 2024: the pipeline stands in [experimental], the degrees in [training].
+TEST(TorchtitanRun, TheKeysOf2024SayTheSame) {
+    const TrainingRun run = titan(
+        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nbatch_size = 8\nseq_len = 8192\n"
+        "data_parallel_shard_degree = 2\ntensor_parallel_degree = 2\n"
+        "enable_float8_linear = false\n"
+        "[experimental]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = \"1F1B\"\n"
+        "pipeline_parallel_microbatches = 8\n[activation_checkpoint]\nmode = \"full\"\n");
+    EXPECT_EQ(run.stages, 4);
+    EXPECT_EQ(run.tensor_parallel, 2);
+    EXPECT_EQ(run.data_parallel, 2);
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_EQ(run.batch, 16);
+    EXPECT_EQ(run.recompute, "block");
+    EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(titan("[training]\ndata_parallel_degree = 4\n").data_parallel, 4);
+    EXPECT_EQ(titan("[training]\nsequence_parallel_degree = 2\n").tensor_parallel, 2);
+    const Error both = error_of([] {
+        titan(
+            "[experimental]\npipeline_parallel_degree = 4\n"
+            "[parallelism]\npipeline_parallel_degree = 2\n");
+    });
+    EXPECT_THAT(both.text(), HasSubstr("experimental.pipeline_parallel_degree beside"));
+}
+
+/// torchtitan/parallelisms/pipelining_utils.py of December 2024: "Middle stages get an extra layer
+/// if there are any remaining".
+TEST(TorchtitanRun, StagesOf2024HaveTheLayersOfThatTime) {
+    const auto run = [](const std::string& pipeline) {
+        return titan(
+            "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nbatch_size = 12\n"
+            "[experimental]\n" +
+            pipeline);
+    };
+    const TrainingRun six = run("pipeline_parallel_degree = 6\n");
+    EXPECT_THAT(six.blocks, ElementsAre(5, 6, 6, 5, 5, 5));
+    EXPECT_EQ(six.micro_batches, 6);
+    EXPECT_THAT(six.warnings, Contains(HasSubstr("as many as stages")));
+    const TrainingRun points =
+        run("pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"interleaved_1f1b\"\n"
+            "pipeline_parallel_split_points = [\"layers.4\", \"layers.16\", \"layers.30\"]\n"
+            "pipeline_parallel_microbatches = 4\n");
+    EXPECT_EQ(points.schedule, "interleaved-1f1b");
+    EXPECT_EQ(points.chunks, 2);
+    EXPECT_THAT(points.blocks, ElementsAre(4, 12, 14, 2));
+    EXPECT_THAT(run("pipeline_parallel_degree = 2\n"
+                    "pipeline_parallel_split_points = \"layers.20\"\n")
+                    .blocks,
+                ElementsAre(20, 12));
+    EXPECT_EQ(error_of([&] {
+                  run("pipeline_parallel_degree = 2\n"
+                      "pipeline_parallel_split_points = [\"layers.40\"]\n");
+              }).kind(),
+              ErrorKind::Infeasible);
+    EXPECT_EQ(error_of([&] { run("pipeline_parallel_degree = 5\n"); }).kind(),
+              ErrorKind::Infeasible);  // 12 samples in 5 micro-batches
+}
+
+TEST(TorchtitanRun, NoTableIsHarmlessAsAWhole) {
+    for (const std::string table : {"[float8]\nenable_float8_linear = true\n",
+                                    "[training]\nfp8_linear = \"dynamic\"\n",
+                                    "[memory_estimation]\nenable = true\n",
+                                    "[comm]\nmode = \"fake_backend\"\n",
+                                    "[fault_tolerance]\nsemi_sync_method = \"diloco\"\n",
+                                    "[experimental]\ncontext_parallel_degree = 2\n",
+                                    "[experimental]\npipeline_parallel_depth = 2\n",
+                                    "[quantize.linear]\nkind = \"x\"\n"}) {
+        EXPECT_EQ(error_of([&] { titan(table, LeaveOut::Unknown); }).kind(), ErrorKind::BadInput)
+            << table;
+    }
+    EXPECT_EQ(error_of([] { titan("[job]\nstrange = 1\n"); }).kind(), ErrorKind::BadInput);
+    EXPECT_THAT(titan("[job]\nstrange = 1\n", LeaveOut::Unknown).warnings,
+                Contains(HasSubstr("job.strange: no setting that is known here")));
+    EXPECT_THAT(titan("[float8]\nenable_float8_linear = false\nrecipe_name = \"rowwise\"\n"
+                      "[training]\nfp8_linear = \"\"\n")
+                    .harmless,
+                ElementsAre("float8.recipe_name"));
+    EXPECT_THAT(titan("[optimizer]\nearly_step_in_backward = true\n").warnings,
+                Contains(HasSubstr("the run needs less memory")));
 }
 
 /// debug_model.toml of torchtitan 0.2: a schedule for several stages, and a degree of 1.
@@ -150,8 +232,11 @@ TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
                       HasSubstr("activation_checkpoint.mode: the compiler chooses"),
                       HasSubstr("model.converters: products in 8 bits"),
                       HasSubstr("parallelism.strange: no setting that is known here")));
-    EXPECT_EQ(titan(text, true).stages, 2);
-    EXPECT_THAT(titan(text, true).warnings, Contains(HasSubstr("left out: parallelism.strange")));
+    EXPECT_EQ(error_of([&] { titan(text, LeaveOut::Unknown); }).kind(), ErrorKind::BadInput);
+    const TrainingRun run = titan(text, LeaveOut::All);
+    EXPECT_EQ(run.stages, 2);
+    EXPECT_THAT(run.warnings, Contains(HasSubstr("left out: parallelism.strange")));
+    EXPECT_THAT(run.left_out, Contains("model.converters"));
     EXPECT_EQ(error_of([] { titan("[parallelism]\npipeline_parallel_degree = 0\n"); }).place(),
               "x.toml:2:28");
     EXPECT_EQ(error_of([] { titan("[parallelism\n"); }).kind(), ErrorKind::BadInput);
@@ -404,10 +489,54 @@ TEST(DeepSpeedRun, GradientsHaveTheTypeOfDataTypes) {
     EXPECT_EQ(deepspeed("{}").gradients, "");
 }
 
+/// Hugging Face's Trainer fills "auto" in by its own arguments.
+TEST(DeepSpeedRun, WhatIsAutoStaysOpen) {
+    const TrainingRun run = deepspeed(
+        R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": 8, "gradient_clipping": "auto",
+            "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2,
+            "overlap_comm": "auto", "reduce_bucket_size": "auto"},
+            "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}})");
+    EXPECT_EQ(run.precision, "");
+    EXPECT_EQ(run.gradients, "");
+    EXPECT_FALSE(run.clip_norm);
+    EXPECT_FALSE(run.batch);
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_THAT(run.warnings,
+                AllOf(Contains(HasSubstr("bf16.enabled = auto")),
+                      Contains(HasSubstr("gradient_clipping = auto")),
+                      Contains(HasSubstr("train_batch_size, train_micro_batch_size_per_gpu = "
+                                         "auto")),
+                      Contains(HasSubstr("zero_optimization.overlap_comm = auto"))));
+    EXPECT_EQ(deepspeed(R"({"fp16": {"enabled": "auto"}})").precision, "");
+    EXPECT_EQ(deepspeed(R"({"fp16": {"enabled": "auto"}, "bf16": {"enabled": true}})").precision,
+              "bf16");
+    EXPECT_EQ(deepspeed(R"({"gradient_clipping": 0.5})").clip_norm, 0.5);
+    EXPECT_EQ(error_of([] { deepspeed(R"({"zero_optimization": {"stage": "auto"}})"); }).kind(),
+              ErrorKind::BadInput);
+}
+
+TEST(DeepSpeedRun, NoTableIsHarmlessAsAWhole) {
+    for (const std::string table :
+         {R"("amp": {"enabled": true})",
+          R"("elasticity": {"enabled": true})",
+          R"("curriculum_learning": {"enabled": true})",
+          R"("progressive_layer_drop": {"enabled": true})",
+          R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})",
+          R"("tensor_parallel": {"autotp_size": 4})",
+          R"("activation_checkpointing": {"cpu_checkpointing": true})",
+          R"("checkpoint": {"pipeline_layers": 4})"}) {
+        EXPECT_EQ(error_of([&] { deepspeed("{" + table + "}", LeaveOut::Unknown); }).kind(),
+                  ErrorKind::BadInput)
+            << table;
+    }
+}
+
 /// DeepSpeed: "bfloat16 and fp16 modes cannot be simultaneously enabled".
 TEST(DeepSpeedRun, TwoPrecisionsAtOnceAreRefused) {
-    const Error both = error_of(
-        [] { deepspeed(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", true); });
+    const Error both = error_of([] {
+        deepspeed(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", LeaveOut::All);
+    });
     EXPECT_EQ(both.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(both.place(), "x.json: /fp16/enabled");
     EXPECT_THAT(both.text(), AllOf(HasSubstr("fp16.enabled"), HasSubstr("bf16.enabled")));

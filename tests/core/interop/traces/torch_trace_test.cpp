@@ -213,6 +213,30 @@ std::string at(double begin,
         args);
 }
 
+/// Kineto and Python's json write numbers that JSON does not have; the file was called cut short.
+TEST(ParseTorchTrace, NumbersThatAreNoneAreRead) {
+    const std::string kernel =
+        R"({"ph": "X", "cat": "kernel", "name": "NaN \"Infinity", "pid": 0, "tid": 7, "ts": 1, )"
+        R"("dur": 2, "args": {"est. achieved occupancy %": NaN, "blocks per SM":Infinity, )"
+        R"("list": [-Infinity,NaN , 1e3]}})";
+    const TorchTrace found = parse_torch_trace(
+        trace({kernel, range("PP:0F0", 10), range("PP:0F1", 10), range("PP:0B0", 20)}), "x");
+    EXPECT_THAT(found.stages.at(0).forward, ElementsAre(10us, 10us));
+    EXPECT_THAT(found.stages.at(0).backward, ElementsAre(20us));
+    for (const std::string word : {"NaN", "Infinity", "-Infinity"}) {
+        const std::string text = trace(
+            {R"({"ph": "X", "name": "PP:0F0", "pid": 1, "tid": 1, "ts": 10, "dur": )" + word + "}",
+             range("PP:0F1", 10)});
+        EXPECT_THAT(error_of([&] { parse_torch_trace(text, "x"); }).text(),
+                    HasSubstr("\"dur\": " + word + ", expected microseconds"));
+    }
+    for (const std::string word : {"Nan", "NaNs", "NaN5", "N", "Infinit", "nan", "+Infinity"}) {
+        const std::string text = "{\"a\": " + word + ", \"traceEvents\": []}";
+        EXPECT_THAT(error_of([&] { parse_torch_trace(text, "x"); }).hint(), HasSubstr("no JSON"))
+            << word;
+    }
+}
+
 TEST(ParseTorchTrace, TimesMayBeStrings) {
     const TorchTrace found = parse_torch_trace(
         R"([{"ph": "X", "name": "PP:0F0", "ts": "1747124456789012.345", "dur": "10000.5"},

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipetwin {
+
+/// Which settings of another program a reader leaves out, each with a warning, where no scenario
+/// can say them.
+enum class LeaveOut {
+    Nothing,  ///< all of them are refused
+    Unknown,  ///< those whose names are not known; what changes the run is refused
+    All,      ///< what changes model, split, batch or memory, too: the result is of another run
+};
+
+/// Returns the part of a setting's name that speaks of the model, its split, its batch or its
+/// memory, as "layer" in "num-layer-list"; empty: none does. A name that is not known may not be
+/// left out where it does.
+std::string_view word_of_a_run(std::string_view name);
+
+/// The settings of a file that no scenario can say.
+class SettingProblems {
+  public:
+    /// Adds a setting that is known to change the run: "--spec x", and what it changes.
+    void add(std::string place, std::string setting, std::string_view why);
+
+    /// Adds a setting that is not known. `name` decides whether it may be left out.
+    void add_unknown(std::string place,
+                     std::string setting,
+                     std::string_view name,
+                     std::string_view why);
+
+    /// Adds a line to `warnings` for each problem that is left out, and to `left_out` each setting
+    /// among them that changes the run. Throws Error(BadInput), naming all others.
+    void settle(LeaveOut leave_out,
+                std::vector<std::string>& warnings,
+                std::vector<std::string>& left_out) const;
+
+  private:
+    struct Problem {
+        std::string place;
+        std::string setting;
+        std::string why;
+        bool changes_run = true;
+    };
+
+    std::vector<Problem> problems_;
+};
+
+}  // namespace pipetwin
