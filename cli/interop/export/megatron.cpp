@@ -145,8 +145,7 @@ void set_precision(const ExportSource::Placed& placed,
     flags.gradients_narrow = flags.bf16 && sums_narrow;
     if (placed.precision == "fp8") {
         further.emplace_back("--fp8-format hybrid");
-        console.note(
-            "the costs are those of products in fp8, beside --bf16 for the rest");
+        console.note("the costs are those of products in fp8, beside --bf16 for the rest");
     }
 }
 
