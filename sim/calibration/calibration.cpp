@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -58,31 +59,38 @@ Predicted predicted_of(const SettledRun& run,
     }
 }
 
-/// The factor in the range at which `distance`, which grows with it and is a logarithm, is 0;
-/// the largest factor where it is below 0 everywhere. `first` is tried first.
+/// The least factor in the range at which `distance`, a logarithm that grows with it, is 0 or more,
+/// among the factors that are `resolution` apart on a logarithmic scale: so that it never falls
+/// where a distance falls by ever so little. The largest factor where it is below 0 everywhere.
+/// `first` is tried first.
 double factor_where_zero(const std::function<double(double)>& distance,
                          double first,
-                         double tolerance) {
-    constexpr int most_tries = 100;
-    double low = std::log(smallest_factor);
-    double high = std::log(largest_factor);
-    double at = std::log(first);
-    double value = distance(first);
-    double next = at - value;  // as if the result grew with the factor itself
-    for (int i = 0; i < most_tries && std::abs(value) > tolerance && high - low > 1e-12; ++i) {
+                         double resolution) {
+    constexpr int most_guesses = 20;
+    constexpr double close = 100;  // steps: then the next guess is to be beyond the zero
+    double low = std::floor(std::log(smallest_factor) / resolution);
+    double high = std::ceil(std::log(largest_factor) / resolution);
+    double at = std::clamp(std::round(std::log(first) / resolution), low + 1, high - 1);
+    std::optional<std::pair<double, double>> before;  // where, and the distance there
+    for (int tries = 1; high - low > 1; ++tries) {
+        const double value = distance(std::exp(at * resolution));
         (value < 0 ? low : high) = at;
-        if (!(next > low && next < high)) {
-            // Upwards in steps of e, as costs far above those measured cannot be added up.
-            next = std::min((low + high) / 2, low + 1);
+        // At first as if the result grew with the factor itself.
+        const double slope = before && before->first != at && before->second != value
+                                 ? (value - before->second) / (at - before->first)
+                                 : resolution;
+        before.emplace(at, value);
+        double next = std::round(at - value / slope);
+        if (std::abs(next - at) < close) {
+            next += value < 0 ? 1 : -1;
         }
-        const double before = at;
-        const double value_before = value;
-        at = next;
-        value = distance(std::exp(at));
-        const double slope = (value - value_before) / (at - before);
-        next = at - value / slope;
+        if (tries >= most_guesses || !(next > low && next < high)) {
+            // Upwards in steps of e, as costs far above those measured cannot be added up.
+            next = std::min(std::floor((low + high) / 2), low + std::ceil(1 / resolution));
+        }
+        at = std::clamp(next, low + 1, high - 1);
     }
-    return std::exp(at);
+    return std::exp(high * resolution);
 }
 
 /// What tells a reader which configuration a run is taken for.
@@ -106,51 +114,67 @@ class RunFit {
             scenarios_.push_back(run.scenario);
             all_.push_back(all_.size());
         }
+        renew_partitions();
     }
 
     Calibration fitted() {
         constexpr int most_rounds = 6;
-        choose_partitions();
+        predict_all();
         before_ = predicted_;
         for (int round = 0; round < most_rounds; ++round) {
+            const double memory = factors_.memory;
             fit_compute();
+            predict_all();
             fit_memory();  // where stashes are copied to host memory, peaks depend on times
-            if (!choose_partitions()) {
+            if (factors_.memory == memory) {
                 break;
             }
+            renew_partitions();
         }
+        predict_all();
         return result();
     }
 
   private:
+    /// With the partition that was best for it at last.
     Predicted predict(std::size_t run, const CostFactors& factors) const {
         return predicted_of(runs_[run], scenarios_[run], model_, with_factors(profile_, factors));
     }
 
-    /// Predicts all runs with the factors that there are, and keeps the partition that is best with
-    /// them where a run leaves it open: so a step is a smooth function of the factors. Returns
-    /// whether a partition is another one than before.
-    bool choose_partitions() {
-        bool changed = false;
-        const Profile scaled = with_factors(profile_, factors_);
-        predicted_.clear();
-        for (std::size_t run = 0; run < runs_.size(); ++run) {
-            predicted_.push_back(predicted_of(runs_[run], runs_[run].scenario, model_, scaled));
-            auto& partition = scenarios_[run].pipeline.partition;
-            if (!runs_[run].scenario.pipeline.partition) {
-                changed = changed || partition != predicted_.back().partition;
-                partition = predicted_.back().partition;
+    /// With the partition that is best for it, where the run leaves it open: the step never falls
+    /// as the factor grows.
+    Predicted predict_best(std::size_t run, double compute) {
+        if (!runs_[run].scenario.pipeline.partition) {
+            try {
+                scenarios_[run].pipeline.partition = partitions_[run].best(compute);
+            } catch (const Error& error) {
+                throw error.at(runs_[run].place);
             }
         }
-        return changed;
+        return predict(run, {.compute = compute, .memory = factors_.memory});
+    }
+
+    /// For the memory factor that there is.
+    void renew_partitions() {
+        remembered_ = with_factors(profile_, {.memory = factors_.memory});
+        partitions_.clear();
+        for (const SettledRun& run : runs_) {
+            partitions_.emplace_back(run.scenario, model_, remembered_);
+        }
+    }
+
+    void predict_all() {
+        predicted_.clear();
+        for (const std::size_t run : all_) {
+            predicted_.push_back(predict_best(run, factors_.compute));
+        }
     }
 
     /// The mean logarithm of predicted by measured steps.
-    double step_distance(const std::vector<std::size_t>& runs, double compute) const {
+    double step_distance(const std::vector<std::size_t>& runs, double compute) {
         double sum = 0;
         for (const std::size_t run : runs) {
-            const CostFactors factors{.compute = compute, .memory = factors_.memory};
-            sum += std::log(predict(run, factors).step / runs_[run].step_seconds);
+            sum += std::log(predict_best(run, compute).step / runs_[run].step_seconds);
         }
         return sum / static_cast<double>(runs.size());
     }
@@ -245,14 +269,14 @@ class RunFit {
     }
 
     /// The factor of all runs but one, and what it predicts of that one.
-    double leave_one_out_error(std::size_t left_out) const {
+    double leave_one_out_error(std::size_t left_out) {
         std::vector<std::size_t> others;
         std::ranges::copy_if(all_, std::back_inserter(others), [left_out](std::size_t run) {
             return run != left_out;
         });
         const auto distance = [&](double factor) { return step_distance(others, factor); };
         const double factor = factor_where_zero(distance, factors_.compute, 1e-5);
-        const double step = predict(left_out, {.compute = factor, .memory = factors_.memory}).step;
+        const double step = predict_best(left_out, factor).step;
         return step / runs_[left_out].step_seconds - 1;
     }
 
@@ -269,7 +293,7 @@ class RunFit {
                1;
     }
 
-    Calibration result() const {
+    Calibration result() {
         Calibration calibration{.compute_factor = factors_.compute};
         if (has_memory_) {
             calibration.memory_factor = factors_.memory;
@@ -337,10 +361,12 @@ class RunFit {
     const std::vector<SettledRun>& runs_;
     const Model& model_;
     const Profile& profile_;
-    std::vector<std::size_t> all_;            ///< every index of a run
-    std::vector<SettledScenario> scenarios_;  ///< [run] with its partition
-    std::vector<Predicted> predicted_;        ///< [run] with the factors
-    std::vector<Predicted> before_;           ///< [run] without
+    std::vector<std::size_t> all_;                ///< every index of a run
+    std::vector<SettledScenario> scenarios_;      ///< [run] with its partition
+    Profile remembered_{};                        ///< with the memory factor
+    std::vector<ScaledPartitions> partitions_{};  ///< [run]
+    std::vector<Predicted> predicted_;            ///< [run] with the factors
+    std::vector<Predicted> before_;               ///< [run] without
     CostFactors factors_;
     bool has_memory_ = false;
 };

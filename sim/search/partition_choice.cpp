@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -18,6 +20,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/cost_factors.h"
 #include "core/partition/feasible_splits.h"
 #include "core/partition/model_blocks.h"
 #include "core/partition/partition_search.h"
@@ -504,16 +507,28 @@ class Choice {
           each_(static_cast<std::int64_t>(action_count(first))),
           left_(tries(actions, each_, rows_follow_costs(scenario))) {}
 
-    ChosenPartition best() {
-        const std::int64_t tries = left_;
+    /// The partitions of which the best is chosen, by the number of searches that found them: the
+    /// same ones for all factors of the layers' times with so many.
+    using Candidates = std::map<std::size_t, std::vector<Sizes>>;
+
+    /// What is not in `known` is searched for, and added.
+    const std::vector<Sizes>& candidates(Candidates& known) {
         const bool is_measured = profile_.source == CostSource::Measured;
-        std::vector<Sizes> candidates;
         if (!is_measured &&
             split_count(model_.layer_count(), pieces()) <= static_cast<double>(left_)) {
-            candidates = all();
-        } else {
-            candidates = found_at_canonical_costs();
+            std::vector<Sizes>& splits = known[0];
+            if (splits.empty()) {
+                splits = all();
+            }
+            return splits;
         }
+        return found_at_canonical_costs(known);
+    }
+
+    ChosenPartition best() {
+        const std::int64_t tries = left_;
+        Candidates known;
+        const std::vector<Sizes>& candidates = this->candidates(known);
         Sizes sizes = candidates.size() == 1 ? candidates.front() : best_of(candidates);
         return {.layers_per_piece = std::move(sizes), .actions = (tries - left_) * each_};
     }
@@ -546,7 +561,7 @@ class Choice {
     /// The best partitions of searches at canonical costs, which are the same ones however fast the
     /// devices compute: so the best of them at the costs that the profile has is never slower with
     /// faster devices.
-    std::vector<Sizes> found_at_canonical_costs() {
+    const std::vector<Sizes>& found_at_canonical_costs(Candidates& known) {
         const std::optional<Short> fewer = with_fewer_micro_batches();
         const SettledScenario& scenario = fewer ? fewer->scenario : scenario_;
         const Plan& rows = fewer ? fewer->plan : first_;
@@ -554,7 +569,11 @@ class Choice {
         const std::int64_t tries = left_ * each_ / each;
         const std::vector<Profile> profiles = canonical_profiles(
             scenario, model_, profile_, rows, /*only_first=*/tries < least_tries);
-        std::vector<Sizes> found;
+        const auto [entry, is_new] = known.try_emplace(profiles.size());
+        std::vector<Sizes>& found = entry->second;
+        if (!is_new) {
+            return found;
+        }
         const auto add = [&found](const Sizes& sizes) {
             if (std::ranges::find(found, sizes) == found.end()) {
                 found.push_back(sizes);
@@ -571,13 +590,16 @@ class Choice {
             if (tries < least_tries) {
                 break;
             }
-            const double share = &profile == &profiles.front() ? share_of_first : share_of_next;
+            const bool is_first = &profile == &profiles.front();
+            const double share = is_first ? share_of_first : share_of_next;
             const auto own = static_cast<std::int64_t>(share * static_cast<double>(tries));
             const PartitionTrials trials(scenario, model_, profile, rows);
             const std::optional<HeldMemory> memory = held_by_ranks(chain, profile);
             PartitionSearch search(trials, moves, memory ? &*memory : nullptr, own);
             std::vector<Sizes> begins = found;
-            std::ranges::move(starts(chain, memory), std::back_inserter(begins));
+            if (is_first) {  // whose work is about the same at all costs
+                std::ranges::move(starts(chain, memory), std::back_inserter(begins));
+            }
             search.search(begins);
             left_ -= (own - search.left()) * each / each_;
             for (const Sizes& sizes : finalists(search.best_ones(), balanced)) {
@@ -741,6 +763,12 @@ class Choice {
     std::int64_t left_;  ///< tries
 };
 
+/// Whether there are partitions to choose from.
+bool is_open(const SettledScenario& scenario, const Plan& plan) {
+    return !scenario.pipeline.partition && plan->partition->stage_count() > 1 &&
+           plan->partition->stage_count() < plan->partition->layer_count();
+}
+
 }  // namespace
 
 ChosenPartition chosen_partition(const SettledScenario& scenario,
@@ -753,10 +781,87 @@ ChosenPartition chosen_partition(const SettledScenario& scenario,
         with_first.pipeline.partition = first;
     }
     const Plan plan = make_plan(with_first, model, profile, RowsFrom::Generator);
-    const bool is_open = !scenario.pipeline.partition && plan->partition->stage_count() > 1 &&
-                         plan->partition->stage_count() < plan->partition->layer_count();
-    return is_open ? Choice(scenario, model, profile, plan, !first.empty(), actions).best()
-                   : ChosenPartition{.layers_per_piece = plan->partition->layers_per_stage()};
+    return is_open(scenario, plan)
+               ? Choice(scenario, model, profile, plan, !first.empty(), actions).best()
+               : ChosenPartition{.layers_per_piece = plan->partition->layers_per_stage()};
+}
+
+struct ScaledPartitions::Known {
+    /// What a partition came to at a factor.
+    struct Step {
+        double compute = 1;
+        Score score{};
+    };
+    Choice::Candidates candidates{};
+    std::map<Sizes, Step> steps{};
+};
+
+ScaledPartitions::ScaledPartitions(const SettledScenario& scenario,
+                                   const Model& model,
+                                   const Profile& profile)
+    : scenario_(scenario), model_(model), profile_(profile), known_(std::make_unique<Known>()) {}
+
+ScaledPartitions::ScaledPartitions(ScaledPartitions&&) noexcept = default;
+ScaledPartitions::~ScaledPartitions() = default;
+
+std::vector<int> ScaledPartitions::best(double compute) {
+    const Profile scaled = with_factors(profile_, {.compute = compute});
+    const Plan plan = make_plan(scenario_, model_, scaled, RowsFrom::Generator);
+    if (!is_open(scenario_, plan)) {
+        return plan->partition->layers_per_stage();
+    }
+    Choice choice(scenario_, model_, scaled, plan, false, most_tried_actions);
+    const std::vector<Sizes>& candidates = choice.candidates(known_->candidates);
+    const PartitionTrials trials(scenario_, model_, scaled, plan);
+    std::map<Sizes, Known::Step>& steps = known_->steps;
+    const auto try_all = [&](const std::vector<Sizes>& splits) {
+        for (Tried& one : trials.tried(splits, std::numeric_limits<std::int64_t>::max())) {
+            steps.insert_or_assign(std::move(one.sizes), Known::Step{compute, one.score});
+        }
+    };
+    // A chain of actions takes no less time with slower layers, and with faster ones its share of
+    // the time at least. Settled capacities may cost a thousandth of a step.
+    const auto at_least = [&](const Known::Step& step) {
+        constexpr double but_for_capacity = 0.998;
+        return but_for_capacity * std::min(1.0, compute / step.compute) *
+               static_cast<double>(step.score.step.count());
+    };
+    std::vector<Sizes> others;
+    std::ranges::copy_if(candidates, std::back_inserter(others), [&](const Sizes& sizes) {
+        return plan->host_link || !steps.contains(sizes);
+    });
+    try_all(others);
+    const Sizes* best = nullptr;
+    const auto take_if_better = [&](const Sizes& sizes) {
+        if (best == nullptr || steps.at(sizes).score < steps.at(*best).score) {
+            best = &sizes;
+        }
+    };
+    others.clear();
+    for (const Sizes& sizes : candidates) {
+        if (steps.at(sizes).compute == compute) {
+            take_if_better(sizes);
+        } else {
+            others.push_back(sizes);
+        }
+    }
+    std::ranges::stable_sort(others, {}, [&](const Sizes& sizes) {
+        const Known::Step& step = steps.at(sizes);
+        return std::pair(step.score.excess, at_least(step));
+    });
+    for (const Sizes& sizes : others) {
+        const Known::Step& step = steps.at(sizes);
+        if (best != nullptr) {
+            const Score& least = steps.at(*best).score;
+            if (std::pair(step.score.excess, at_least(step)) >
+                std::pair(least.excess, static_cast<double>(least.step.count()))) {
+                break;
+            }
+        }
+        try_all({sizes});
+        take_if_better(sizes);
+    }
+    return *best;
 }
 
 Plan make_settled_plan(const SettledScenario& scenario,

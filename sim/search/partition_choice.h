@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/costs/profile.h"
@@ -52,5 +53,28 @@ ChosenPartition chosen_partition(const SettledScenario& scenario,
                                  const Profile& profile,
                                  std::int64_t actions,
                                  const std::vector<int>& first = {});
+
+/// What `partition = "auto"` of one scenario stands for as its layers take other times: without a
+/// search and a simulation of everything for each of them.
+class ScaledPartitions {
+  public:
+    /// Keeps references to model and profile.
+    ScaledPartitions(const SettledScenario& scenario, const Model& model, const Profile& profile);
+    ScaledPartitions(ScaledPartitions&&) noexcept;
+    ~ScaledPartitions();
+
+    /// Layers per piece with layers that take `compute` times as long as the profile says
+    /// (`with_factors`). What a factor gives does not depend on which others were asked before.
+    /// Throws as make_plan.
+    std::vector<int> best(double compute);
+
+  private:
+    struct Known;
+
+    SettledScenario scenario_;
+    const Model& model_;
+    const Profile& profile_;
+    std::unique_ptr<Known> known_;
+};
 
 }  // namespace pipetwin::sim

@@ -148,6 +148,36 @@ TEST_F(RunCalibrationTest, RunsOfOtherConfigurationsThatScaleAlikeLeaveNoErrorOu
     }
 }
 
+/// The partition is open, and which one is best changes with the factor: the factor must not jump
+/// where another one becomes the best, nor where the search for a zero stops.
+TEST_F(RunCalibrationTest, ASlowerRowNeverGivesAFasterFactor) {
+    const std::vector<Override> in_turn{{"pipeline.stages", "3"},
+                                        {"pipeline.schedule", "\"interleaved-1f1b\""},
+                                        {"pipeline.chunks", "2"},
+                                        {"pipeline.micro_batches", "6"},
+                                        {"training.batch", "12"},
+                                        {"cluster.link_gbps", "1"}};
+    const SettledRun other = measured(four_stages, layers(1.2, 1));
+    for (const auto& keys : {four_stages, in_turn}) {
+        SettledRun run = measured(keys, layers(1, 1));
+        run.peak.reset();
+        const double step = run.step_seconds;
+        double before = 0;
+        double before_with_other = 0;
+        for (const double factor :
+             {0.9, 0.95, 0.999, 1.0, 1.0 + 1e-12, 1.0 + 1e-9, 1.001, 1.3, 2.0}) {
+            run.step_seconds = factor * step;
+            const double found = calibrated({run}).compute_factor;
+            EXPECT_GE(found, before) << factor;
+            before = found;
+            const double with_other = calibrated({other, run}).compute_factor;
+            EXPECT_GE(with_other, before_with_other) << factor;
+            before_with_other = with_other;
+        }
+        EXPECT_GT(before, 1.5);
+    }
+}
+
 /// Two runs of one configuration, one twice as long as the other: the factor in between is that of
 /// the geometric mean, and each predicts the other wrong by all of the difference.
 TEST_F(RunCalibrationTest, SeveralRunsMeetInTheirGeometricMean) {
