@@ -139,7 +139,7 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
         plain.group_size,
         "interleaved-1f1b: number of micro-batches that a rank computes on one stage before its "
         "next stage (default: the smallest number, P or larger, that leaves no group of fewer "
-        "than P micro-batches)",
+        "than P micro-batches; fewer than P in all are one group)",
         "G");
     app.get_option("--group-size")->check(CLI::Range(1, 65536));
     add("--deferred-weights",
@@ -727,6 +727,11 @@ void Grammar::add_check() {
                   "Assume that channels hold no message, and that each rank posts all its receives "
                   "before its first action, as MPI and NCCL allow")
         ->excludes("--capacity");
+    check.add_flag("--one-queue-per-ranks",
+                   check_.one_queue_per_ranks,
+                   "Assume that all messages from one rank to another are received in the order in "
+                   "which they are sent, as in PyTorch's runtime (default: those of each pair of "
+                   "stages)");
 }
 
 void Grammar::add_devices() {

@@ -181,6 +181,7 @@ struct CheckOptions {
     std::filesystem::path file;
     std::optional<int> capacity;
     bool preposted_receives = false;
+    bool one_queue_per_ranks = false;
 };
 
 /// Options for what a config.json leaves open; see cli/interop/import/hf.cpp.

@@ -21,6 +21,10 @@ namespace pipetwin::cli {
 
 namespace {
 
+MessageQueues queues_of(const CheckOptions& options) {
+    return options.one_queue_per_ranks ? MessageQueues::PerRanks : MessageQueues::PerStages;
+}
+
 Schedule read_schedule(const CheckOptions& options, Console& console) {
     if (options.file.extension() == ".toml") {
         const SettledScenario scenario =
@@ -30,7 +34,7 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
         for (const std::string& note : notes_on_rows(scenario, profile)) {
             console.note(note);
         }
-        return scenario_rows(scenario, profile);
+        return scenario_rows(scenario, profile, queues_of(options));
     }
     if (!options.common.overrides.empty()) {
         throw Error(
@@ -42,19 +46,14 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
     return read_schedule_file(options.file);
 }
 
-/// More messages than one channel ever sees.
-int unbounded(const Schedule& schedule) {
-    return schedule.micro_batches + 1;
-}
-
 /// Tries a valid schedule for deadlock.
-void try_for_deadlock(const Schedule& lowered, bool preposted_receives, CheckResult& result) {
-    DeadlockReport begun = find_deadlock_with_preposted_receives(lowered);
+void try_for_deadlock(const Schedule& lowered, const CheckOptions& options, CheckResult& result) {
+    const MessageQueues queues = queues_of(options);
+    DeadlockReport begun = find_deadlock_with_preposted_receives(lowered, queues);
     result.runs_with_preposted_receives = begun.deadlock_free;
-    result.deadlock = preposted_receives
-                          ? std::move(begun)
-                          : find_deadlock(lowered, result.capacity.value_or(unbounded(lowered)));
-    const int smallest = smallest_capacity(lowered);
+    result.deadlock = options.preposted_receives ? std::move(begun)
+                                                 : find_deadlock(lowered, result.capacity, queues);
+    const int smallest = smallest_capacity(lowered, queues);
     result.smallest_capacity = smallest >= 0 ? std::optional(smallest) : std::nullopt;
 }
 
@@ -131,10 +130,11 @@ void execute(const CheckOptions& options, Console& console) {
     Schedule schedule = written;
     CheckResult result;
     result.capacity = options.preposted_receives ? std::optional(0) : options.capacity;
-    result.violations = validate(schedule);
+    const MessageQueues queues = queues_of(options);
+    result.violations = validate(schedule, queues);
     if (result.violations.empty()) {
-        schedule = with_communication(std::move(schedule), timing_of_files());
-        result.violations = validate(schedule);  // and the order of the messages
+        schedule = with_communication(std::move(schedule), timing_of_files(), queues);
+        result.violations = validate(schedule, queues);  // and the order of the messages
     }
     const bool valid = result.violations.empty();
     const Schedule* const file = options.file.extension() != ".toml" ? &written : nullptr;
@@ -142,7 +142,7 @@ void execute(const CheckOptions& options, Console& console) {
         name_cells_of_file(*file, schedule, result.violations);
     }
     if (valid) {
-        try_for_deadlock(schedule, options.preposted_receives, result);
+        try_for_deadlock(schedule, options, result);
         if (file != nullptr) {
             name_cells_of_file(*file, schedule, result.deadlock->waiting);
         }

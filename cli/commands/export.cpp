@@ -16,7 +16,6 @@
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/schedule/schedule_csv.h"
 #include "core/svg/svg.h"
 #include "core/text/json_text.h"
 #include "core/timeline/compare.h"
@@ -24,28 +23,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-Exported of_schedule(const Schedule& schedule, std::string content) {
-    Exported exported{.content = std::move(content), .result = {}};
-    exported.result.ranks = schedule.rank_count();
-    exported.result.stages = schedule.stage_count();
-    exported.result.micro_batches = schedule.micro_batches;
-    return exported;
-}
-
-Exported torch_csv(const ExportSource& source, const ExportOptions& options, Console& console) {
-    const Schedule schedule = source.schedule();
-    if (model_stage_count(schedule) != schedule.stage_count()) {
-        console.note(
-            "the schedule has two pipelines of one model: PyTorch reads its rows, but has no "
-            "stages "
-            "that share weights");
-    }
-    return of_schedule(
-        schedule,
-        print_schedule_csv(
-            schedule, options.compute_only ? CsvContent::ComputeOnly : CsvContent::ComputeComms));
-}
 
 /// The predicted timeline, with a word to the user where its costs are none.
 ExportSource::Predicted predicted(const ExportSource& source, Console& console) {
@@ -153,7 +130,7 @@ constexpr std::array built{std::string_view{"torch-csv"},
                            std::string_view{"hf"}};
 /// Null: it writes a folder.
 constexpr std::array<Exported (*)(const ExportSource&, const ExportOptions&, Console&), 8>
-    exporters{&torch_csv,
+    exporters{&export_torch_csv,
               &chrome_trace,
               &export_megatron_layout,
               &export_megatron_flags,
@@ -199,7 +176,7 @@ void refuse_other_picture(const ExportOptions& options, bool is_svg) {
 
 void execute(const ExportOptions& options, Console& console) {
     const std::size_t index = format_index("export", options.format, built);
-    if (options.compute_only && exporters.at(index) != &torch_csv) {
+    if (options.compute_only && exporters.at(index) != &export_torch_csv) {
         throw Error(ErrorKind::Usage,
                     "--compute-only",
                     fmt::format("it is for torch-csv, but the format is '{}'", options.format),

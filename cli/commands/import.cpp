@@ -11,20 +11,40 @@
 #include "cli/interop/import/launch_tables.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/schedule_csv.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
-/// Refuses what `check` refuses; the file itself stays as it is, with or without communication.
+/// True if some stage's gradients would stay undivided in PyTorch.
+bool lacks_a_reduction(const Schedule& schedule) {
+    std::size_t reductions = 0;
+    for (const auto& row : schedule.ranks) {
+        reductions +=
+            static_cast<std::size_t>(std::ranges::count(row, Op::ReduceGradient, &Action::op));
+    }
+    return has_communication(schedule) && !is_forward_only(schedule) &&
+           reductions < schedule.rank_of_stage.size();
+}
+
+/// Refuses what `check --one-queue-per-ranks` refuses; the file itself stays as it is, with or
+/// without communication.
 Imported torch_csv(const ImportOptions& options) {
     const Schedule schedule = read_schedule_file(options.file);
-    static_cast<void>(runnable(schedule, timing_of_files(), input_name(options.file)));
+    static_cast<void>(
+        runnable(schedule, timing_of_files(), input_name(options.file), MessageQueues::PerRanks));
     Imported imported{.content = print_schedule_csv(schedule), .result = {}};
     imported.result.ranks = schedule.rank_count();
     imported.result.stages = schedule.stage_count();
     imported.result.micro_batches = schedule.micro_batches;
+    if (lacks_a_reduction(schedule)) {
+        imported.notes.emplace_back(
+            "not every stage has REDUCE_GRAD, where PyTorch divides gradients by the number of "
+            "micro-batches: in PyTorch these rows train with gradients as many times too large; "
+            "'pipetwin export torch-csv' adds it");
+    }
     return imported;
 }
 

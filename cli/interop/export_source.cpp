@@ -86,20 +86,47 @@ std::filesystem::path ExportSource::folder() const {
     return kind_ == Kind::Run ? path_ : std::filesystem::path();
 }
 
+std::optional<FoundProfile> ExportSource::profile_of(const SettledScenario& scenario) const {
+    return profile_for_rows(scenario, profile_, folder());
+}
+
+std::filesystem::path ExportSource::schedule_file() const {
+    return kind_ == Kind::Run ? path_ / run_file::schedule : path_;
+}
+
 Schedule ExportSource::schedule() const {
-    Schedule schedule;
-    RecomputeTiming timing = timing_of_files();
+    if (kind_ == Kind::Scenario) {
+        const SettledScenario read = settle(scenario());
+        const std::optional<FoundProfile> found = profile_of(read);
+        return runnable(scenario_rows(read, found ? &found->profile : nullptr),
+                        read.pipeline.recompute_timing,
+                        path_.string());
+    }
+    const std::filesystem::path file = schedule_file();
+    return runnable(read_schedule_file(file), timing_of_files(), file.string());
+}
+
+Schedule ExportSource::order() const {
+    Schedule order;
     std::filesystem::path place = path_;
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
-        const std::optional<FoundProfile> found = profile_for_rows(read, profile_, folder());
-        schedule = scenario_rows(read, found ? &found->profile : nullptr);
-        timing = read.pipeline.recompute_timing;
+        const std::optional<FoundProfile> found = profile_of(read);
+        order = scenario_order(read, found ? &found->profile : nullptr);
     } else {
-        place = kind_ == Kind::Run ? path_ / run_file::schedule : path_;
-        schedule = read_schedule_file(place);
+        place = schedule_file();
+        order = read_schedule_file(place);
     }
-    return runnable(std::move(schedule), timing, place.string());
+    static_cast<void>(runnable(order, timing_of_files(), place.string()));
+    return kind_ == Kind::Run ? compute_only(std::move(order)) : order;
+}
+
+std::optional<SettledScenario> ExportSource::settled() const {
+    std::error_code ignored;
+    const bool has_scenario =
+        kind_ == Kind::Scenario ||
+        (kind_ == Kind::Run && std::filesystem::exists(path_ / run_file::scenario, ignored));
+    return has_scenario ? std::optional(settle(scenario())) : std::nullopt;
 }
 
 ExportSource::Predicted ExportSource::predicted() const {

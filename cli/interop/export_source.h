@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/base/console.h"
+#include "cli/predict/prediction.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/partition/partition.h"
 #include "core/scenario/settled_scenario.h"
@@ -35,6 +36,17 @@ class ExportSource {
 
     /// The rows with communication, valid and free of deadlock. Needs no costs.
     Schedule schedule() const;
+
+    /// The rows before this program adds communication to them: without any, or with that of a
+    /// schedule file. Valid and free of deadlock.
+    Schedule order() const;
+
+    /// The scenario, or that of a run; none where there is none.
+    std::optional<SettledScenario> settled() const;
+
+    /// The costs that name the scenario's layers or decide about its messages; none where it needs
+    /// none, or they are not known.
+    std::optional<FoundProfile> profile_of(const SettledScenario& scenario) const;
 
     /// A predicted timeline, and where its costs come from.
     struct Predicted {
@@ -81,6 +93,7 @@ class ExportSource {
   private:
     Scenario scenario() const;
     std::filesystem::path folder() const;
+    std::filesystem::path schedule_file() const;
     /// Throws Error(Infeasible) for a schedule file, which does not say `what`.
     void require_model(std::string_view what) const;
     Predicted predicted_scenario() const;

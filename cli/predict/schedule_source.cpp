@@ -19,8 +19,9 @@ namespace {
 
 void require_valid_listing_all(const Schedule& schedule,
                                std::string_view place,
-                               const Schedule& written) {
-    require_valid(schedule, place, std::numeric_limits<std::size_t>::max(), &written);
+                               const Schedule& written,
+                               MessageQueues queues) {
+    require_valid(schedule, place, std::numeric_limits<std::size_t>::max(), &written, queues);
 }
 
 /// The model of a scenario whose layers can have branches; none where it is a chain, or where its
@@ -69,12 +70,15 @@ Schedule scenario_order(const SettledScenario& scenario, const Profile* profile)
     return order;
 }
 
-Schedule scenario_rows(const SettledScenario& scenario, const Profile* profile) {
+Schedule scenario_rows(const SettledScenario& scenario,
+                       const Profile* profile,
+                       MessageQueues queues) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     return lower(scenario_order(scenario, profile),
                  {.recompute = pipeline.recompute,
                   .timing = pipeline.recompute_timing,
-                  .messages = pipeline.message_order},
+                  .messages = pipeline.message_order,
+                  .queues = queues},
                  scenario.file.string());
 }
 
@@ -92,17 +96,24 @@ RecomputeTiming timing_of_files() {
     return schedule_traits(ScheduleKind::FromFile).recompute_timing;
 }
 
-Schedule with_communication(Schedule schedule, RecomputeTiming timing) {
-    return has_communication(schedule) ? std::move(schedule)
-                                       : add_communication(std::move(schedule), timing);
+Schedule with_communication(Schedule schedule, RecomputeTiming timing, MessageQueues queues) {
+    if (has_communication(schedule)) {
+        return schedule;
+    }
+    schedule = add_communication(std::move(schedule), timing);
+    return queues == MessageQueues::PerRanks ? receive_in_order_of_sends(std::move(schedule))
+                                             : schedule;
 }
 
-Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view place) {
+Schedule runnable(Schedule schedule,
+                  RecomputeTiming timing,
+                  std::string_view place,
+                  MessageQueues queues) {
     const Schedule written = schedule;
-    require_valid_listing_all(schedule, place, written);
-    schedule = with_communication(std::move(schedule), timing);
-    require_valid_listing_all(schedule, place, written);
-    require_deadlock_free(schedule, std::nullopt, place, &written);
+    require_valid_listing_all(schedule, place, written, queues);
+    schedule = with_communication(std::move(schedule), timing, queues);
+    require_valid_listing_all(schedule, place, written, queues);
+    require_deadlock_free(schedule, std::nullopt, place, &written, queues);
     return schedule;
 }
 

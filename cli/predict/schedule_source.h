@@ -32,7 +32,9 @@ Schedule scenario_order(const SettledScenario& scenario, const Profile* profile 
 /// The rows that a scenario would run, without the updates: `scenario_order` with its messages and
 /// recomputes. An order that depends on costs is that of unit costs. Throws as `scenario_order`,
 /// and Error(BadInput) where a key that it needs is "auto".
-Schedule scenario_rows(const SettledScenario& scenario, const Profile* profile = nullptr);
+Schedule scenario_rows(const SettledScenario& scenario,
+                       const Profile* profile = nullptr,
+                       MessageQueues queues = MessageQueues::PerStages);
 
 /// Reads a schedule file as it is, which may be no valid one; "-" is standard input. A file of too
 /// many cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.
@@ -42,12 +44,17 @@ Schedule read_schedule_file(const std::filesystem::path& file);
 RecomputeTiming timing_of_files();
 
 /// Adds the communication that the executor would add; the schedule's own stays where it has any.
-Schedule with_communication(Schedule schedule, RecomputeTiming timing);
+Schedule with_communication(Schedule schedule,
+                            RecomputeTiming timing,
+                            MessageQueues queues = MessageQueues::PerStages);
 
 /// Adds the communication as `with_communication` does, and proves that the schedule runs. Throws
 /// Error(Infeasible) with every broken rule, or with the actions that wait on each other. The order
 /// of the messages is checked only once they are there.
-Schedule runnable(Schedule schedule, RecomputeTiming timing, std::string_view place);
+Schedule runnable(Schedule schedule,
+                  RecomputeTiming timing,
+                  std::string_view place,
+                  MessageQueues queues = MessageQueues::PerStages);
 
 /// Sentences on what the scenario asks for and its rows cannot be, as `shape_notes`, and on a
 /// partition that `scenario_order` had to assume.

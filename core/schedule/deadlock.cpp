@@ -14,8 +14,7 @@ namespace pipetwin {
 
 namespace {
 
-/// One direction between one pair of stages. Two ends, each with the rank that stands there
-/// waiting, if any.
+/// A queue of messages. Two ends, each with the rank that stands there waiting, if any.
 struct Channel {
     int places = 0;  ///< messages that it has room for
     int begun = 0;   ///< receives, where they are begun before the first action
@@ -25,10 +24,29 @@ struct Channel {
     int waiting_receiver = -1;
 };
 
-/// Index of the channel that an action uses: the edge's. -1 if the stage exchanges nothing there.
-int channel_of(const Action& action, const Schedule& schedule) {
-    return has_edge(schedule, action) ? edge_of(schedule, action) : -1;
-}
+/// Which channel each action uses.
+class Channels {
+  public:
+    Channels(const Schedule& schedule, MessageQueues queues)
+        : schedule_(schedule), of_edge_(queues_of_edges(schedule, queues)) {}
+
+    std::size_t count() const {
+        return of_edge_.empty() ? 0 : 1 + *std::ranges::max_element(of_edge_);
+    }
+    std::size_t of_edge(std::size_t edge) const { return of_edge_[edge]; }
+
+    /// Index of the channel that an action uses: the edge's. -1 if the stage exchanges nothing
+    /// there.
+    int of(const Action& action) const {
+        return has_edge(schedule_, action)
+                   ? static_cast<int>(of_edge_[as_index(edge_of(schedule_, action))])
+                   : -1;
+    }
+
+  private:
+    const Schedule& schedule_;
+    std::vector<std::size_t> of_edge_;
+};
 
 /// Walks all rows as far as they go.
 ///
@@ -40,15 +58,18 @@ int channel_of(const Action& action, const Schedule& schedule) {
 class SymbolicRun {
   public:
     /// Without a capacity there is no room either, but all receives are begun first.
-    SymbolicRun(const Schedule& schedule, std::optional<int> capacity)
+    SymbolicRun(const Schedule& schedule, std::optional<int> capacity, MessageQueues queues)
         : schedule_(schedule),
           capacity_(capacity),
-          channels_(edge_count(schedule)),
+          channel_of_(schedule, queues),
+          channels_(channel_of_.count()),
           reduced_(schedule.rank_of_stage.size(), false),
           next_(schedule.ranks.size(), 0) {
-        for (std::size_t channel = 0; channel < channels_.size(); ++channel) {
-            channels_[channel].places = channel_places(
-                schedule, stages_of_pair(schedule, channel / 2), capacity.value_or(0));
+        for (std::size_t edge = 0; edge < edge_count(schedule); ++edge) {
+            int& places = channels_[channel_of_.of_edge(edge)].places;
+            places = std::max(
+                places,
+                channel_places(schedule, stages_of_pair(schedule, edge / 2), capacity.value_or(0)));
         }
         for (const auto& row : schedule.ranks) {
             norms_left_ += std::ranges::count(row, Op::GradientNorm, &Action::op);
@@ -81,7 +102,7 @@ class SymbolicRun {
             return has_gradients(waiting.stage) ? norm_awaited_by(rank)
                                                 : reduction_awaited_by(waiting);
         }
-        const int channel = channel_of(waiting, schedule_);
+        const int channel = channel_of_.of(waiting);
         if (channel < 0) {
             return std::nullopt;
         }
@@ -124,7 +145,7 @@ class SymbolicRun {
 
     void begin_receives(const std::vector<Action>& row) {
         for (const Action& action : row) {
-            const int channel = is_receive(action.op) ? channel_of(action, schedule_) : -1;
+            const int channel = is_receive(action.op) ? channel_of_.of(action) : -1;
             if (channel >= 0) {
                 ++channels_[as_index(channel)].begun;
             }
@@ -137,7 +158,7 @@ class SymbolicRun {
 
     bool other_end(const Action& candidate, const Action& waiting, int channel) const {
         return (is_send(waiting.op) ? is_receive(candidate.op) : is_send(candidate.op)) &&
-               channel_of(candidate, schedule_) == channel;
+               channel_of_.of(candidate) == channel;
     }
 
     void advance(int rank) {
@@ -159,7 +180,7 @@ class SymbolicRun {
         if (!is_send(action.op) && !is_receive(action.op)) {
             return true;
         }
-        const int index = channel_of(action, schedule_);
+        const int index = channel_of_.of(action);
         if (index < 0) {
             return false;
         }
@@ -255,6 +276,7 @@ class SymbolicRun {
 
     const Schedule& schedule_;
     std::optional<int> capacity_;
+    Channels channel_of_;
     std::vector<Channel> channels_;
     std::vector<bool> reduced_;      ///< per stage: its gradients have been handed over
     std::int64_t norms_left_ = 0;    ///< to be known before any update
@@ -302,12 +324,13 @@ Violation describe(const Schedule& schedule, const SymbolicRun& run, int rank) {
 }
 
 /// With room for every message of the fullest channel no send ever waits.
-int unbounded_capacity(const Schedule& schedule) {
-    std::vector<int> sends(edge_count(schedule), 0);
+int unbounded_capacity(const Schedule& schedule, MessageQueues queues) {
+    const Channels channels(schedule, queues);
+    std::vector<int> sends(channels.count(), 0);
     int largest = 1;
     for (const auto& row : schedule.ranks) {
         for (const Action& action : row) {
-            const int channel = is_send(action.op) ? channel_of(action, schedule) : -1;
+            const int channel = is_send(action.op) ? channels.of(action) : -1;
             if (channel >= 0) {
                 largest = std::max(largest, ++sends[as_index(channel)]);
             }
@@ -332,18 +355,23 @@ DeadlockReport report_of(const Schedule& schedule, const SymbolicRun& run) {
 
 }  // namespace
 
-DeadlockReport find_deadlock(const Schedule& schedule, int capacity) {
-    PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
-    return report_of(schedule, SymbolicRun(schedule, capacity));
+DeadlockReport find_deadlock(const Schedule& schedule,
+                             std::optional<int> capacity,
+                             MessageQueues queues) {
+    PIPETWIN_EXPECT(capacity.value_or(0) >= 0, "capacity is not negative");
+    return report_of(
+        schedule,
+        SymbolicRun(schedule, capacity.value_or(unbounded_capacity(schedule, queues)), queues));
 }
 
-DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule) {
-    return report_of(schedule, SymbolicRun(schedule, std::nullopt));
+DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule,
+                                                     MessageQueues queues) {
+    return report_of(schedule, SymbolicRun(schedule, std::nullopt, queues));
 }
 
-int smallest_capacity(const Schedule& schedule) {
-    const auto runs = [&schedule](int capacity) {
-        const SymbolicRun run(schedule, capacity);
+int smallest_capacity(const Schedule& schedule, MessageQueues queues) {
+    const auto runs = [&schedule, queues](int capacity) {
+        const SymbolicRun run(schedule, capacity, queues);
         for (int rank = 0; rank < schedule.rank_count(); ++rank) {
             if (!run.finished(rank)) {
                 return false;
@@ -351,7 +379,7 @@ int smallest_capacity(const Schedule& schedule) {
         }
         return true;
     };
-    int high = unbounded_capacity(schedule);
+    int high = unbounded_capacity(schedule, queues);
     if (!runs(high)) {
         return -1;
     }

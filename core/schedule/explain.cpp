@@ -130,8 +130,9 @@ std::string hint_for(const std::vector<Violation>& violations) {
 void require_valid(const Schedule& schedule,
                    std::string_view place,
                    std::size_t most,
-                   const Schedule* written) {
-    std::vector<Violation> violations = validate(schedule);
+                   const Schedule* written,
+                   MessageQueues queues) {
+    std::vector<Violation> violations = validate(schedule, queues);
     if (violations.empty()) {
         return;
     }
@@ -150,16 +151,16 @@ void require_valid(const Schedule& schedule,
 void require_deadlock_free(const Schedule& schedule,
                            std::optional<int> capacity,
                            std::string_view place,
-                           const Schedule* written) {
-    DeadlockReport report =
-        find_deadlock(schedule, capacity.value_or(std::max(1, schedule.micro_batches)));
+                           const Schedule* written,
+                           MessageQueues queues) {
+    DeadlockReport report = find_deadlock(schedule, capacity, queues);
     if (report.deadlock_free) {
         return;
     }
     if (written != nullptr) {
         name_cells_of_file(*written, schedule, report.waiting);
     }
-    const int smallest = smallest_capacity(schedule);
+    const int smallest = smallest_capacity(schedule, queues);
     throw Error(ErrorKind::Infeasible,
                 std::string(place),
                 fmt::format("deadlock {}: these actions wait for each other\n{}",

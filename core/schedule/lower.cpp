@@ -238,14 +238,18 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing) {
 }
 
 Schedule add_reduction(Schedule schedule, bool replicas) {
-    const auto reduces = [&](int stage) {
-        return replicas || gradient_source(schedule, stage).has_value();
-    };
-    bool any = replicas;
+    std::vector<char> reduces;  // [stage]
     for (int stage = 0; stage < schedule.stage_count(); ++stage) {
-        any = any || reduces(stage);
+        reduces.push_back(replicas || gradient_source(schedule, stage) ? 1 : 0);
     }
-    if (!any) {
+    for (const Row& row : schedule.ranks) {
+        for (const Action& action : row) {
+            if (action.op == Op::ReduceGradient) {
+                reduces.at(as_index(action.stage)) = 0;
+            }
+        }
+    }
+    if (std::ranges::count(reduces, 1) == 0) {
         return schedule;
     }
     for (Row& row : schedule.ranks) {
@@ -257,7 +261,7 @@ Schedule add_reduction(Schedule schedule, bool replicas) {
         }
         row = rebuild(row, row.size(), nothing, [&](const Action& action, Row& result) {
             if (completes_gradient(action) && action == last.at(action.stage) &&
-                reduces(action.stage)) {
+                reduces.at(as_index(action.stage)) != 0) {
                 result.push_back({.op = Op::ReduceGradient, .stage = action.stage});
             }
         });
@@ -393,6 +397,9 @@ Schedule lower_messages(Schedule schedule, const Lowering& how) {
         return schedule;
     }
     schedule = add_communication(std::move(schedule), how.timing);
+    if (how.queues == MessageQueues::PerRanks) {
+        return receive_in_order_of_sends(std::move(schedule));
+    }
     if (how.messages != MessageOrder::AsScheduled) {
         schedule = lower_rank_receives_first(std::move(schedule));
     }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/schedule/queues.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
@@ -43,6 +44,7 @@ Schedule add_communication(Schedule schedule, RecomputeTiming timing);
 /// Puts REDUCE_GRAD behind the last backward of every stage whose weights, or some of them, another
 /// stage has, too: it hands its gradients of them over; the other's NORM or OPT waits for them.
 /// With `replicas` of the whole pipeline every stage has one: it sums the gradients over them.
+/// Stages that have one already get no other.
 Schedule add_reduction(Schedule schedule, bool replicas = false);
 
 /// Appends OPT for each stage of a rank, ascending, at the end of its row; nothing to a schedule
@@ -74,7 +76,8 @@ struct Lowering {
     RecomputeRules recompute;
     RecomputeTiming timing = RecomputeTiming::Eager;
     MessageOrder messages = MessageOrder::AsScheduled;
-    bool updates = false;   ///< reductions, NORM and OPT
+    MessageQueues queues = MessageQueues::PerStages;  ///< PerRanks: decides the order of messages
+    bool updates = false;                             ///< reductions, NORM and OPT
     bool replicas = false;  ///< every stage reduces its gradients, with a twin or without
     bool norms = false;     ///< updates need the norm of all gradients
 };

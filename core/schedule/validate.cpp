@@ -76,6 +76,7 @@ class StageCells {
 /// The schedule and its index that every rule reads, and the list to which it adds what it finds.
 struct Inspection {
     const Schedule& schedule;
+    MessageQueues queues = MessageQueues::PerStages;
     bool lowered = false;       ///< it has sends and receives, so it must have all of them
     bool forward_only = false;  ///< it has no backward, so it needs none
     /// Two pipelines of one model: the stage that does the same in the other one; else `missing`.
@@ -722,13 +723,66 @@ void check_message_order(
     }
 }
 
+/// As `check_message_order`, with the messages of all stages of two ranks in one queue each way.
+void check_message_order_of_ranks(Inspection& in) {
+    struct MessageCell {
+        int rank = 0;
+        std::size_t cell = 0;
+    };
+    struct Queue {
+        std::vector<MessageCell> sent;
+        std::vector<MessageCell> received;
+    };
+    const Schedule& schedule = in.schedule;
+    const std::vector<std::size_t> queue_of = queues_of_edges(schedule, MessageQueues::PerRanks);
+    std::vector<Queue> queues(queue_of.size());
+    for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+        const auto& row = schedule.ranks[as_index(rank)];
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            if (is_message(row[cell].op) && has_edge(schedule, row[cell])) {
+                Queue& queue = queues[queue_of[as_index(edge_of(schedule, row[cell]))]];
+                (is_send(row[cell].op) ? queue.sent : queue.received).push_back({rank, cell});
+            }
+        }
+    }
+    const auto action_at = [&schedule](const MessageCell& place) {
+        return schedule.ranks[as_index(place.rank)][place.cell];
+    };
+    for (const Queue& queue : queues) {
+        const auto [sent, received] = std::ranges::mismatch(
+            queue.sent, queue.received, [&](const MessageCell& send, const MessageCell& receive) {
+                return other_end(action_at(send)) == action_at(receive);
+            });
+        if (queue.sent.size() != queue.received.size() || sent == queue.sent.end()) {
+            continue;  // complete, or reported as missing
+        }
+        in.report(received->rank,
+                  static_cast<int>(received->cell),
+                  action_at(*received),
+                  fmt::format("causes an order mismatch: it is receive {0} from rank {1}, but send "
+                              "{0} of rank {1} to rank {2} is {3} (cell {4}), and the messages "
+                              "from rank {1} to {2} are one queue",
+                              sent - queue.sent.begin(),
+                              sent->rank,
+                              received->rank,
+                              to_string(action_at(*sent)),
+                              sent->cell));
+        in.found.back().mend = fmt::format(
+            "let rank {} receive in the order of rank {}'s sends ('pipetwin export torch-csv' "
+            "writes "
+            "such rows)",
+            received->rank,
+            sent->rank);
+    }
+}
+
 void check_boundary(Inspection& in, int boundary) {
     if (!has_next_stage(in.schedule, boundary)) {
         return;  // the next stage begins another pipeline
     }
     if (!exchanges(in.schedule, boundary)) {
         check_shared_rank(in, boundary);
-    } else if (in.lowered) {
+    } else if (in.lowered && in.queues == MessageQueues::PerStages) {
         check_message_order(in, Op::SendForward, boundary, Op::RecvForward, boundary + 1);
         check_message_order(in, Op::SendBackward, boundary + 1, Op::RecvBackward, boundary);
     }
@@ -739,8 +793,9 @@ void sort_by_place(std::vector<Violation>& violations) {
         violations, {}, [](const Violation& v) { return std::pair(v.rank, v.cell); });
 }
 
-std::vector<Violation> broken_rules(const Schedule& schedule) {
+std::vector<Violation> broken_rules(const Schedule& schedule, MessageQueues queues) {
     Inspection in{.schedule = schedule,
+                  .queues = queues,
                   .lowered = has_communication(schedule),
                   .forward_only = is_forward_only(schedule)};
     check_sizes(in);
@@ -773,9 +828,15 @@ std::vector<Violation> broken_rules(const Schedule& schedule) {
         for (const StagePair& skip : schedule.skips) {
             const auto hop = static_cast<std::int16_t>(distance(skip) - 1);
             check_skip_messages(in, skip);
+            if (queues == MessageQueues::PerRanks) {
+                continue;
+            }
             check_message_order(in, Op::SendForward, skip.from, Op::RecvForward, skip.to, hop);
             check_message_order(in, Op::SendBackward, skip.to, Op::RecvBackward, skip.from, hop);
         }
+    }
+    if (queues == MessageQueues::PerRanks) {
+        check_message_order_of_ranks(in);
     }
     sort_by_place(in.found);
     return in.found;
@@ -783,13 +844,13 @@ std::vector<Violation> broken_rules(const Schedule& schedule) {
 
 }  // namespace
 
-std::vector<Violation> validate(const Schedule& schedule) {
-    std::vector<Violation> found = broken_rules(schedule);
+std::vector<Violation> validate(const Schedule& schedule, MessageQueues queues) {
+    std::vector<Violation> found = broken_rules(schedule, queues);
     if (found.empty()) {
         return found;
     }
     if (std::optional<Mended> mended = mend_slips(schedule)) {
-        found = broken_rules(mended->schedule);
+        found = broken_rules(mended->schedule, queues);
         found.insert(found.end(), mended->slips.begin(), mended->slips.end());
         sort_by_place(found);
     }

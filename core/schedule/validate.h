@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/schedule/queues.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
@@ -28,13 +29,14 @@ struct Violation {
 /// Checks, each a function: stages and micro-batches in range; every stage on the rank that the row
 /// says; completeness (one F and one B, or one F, I and W, per stage and micro-batch; at most one
 /// R, between F and B; R, REDUCE_GRAD, NORM and OPT only where there is a backward); order inside a
-/// stage; receives before use and sends after production; k-th send of an edge matches its k-th
+/// stage; receives before use and sends after production; k-th send of a queue matches its k-th
 /// receive. A compute-only schedule (no SEND or RECV at all) is checked without the communication
 /// rules. Never throws for what it finds.
-std::vector<Violation> validate(const Schedule& schedule);
+std::vector<Violation> validate(const Schedule& schedule,
+                                MessageQueues queues = MessageQueues::PerStages);
 
-/// Whether a lowered schedule runs to its end with FIFO channels of this capacity, one per boundary
-/// and direction. Capacity 0: a send waits for its receive.
+/// Whether a lowered schedule runs to its end with FIFO channels of this capacity. Capacity 0: a
+/// send waits for its receive; none: no send waits.
 struct DeadlockReport {
     bool deadlock_free = true;
     std::vector<Violation> waiting;  ///< actions that wait on each other, in the cycle's order
@@ -42,17 +44,20 @@ struct DeadlockReport {
 
 /// One symbolic run, O(actions): ranks are sequential, channels FIFO with one producer and one
 /// consumer, so the answer does not depend on timing.
-DeadlockReport find_deadlock(const Schedule& schedule, int capacity);
+DeadlockReport find_deadlock(const Schedule& schedule,
+                             std::optional<int> capacity,
+                             MessageQueues queues = MessageQueues::PerStages);
 
 /// Deadlock check for rendezvous channels (capacity 0) whose ranks post all receives before their
 /// first action, in the order of their rows, as ranks in processes of their own do
 /// (exec/transport): a message leaves as soon as its receive is posted and the messages before it
 /// have left. NCCL promises this for a pair of GPUs with a communicator for each direction and no
 /// groups.
-DeadlockReport find_deadlock_with_preposted_receives(const Schedule& schedule);
+DeadlockReport find_deadlock_with_preposted_receives(
+    const Schedule& schedule, MessageQueues queues = MessageQueues::PerStages);
 
 /// The smallest capacity at which the schedule does not deadlock; -1 if none does.
-int smallest_capacity(const Schedule& schedule);
+int smallest_capacity(const Schedule& schedule, MessageQueues queues = MessageQueues::PerStages);
 
 /// Number of violations that a text lists by default.
 constexpr std::size_t violations_shown = 20;
@@ -85,13 +90,15 @@ std::string hint_for(const std::vector<Violation>& violations);
 void require_valid(const Schedule& schedule,
                    std::string_view place,
                    std::size_t most = violations_shown,
-                   const Schedule* written = nullptr);
+                   const Schedule* written = nullptr,
+                   MessageQueues queues = MessageQueues::PerStages);
 
 /// Throws Error(Infeasible) with the actions that wait on each other and the smallest capacity that
 /// works. Without a capacity channels are unbounded. `written` as for `explain`.
 void require_deadlock_free(const Schedule& schedule,
                            std::optional<int> capacity,
                            std::string_view place,
-                           const Schedule* written = nullptr);
+                           const Schedule* written = nullptr,
+                           MessageQueues queues = MessageQueues::PerStages);
 
 }  // namespace pipetwin

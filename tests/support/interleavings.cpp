@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 namespace pipetwin::testing {
 
@@ -308,10 +309,12 @@ class Interleavings {
     /// message but the one which it names.
     Interleavings(const Schedule& schedule,
                   int capacity,
+                  MessageQueues queues,
                   std::vector<std::size_t> able,
                   bool by_name)
         : schedule_(schedule),
           capacity_(capacity),
+          queues_(queues),
           able_(std::move(able)),
           by_name_(by_name),
           done_(schedule.ranks.size(), 0) {
@@ -343,9 +346,17 @@ class Interleavings {
     }
 
   private:
+    /// The stage that sends, the stage that receives, and the micro-batch.
+    using Message = std::tuple<int, int, int>;
+
+    static Message message_of(const Action& a) {
+        return is_send(a.op) ? Message{a.stage, named_stage(a), a.micro_batch}
+                             : Message{named_stage(a), a.stage, a.micro_batch};
+    }
+
     /// A queue, with what was taken from it, so that a move can be taken back.
     struct Channel {
-        std::vector<int> sent;  ///< micro-batches
+        std::vector<Message> sent;
         std::size_t received = 0;
 
         std::size_t waiting() const { return sent.size() - received; }
@@ -355,15 +366,21 @@ class Interleavings {
         return done_[rank] < able_[rank] ? &schedule_.ranks[rank][done_[rank]] : nullptr;
     }
 
-    /// The stage that sends and the stage that receives.
+    /// The stage, or the rank, that sends and the one that receives.
     using Ends = std::pair<int, int>;
 
-    static Ends channel_of(const Action& a) {
-        return is_send(a.op) ? Ends{a.stage, named_stage(a)} : Ends{named_stage(a), a.stage};
+    Ends channel_of(const Action& a) const {
+        const auto [from, to, micro_batch] = message_of(a);
+        const Layout layout{schedule_};
+        return queues_ == MessageQueues::PerStages ? Ends{from, to}
+                                                   : Ends{layout.rank_of(from), layout.rank_of(to)};
     }
 
     /// Places for a skip: as many for each boundary between, at most one for each micro-batch.
     std::size_t places_of(const Ends& ends) const {
+        if (queues_ == MessageQueues::PerRanks) {
+            return static_cast<std::size_t>(capacity_);
+        }
         const int apart =
             ends.second > ends.first ? ends.second - ends.first : ends.first - ends.second;
         const int places =
@@ -376,8 +393,8 @@ class Interleavings {
         return found == channels_.end() ? 0 : found->second.waiting();
     }
 
-    bool accepts(const Action& receive, int micro_batch) const {
-        return !by_name_ || receive.micro_batch == micro_batch;
+    bool accepts(const Action& receive, const Message& message) const {
+        return !by_name_ || message_of(receive) == message;
     }
 
     /// The rank which must move together with this one: itself, except at capacity 0, where a send
@@ -442,7 +459,7 @@ class Interleavings {
         for (std::size_t rank = 0; rank < done_.size(); ++rank) {
             const Action* const action = next_of(rank);
             if (action != nullptr && is_receive(action->op) &&
-                channel_of(*action) == channel_of(send) && accepts(*action, send.micro_batch)) {
+                channel_of(*action) == channel_of(send) && accepts(*action, message_of(send))) {
                 return rank;
             }
         }
@@ -466,7 +483,7 @@ class Interleavings {
         const Action& action = schedule_.ranks[rank][done_[rank]++];
         state_ += stride_[rank];
         if (is_send(action.op)) {
-            channels_[channel_of(action)].sent.push_back(action.micro_batch);
+            channels_[channel_of(action)].sent.push_back(message_of(action));
         } else if (is_receive(action.op)) {
             ++channels_[channel_of(action)].received;
         }
@@ -495,6 +512,7 @@ class Interleavings {
 
     const Schedule& schedule_;
     int capacity_;
+    MessageQueues queues_;
     std::vector<std::size_t> able_;
     bool by_name_;
     std::vector<std::size_t> done_;
@@ -547,20 +565,21 @@ bool has_backward(const Schedule& schedule) {
 
 }  // namespace
 
-bool every_interleaving_completes(const Schedule& schedule, int capacity) {
+bool every_interleaving_completes(const Schedule& schedule, int capacity, MessageQueues queues) {
     const bool trains = has_backward(schedule);
     std::vector<std::size_t> able(schedule.ranks.size());
     for (std::size_t rank = 0; rank < able.size(); ++rank) {
         able[rank] = Worker(schedule, static_cast<int>(rank), trains).able();
     }
-    return Interleavings(schedule, capacity, able, true).all_come_to_the_end() &&
+    return Interleavings(schedule, capacity, queues, able, true).all_come_to_the_end() &&
            does_everything_once(schedule, trains);
 }
 
 bool no_interleaving_blocks(const Schedule& schedule, int capacity) {
     std::vector<std::size_t> able(schedule.ranks.size());
     std::ranges::transform(schedule.ranks, able.begin(), &std::vector<Action>::size);
-    return Interleavings(schedule, capacity, able, false).all_come_to_the_end();
+    return Interleavings(schedule, capacity, MessageQueues::PerStages, able, false)
+        .all_come_to_the_end();
 }
 
 }  // namespace pipetwin::testing

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "cli/base/console.h"
 #include "cli/base/options.h"
@@ -15,6 +16,20 @@ struct Exported {
     std::string content;
     Exchanged result;
 };
+
+/// An export of these rows.
+inline Exported of_schedule(const Schedule& schedule, std::string content) {
+    Exported exported{.content = std::move(content), .result = {}};
+    exported.result.ranks = schedule.rank_count();
+    exported.result.stages = schedule.stage_count();
+    exported.result.micro_batches = schedule.micro_batches;
+    return exported;
+}
+
+/// PyTorch's schedule file.
+Exported export_torch_csv(const ExportSource& source,
+                          const ExportOptions& options,
+                          Console& console);
 
 /// Megatron's pipeline layout.
 Exported export_megatron_layout(const ExportSource& source,

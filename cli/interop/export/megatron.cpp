@@ -362,6 +362,31 @@ void note_schedule(const ExportSource::Placed& placed, Console& console) {
     }
 }
 
+/// Megatron's groups have as many micro-batches as there are ranks unless a flag says otherwise.
+void set_groups(const SettledScenario& scenario,
+                int chunks,
+                MegatronFlags& flags,
+                Console& console) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    if (chunks == 1 || !schedule_traits(pipeline.schedule).has_groups) {
+        return;
+    }
+    if (pipeline.micro_batches < pipeline.stages) {
+        console.note(fmt::format(
+            "Megatron refuses fewer micro-batches ({}) than ranks ({}) where a rank has several "
+            "stages",
+            pipeline.micro_batches,
+            pipeline.stages));
+        return;
+    }
+    const int group = interleaved_group_size(
+        {.ranks = pipeline.stages, .chunks = chunks, .micro_batches = pipeline.micro_batches},
+        pipeline.group_size);
+    if (pipeline.group_size > 0 || group != pipeline.stages) {
+        flags.group_size = group;
+    }
+}
+
 }  // namespace
 
 Exported export_megatron_layout(const ExportSource& source,
@@ -385,9 +410,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     flags.pipeline_size = placed.schedule.rank_count();
     const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();
     set_layout(layout, chunks, flags);
-    if (chunks > 1 && scenario.pipeline.group_size > 0) {
-        flags.group_size = scenario.pipeline.group_size;
-    }
+    set_groups(scenario, chunks, flags, console);
     set_precision(placed, flags, further, console);
     set_training(scenario, flags, console);
     set_batch(scenario, flags);

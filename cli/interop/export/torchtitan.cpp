@@ -1,5 +1,6 @@
 #include "core/interop/torchtitan.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -8,11 +9,31 @@
 
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 
 namespace {
+
+/// Whether PyTorch's schedule of the same name makes the same rows.
+bool is_made_by_torch(const ExportSource::Placed& placed, ScheduleKind kind) {
+    const SettledScenario::PipelinePart& pipeline = placed.scenario.pipeline;
+    const ScheduleShape shape{.ranks = pipeline.stages,
+                              .chunks = pipeline.chunks,
+                              .micro_batches = pipeline.micro_batches};
+    const int rounds = std::max(1, shape.micro_batches / shape.ranks);
+    switch (kind) {
+        case ScheduleKind::OneFOneB:
+            return shape.micro_batches >= shape.ranks;
+        case ScheduleKind::Interleaved1F1B:
+            return shape.micro_batches % rounds == 0 &&
+                   interleaved_group_size(shape, pipeline.group_size) ==
+                       shape.micro_batches / rounds;
+        default:
+            return true;
+    }
+}
 
 /// Text of the other settings that belong to the lists.
 std::string settings(const ExportSource::Placed& placed) {
@@ -26,15 +47,28 @@ std::string settings(const ExportSource::Placed& placed) {
         return text + ", parallelism.pipeline_parallel_schedule_csv = \"" + schedule + '"';
     }
     for (const ScheduleName& known : known_schedules()) {
-        if (known.name == schedule && !known.torch_name.empty()) {
+        if (known.name == schedule && !known.torch_name.empty() &&
+            is_made_by_torch(placed, known.kind)) {
             return text + fmt::format(", parallelism.pipeline_parallel_schedule = \"{}\"",
                                       known.torch_name);
         }
     }
-    return text + fmt::format(
-                      "; torchtitan has no schedule {}: 'pipetwin export torch-csv' writes a file "
-                      "for parallelism.pipeline_parallel_schedule_csv",
-                      schedule);
+    const ScheduleTraits& traits = schedule_traits(schedule);
+    text += traits.torch_name.empty()
+                ? fmt::format("; torchtitan has no schedule {}", schedule)
+                : fmt::format("; torchtitan's {} has no such order of {} on {}",
+                              traits.torch_name,
+                              counted(placed.scenario.pipeline.micro_batches, "micro-batch"),
+                              counted(placed.schedule.rank_count(), "rank"));
+    text +=
+        ": 'pipetwin export torch-csv --compute-only' writes a file for "
+        "parallelism.pipeline_parallel_schedule_csv";
+    if (traits.placement == StagePlacement::V) {
+        text +=
+            ", with parallelism.pipeline_parallel_schedule = \"ZBVZeroBubble\", whose ranks hold "
+            "the same stages";
+    }
+    return text;
 }
 
 using Pipeline = SettledScenario::PipelinePart;

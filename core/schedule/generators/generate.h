@@ -62,7 +62,8 @@ struct ZeroBubbleCosts {
 /// What only some generators look at.
 struct GeneratorOptions {
     BackwardOrder gpipe_order = BackwardOrder::Descending;
-    int group_size = 0;  ///< interleaved-1f1b: micro-batches that a chunk takes in turn; 0: ranks
+    /// interleaved-1f1b: micro-batches that a chunk takes in turn; 0: `interleaved_group_size`
+    int group_size = 0;
     ZeroBubbleCosts zero_bubble{};  ///< zb-auto
 };
 
@@ -96,6 +97,10 @@ std::string_view to_string(ScheduleKind kind);
 Schedule generate(ScheduleKind kind,
                   const ScheduleShape& shape,
                   const GeneratorOptions& options = {});
+
+/// The group size of interleaved-1f1b where `asked` is asked for; 0: the smallest that leaves no
+/// group of fewer micro-batches than ranks, or all micro-batches where they are fewer.
+int interleaved_group_size(const ScheduleShape& shape, int asked);
 
 /// Throws Error(BadInput) if ranks, chunks or micro-batches lie outside 1..4096, 1..64, 1..65536,
 /// or the schedule could have more than `largest_schedule` actions; called by every generator

@@ -17,24 +17,13 @@ bool fills_all_ranks(int micro_batches, int group_size, int ranks) {
     return group_size >= ranks && (last == 0 || last >= ranks);
 }
 
-/// The smallest group size that fills all ranks; as many as ranks where there is none.
+/// The smallest group size that fills all ranks; all micro-batches where there are too few.
 int smallest_group_size(int micro_batches, int ranks) {
-    for (int size = ranks; size <= micro_batches; ++size) {
-        if (fills_all_ranks(micro_batches, size, ranks)) {
-            return size;
-        }
+    int size = std::min(micro_batches, ranks);
+    while (size < micro_batches && !fills_all_ranks(micro_batches, size, ranks)) {
+        ++size;
     }
-    return ranks;
-}
-
-/// What to do about a group size that leaves a last group too small.
-std::string way_out(int micro_batches, int group_size, int ranks) {
-    if (micro_batches < ranks) {
-        return fmt::format("set micro_batches = {} or more, or take fewer ranks", ranks);
-    }
-    return fmt::format("set group_size = {}, or take a multiple of {} micro-batches",
-                       smallest_group_size(micro_batches, ranks),
-                       group_size);
+    return size;
 }
 
 /// Interleaved 1F1B: the model is cut into more pieces than there are ranks, and every rank holds
@@ -51,8 +40,9 @@ std::string way_out(int micro_batches, int group_size, int ranks) {
 /// activations on rank r.
 ///
 /// A last group of fewer micro-batches is fine as long as it has one per rank. Where the caller
-/// names no group size, it is the smallest that keeps this rule: PyTorch's rounds of m / (m div p),
-/// where these are equal, and more numbers of micro-batches besides.
+/// names no group size, it is the smallest that keeps this rule: PyTorch's rounds of
+/// m / max(1, m div p), where these are equal, and more numbers of micro-batches besides. Fewer
+/// micro-batches than ranks are one group, as in PyTorch.
 ///
 /// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 /// Megatron-LM", section 2.2.2.
@@ -61,13 +51,13 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
     const int p = shape.ranks;
     const int m = shape.micro_batches;
     const int v = shape.chunks;
-    const int g = options.group_size == 0 ? smallest_group_size(m, p) : options.group_size;
+    const int g = interleaved_group_size(shape, options.group_size);
     require_rule(
-        g >= p,
+        g >= std::min(m, p),
         "interleaved-1f1b",
         fmt::format("needs groups of at least as many micro-batches as ranks ({}), got {}", p, g),
         fmt::format("set group_size = {} or more", p));
-    require_rule(fills_all_ranks(m, g, p),
+    require_rule(m < p || fills_all_ranks(m, g, p),
                  "interleaved-1f1b",
                  fmt::format("{} in groups of {} {} a last group of {}, smaller than the {} ranks",
                              counted(m, "micro-batch"),
@@ -75,7 +65,9 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
                              verb_for(m, "leaves", "leave"),
                              m % g,
                              p),
-                 way_out(m, g, p));
+                 fmt::format("set group_size = {}, or take a multiple of {} micro-batches",
+                             smallest_group_size(m, p),
+                             g));
     const InterleavedOrder order(m, v, g);
     const int all = m * v;
     fill_rows(schedule, [&](int rank, RowWriter& row) {
@@ -108,12 +100,22 @@ const ScheduleTraits interleaved_1f1b_traits{
     .in_megatron = true,
     .has_groups = true,
     .searched = Searched::Yes,
-    .stashes =  // in groups of p, the smallest
+    .stashes =  // in groups of p, the smallest, or of all micro-batches where these are fewer
     [](const ScheduleShape& shape, int rank) {
         const int p = shape.ranks;
+        const int m = shape.micro_batches;
         const int v = shape.chunks;
-        return LiveStashes{std::min(shape.micro_batches * v, (v - 1) * p + 2 * (p - 1 - rank) + 1)};
+        return LiveStashes{std::min(m * v, (v - 1) * std::min(m, p) + 2 * (p - 1 - rank) + 1)};
     },
 };
 
 }  // namespace pipetwin::schedules
+
+namespace pipetwin {
+
+int interleaved_group_size(const ScheduleShape& shape, int asked) {
+    return asked == 0 ? schedules::smallest_group_size(shape.micro_batches, shape.ranks)
+                      : std::min(asked, shape.micro_batches);
+}
+
+}  // namespace pipetwin

@@ -533,9 +533,13 @@ TEST_F(SimulateFiles, InterleavedGroupsFitTheMicroBatches) {
     EXPECT_EQ(
         pipetwin(simulate_args({.stages = 4, .micro_batches = 6}, more)).json()["makespan_ms"],
         45.0);
-    const Outcome few = pipetwin(simulate_args({.stages = 4, .micro_batches = 3}, more));
-    EXPECT_EQ(few.code, 4);
-    EXPECT_THAT(few.err, HasSubstr("set --micro-batches 4 or more, or take fewer ranks"));
+    // Fewer than ranks: what the rows take that PyTorch 2.14.1 makes.
+    EXPECT_EQ(
+        pipetwin(simulate_args({.stages = 4, .micro_batches = 3}, more)).json()["makespan_ms"],
+        30.0);
+    EXPECT_EQ(
+        pipetwin(simulate_args({.stages = 8, .micro_batches = 4}, more)).json()["makespan_ms"],
+        57.0);
     std::vector<std::string> fours = more;
     fours.insert(fours.end(), {"--group-size", "4"});
     const Outcome left = pipetwin(simulate_args({.stages = 4, .micro_batches = 6}, fours));

@@ -11,6 +11,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule_csv.h"
+#include "core/schedule/torch_rows.h"
 #include "tests/cli/support.h"
 #include "tests/support/builders.h"
 
@@ -114,16 +115,94 @@ TEST_F(Exchange, EveryScheduleSurvivesExportAndImport) {
     for (const auto& [kind, shape] : shaped_schedules()) {
         const Schedule compute = generate(kind, shape);
         const Schedule comms = add_reduction(add_communication(compute, RecomputeTiming::Eager));
-        const std::string ours = print_schedule_csv(add_optimizer(comms));
-        const std::string exported = written({"export", "torch-csv", file("ours.csv", ours)});
-        EXPECT_EQ(exported, print_schedule_csv(comms, CsvContent::ComputeComms));
+        const std::string ours = file("ours.csv", print_schedule_csv(add_optimizer(comms)));
+        if (kind == ScheduleKind::Chimera || kind == ScheduleKind::ForwardOnly) {
+            continue;  // PyTorch loads neither
+        }
+        const std::string exported = written({"export", "torch-csv", ours});
+        EXPECT_EQ(exported,
+                  print_schedule_csv(torch_rows(comms).schedule, CsvContent::ComputeComms));
         EXPECT_EQ(written({"import", "torch-csv", file("torch.csv", exported)}), exported);
+        EXPECT_EQ(written({"export", "torch-csv", path("torch.csv")}), exported);
         EXPECT_EQ(written({"export", "torch-csv", path("ours.csv"), "--compute-only"}),
                   print_schedule_csv(compute));
     }
 }
 
 // --- torch-csv. ---
+
+/// An export of them, with messages or without, is one that PyTorch stops at.
+TEST_F(Exchange, WhatPyTorchCannotLoadIsNotExportedForIt) {
+    const std::string two_copies =
+        file("two.csv",
+             print_schedule_csv(generate(ScheduleKind::Chimera, {.ranks = 2, .micro_batches = 2})));
+    const std::string forwards = file("forwards.csv", "0F0,0F1\n1F0,1F1\n");
+    for (const std::string option : {"--compute-only", "--force"}) {
+        const Outcome twice = refused({"export", "torch-csv", two_copies, option});
+        EXPECT_EQ(twice.code, 4);
+        EXPECT_THAT(twice.err, HasSubstr("no stages that share weights"));
+        const Outcome untrained = refused({"export", "torch-csv", forwards, option});
+        EXPECT_EQ(untrained.code, 4);
+        EXPECT_THAT(untrained.err, HasSubstr("no backward"));
+    }
+}
+
+/// PyTorch trained with such rows, and with wrong gradients.
+TEST_F(Exchange, MessagesOfQueuesBetweenStagesAreRefusedFromPyTorchAndOrderedAnewForIt) {
+    const ScheduleShape shape{.ranks = 2, .chunks = 2, .micro_batches = 3};
+    const Schedule compute = generate(ScheduleKind::ZbV, shape);
+    const std::string ours =
+        file("ours.csv", print_schedule_csv(add_communication(compute, RecomputeTiming::Eager)));
+    const Outcome import = refused({"import", "torch-csv", ours});
+    EXPECT_EQ(import.code, 4);
+    EXPECT_THAT(import.err, AllOf(HasSubstr("order mismatch"), HasSubstr("export torch-csv")));
+    const std::string out = path("again.csv");
+    const Outcome outcome = pipetwin({"export", "torch-csv", ours, "--out", out});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the messages are in another order than in the source"));
+    EXPECT_EQ(content_of(out),
+              written({"export", "torch-csv", file("rows.csv", print_schedule_csv(compute))}));
+    EXPECT_EQ(pipetwin({"check", ours}).code, 0);
+    EXPECT_EQ(pipetwin({"check", ours, "--one-queue-per-ranks"}).code, 4);
+    const Outcome checked = pipetwin({"check", out, "--one-queue-per-ranks", "--json"});
+    EXPECT_EQ(checked.code, 0);
+    EXPECT_EQ(checked.json().at("smallest_capacity"), 0);
+}
+
+TEST_F(Exchange, AnImportWithoutReductionsSaysThatPyTorchWouldNotDivideGradients) {
+    const std::string csv = "0F0,0SEND_F0,0RECV_B0,0B0{}\n1RECV_F0,1F0,1B0,1SEND_B0{}\n";
+    const auto said = [&](std::string_view first, std::string_view second) {
+        return pipetwin({"import",
+                         "torch-csv",
+                         file("torch.csv", fmt::format(fmt::runtime(csv), first, second)),
+                         "--force",
+                         "--out",
+                         path("ours.csv")})
+            .err;
+    };
+    EXPECT_THAT(said("", ""), HasSubstr("REDUCE_GRAD"));
+    EXPECT_THAT(said(",0REDUCE_GRAD", ""), HasSubstr("REDUCE_GRAD"));
+    EXPECT_THAT(said(",0REDUCE_GRAD", ",1REDUCE_GRAD"), Not(HasSubstr("REDUCE_GRAD")));
+}
+
+TEST_F(Exchange, WhatARowForPyTorchCannotSayIsSaid) {
+    const std::string scenario = file("gpt.toml", gpt_scenario);
+    const auto said = [&](const std::string& setting) {
+        return pipetwin({"export",
+                         "torch-csv",
+                         scenario,
+                         "--set",
+                         setting,
+                         "--force",
+                         "--out",
+                         path("x.csv")})
+            .err;
+    };
+    EXPECT_EQ(said("training.batch=4"), "");
+    EXPECT_THAT(said("pipeline.recompute=always"), HasSubstr("torch.utils.checkpoint"));
+    EXPECT_THAT(said("model.tied=true"), HasSubstr("a weight in common"));
+    EXPECT_THAT(said("pipeline.deferred_weights=1"), HasSubstr("depends on costs"));
+}
 
 TEST_F(Exchange, AScenarioBecomesPyTorchsRowsWithoutAnyCosts) {
     const std::string scenario = file("small.toml", small_scenario);
@@ -328,7 +407,9 @@ TEST_F(Exchange, ARunFolderIsExportedAsItWasPredicted) {
               content_of(folder / "predicted.trace.json"));
     EXPECT_EQ(
         written({"export", "torch-csv", run}),
-        print_schedule_csv(parse_schedule_csv(content_of(folder / "schedule.csv"), "schedule.csv"),
+        print_schedule_csv(torch_rows(compute_only(parse_schedule_csv(
+                                          content_of(folder / "schedule.csv"), "schedule.csv")))
+                               .schedule,
                            CsvContent::ComputeComms));
     EXPECT_THAT(written({"export", "svg", run}), HasSubstr("gpipe, 2 ranks, 4 micro-batches"));
 }
@@ -736,8 +817,68 @@ TEST_F(Exchange, SchedulesThatTheOtherSystemLacksAreTold) {
     }
     EXPECT_THAT(said_of({"export", "torchtitan", one, "--set", with("zb-h1")}, out),
                 AllOf(HasSubstr("torchtitan has no schedule zb-h1"),
-                      HasSubstr("pipetwin export torch-csv")));
+                      HasSubstr("pipetwin export torch-csv --compute-only")));
     EXPECT_THAT(said_of({"export", "torchtitan", one}, out), Not(HasSubstr("of its own")));
+}
+
+/// PyTorch's 1F1B refuses fewer micro-batches than stages, and its Interleaved1F1B takes m in
+/// max(1, m div p) rounds of equal size alone.
+TEST_F(Exchange, ThePlanNamesASchedulesOfTorchtitanOnlyWhereItHasTheseRows) {
+    const std::string scenario = file("gpt.toml", gpt_scenario);
+    const auto said = [&](const std::string& schedule, int micro_batches, int group) {
+        return said_of(
+            {"export",
+             "torchtitan",
+             scenario,
+             "--set",
+             "pipeline.schedule=" + schedule,
+             "--set",
+             fmt::format("pipeline.chunks={}", schedule == "1f1b" ? 1 : 2),
+             "--set",
+             schedule == "1f1b" ? "pipeline.partition=[3, 3]" : "pipeline.partition=[2, 1, 2, 1]",
+             "--set",
+             fmt::format("pipeline.micro_batches={}", micro_batches),
+             "--set",
+             fmt::format("pipeline.group_size={}", group),
+             "--set",
+             fmt::format("training.batch={}", micro_batches)},
+            path("x.txt"));
+    };
+    constexpr std::string_view named = "parallelism.pipeline_parallel_schedule = ";
+    constexpr std::string_view other = "has no such order";
+    EXPECT_THAT(said("1f1b", 2, 0), HasSubstr(std::string(named)));
+    EXPECT_THAT(said("1f1b", 1, 0), HasSubstr(std::string(other)));
+    EXPECT_THAT(said("interleaved-1f1b", 4, 0), HasSubstr(std::string(named)));
+    EXPECT_THAT(said("interleaved-1f1b", 1, 0), HasSubstr(std::string(named)));
+    EXPECT_THAT(said("interleaved-1f1b", 5, 0), HasSubstr(std::string(other)));
+    EXPECT_THAT(said("interleaved-1f1b", 4, 4), HasSubstr(std::string(other)));
+    EXPECT_THAT(said("hanayo", 2, 0), HasSubstr("ZBVZeroBubble"));
+}
+
+/// Megatron took six in groups of four, and refused the last two.
+TEST_F(Exchange, MegatronsFlagsHaveTheGroupsThatThePlanHas) {
+    const std::string scenario = file("gpt.toml", gpt_scenario);
+    const auto exported = [&](int micro_batches) {
+        return written({"export",
+                        "megatron-flags",
+                        scenario,
+                        "--set",
+                        fmt::format("pipeline.micro_batches={}", micro_batches),
+                        "--set",
+                        fmt::format("training.batch={}", micro_batches)});
+    };
+    constexpr std::string_view flag = "--microbatch-group-size-per-virtual-pipeline-stage";
+    EXPECT_THAT(exported(4), Not(HasSubstr(std::string(flag))));
+    EXPECT_THAT(exported(5), HasSubstr(std::string(flag) + " 3"));
+    EXPECT_THAT(said_of({"export",
+                         "megatron-flags",
+                         scenario,
+                         "--set",
+                         "pipeline.micro_batches=1",
+                         "--set",
+                         "training.batch=1"},
+                        path("x.txt")),
+                HasSubstr("Megatron refuses fewer micro-batches (1) than ranks (2)"));
 }
 
 TEST_F(Exchange, AProfileOfATransformerIsExportedAsAGptIs) {

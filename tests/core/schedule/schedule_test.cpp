@@ -212,7 +212,21 @@ TEST(Interleaved1F1B, TakesTheSmallestGroupsThatFillAllRanks) {
             }
         }
     }
-    EXPECT_THROW(rows(4, 3, 0), Error);
+    for (int group = 3; group <= 5; ++group) {
+        EXPECT_EQ(rows(4, 3, 0), rows(4, 3, group)) << group;
+    }
+    EXPECT_THROW(rows(4, 3, 2), Error);
+    EXPECT_THROW(rows(4, 6, 4), Error);
+}
+
+/// The rows that PyTorch 2.14.1 makes. They were refused once.
+TEST(Interleaved1F1B, FewerMicroBatchesThanRanksAreOneGroup) {
+    const Schedule rows =
+        generate(ScheduleKind::Interleaved1F1B, {.ranks = 4, .chunks = 2, .micro_batches = 3});
+    EXPECT_EQ(testing::row_text(rows, 0), "0F0 0F1 0F2 4F0 4F1 4F2 4B0 4B1 4B2 0B0 0B1 0B2");
+    EXPECT_EQ(testing::row_text(rows, 1), "1F0 1F1 1F2 5F0 5F1 5F2 5B0 5B1 5B2 1B0 1B1 1B2");
+    EXPECT_EQ(testing::row_text(rows, 2), "2F0 2F1 2F2 6F0 6F1 6F2 6B0 6B1 6B2 2B0 2B1 2B2");
+    EXPECT_EQ(testing::row_text(rows, 3), "3F0 3F1 3F2 7F0 7B0 7F1 7B1 7F2 7B2 3B0 3B1 3B2");
 }
 
 TEST(Generate, RefusesAScheduleFromAFile) {
