@@ -112,6 +112,16 @@ std::string grid_text(const Schedule& schedule,
                       console.width()));
 }
 
+/// A word on a file of messages that this program runs and PyTorch would mix up.
+void note_queues_of_torch(const Schedule& written, const CheckOptions& options, Console& console) {
+    if (!options.one_queue_per_ranks && has_communication(written) &&
+        !validate(written, MessageQueues::PerRanks).empty()) {
+        console.note(
+            "PyTorch has one queue from each rank to each other, and would mix these messages up: "
+            "--one-queue-per-ranks shows where, and 'pipetwin export torch-csv' orders them anew");
+    }
+}
+
 Error deadlock_error(const std::string& place, const CheckResult& result) {
     return {ErrorKind::Infeasible,
             place,
@@ -147,6 +157,9 @@ void execute(const CheckOptions& options, Console& console) {
             name_cells_of_file(*file, schedule, result.deadlock->waiting);
         }
         result.peak_live_activations = peak_live_activations(schedule);
+        if (file != nullptr) {
+            note_queues_of_torch(written, options, console);
+        }
     }
     const bool deadlock = valid && !result.deadlock->deadlock_free;
     write_result(json_text(check_json(result)), options.common, console);

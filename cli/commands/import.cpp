@@ -29,12 +29,15 @@ bool lacks_a_reduction(const Schedule& schedule) {
            reductions < schedule.rank_of_stage.size();
 }
 
-/// Refuses what `check --one-queue-per-ranks` refuses; the file itself stays as it is, with or
-/// without communication.
+/// Refuses what `check` refuses, and messages that `check --one-queue-per-ranks` refuses; the file
+/// itself stays as it is, with or without communication.
 Imported torch_csv(const ImportOptions& options) {
     const Schedule schedule = read_schedule_file(options.file);
-    static_cast<void>(
-        runnable(schedule, timing_of_files(), input_name(options.file), MessageQueues::PerRanks));
+    const std::string place = input_name(options.file);
+    if (has_communication(schedule)) {
+        static_cast<void>(runnable(schedule, timing_of_files(), place, MessageQueues::PerRanks));
+    }
+    static_cast<void>(runnable(schedule, timing_of_files(), place));
     Imported imported{.content = print_schedule_csv(schedule), .result = {}};
     imported.result.ranks = schedule.rank_count();
     imported.result.stages = schedule.stage_count();

@@ -162,7 +162,9 @@ TEST_F(Exchange, MessagesOfQueuesBetweenStagesAreRefusedFromPyTorchAndOrderedAne
     EXPECT_THAT(outcome.err, HasSubstr("the messages are in another order than in the source"));
     EXPECT_EQ(content_of(out),
               written({"export", "torch-csv", file("rows.csv", print_schedule_csv(compute))}));
-    EXPECT_EQ(pipetwin({"check", ours}).code, 0);
+    const Outcome of_stages = pipetwin({"check", ours});
+    EXPECT_EQ(of_stages.code, 0);
+    EXPECT_THAT(of_stages.err, HasSubstr("--one-queue-per-ranks shows where"));
     EXPECT_EQ(pipetwin({"check", ours, "--one-queue-per-ranks"}).code, 4);
     const Outcome checked = pipetwin({"check", out, "--one-queue-per-ranks", "--json"});
     EXPECT_EQ(checked.code, 0);
@@ -949,7 +951,7 @@ TEST_F(Exchange, WhatIsThereIsKeptUnlessForced) {
     EXPECT_EQ(content_of(out), "mine");
     EXPECT_EQ(pipetwin({"import", "torch-csv", csv, "--out", out}).code, 6);
     EXPECT_EQ(pipetwin({"export", "torch-csv", csv, "--out", out, "--force"}).code, 0);
-    EXPECT_EQ(content_of(out), "0F0,0B0\r\n");
+    EXPECT_EQ(content_of(out), "0F0,0B0,0REDUCE_GRAD\r\n");
     EXPECT_EQ(pipetwin({"export", "torch-csv", csv, "--out", folder().string(), "--force"}).code,
               6);
 }
