@@ -6,12 +6,12 @@
 FOLDER is the root of an unpacked Linux system that has a current PyTorch (2.14: usr/bin/python3), or a virtual
 environment; no privilege is needed. Exits with 77 where the variable is not set.
 
-Exports every schedule on 2 and 4 ranks, with 2 to 9 micro-batches, as PyTorch loads it with format "compute_comms" and with
-"compute_only". Then K processes, connected by gloo, load each file, and train one step of a model of two matrices per
-stage in fp64. The mean loss must differ from that of the same model in one piece by at most 1e-12, every gradient by at
-most 1e-10 of its tensor's largest number. What the program refuses must be on the list of what PyTorch cannot load, or of
-shapes that the schedule does not have. Further, PyTorch's own files, with its own order of messages, must be imported,
-exported and trained as they are; and the rows of schedules that PyTorch generates, too, must be PyTorch's.
+Exports every schedule on 2 and 4 ranks, with 2 to 9 micro-batches, as PyTorch loads it with format "compute_comms" and
+with "compute_only". Then K processes, connected by gloo, load each file, and train one step of a model of two matrices
+per stage in fp64. The mean loss must differ from that of the same model in one piece by at most 1e-12, every gradient
+by at most 1e-10 of its tensor's largest number. What the program refuses must be on the list of what PyTorch cannot load,
+or of shapes that the schedule does not have. Further, PyTorch's own files, with its own order of messages, must be
+imported, exported and trained as they are; and the rows of schedules that PyTorch generates, too, must be PyTorch's.
 
 --share takes that part of the cases, drawn with the seed (scripts/test takes 0.01, scripts/daily all).
 """
@@ -322,7 +322,8 @@ def train_all(torch_folder, folder, jobs, check):
                 trained += 1
                 worst = {key: max(worst[key], result[key]) for key in worst}
                 if result["loss"] > LOSS_TOLERANCE or result["gradient"] > GRADIENT_TOLERANCE:
-                    check.fail(f"{job['name']}: loss off by {result['loss']:.1e}, a gradient by {result['gradient']:.1e}")
+                    check.fail(f"{job['name']}: loss off by {result['loss']:.1e}, "
+                               f"a gradient by {result['gradient']:.1e}")
             if not results:
                 check.fail(f"{left[0]['name']}: PyTorch ended without a word")
             left = left[max((result["job"] for result in results), default=0) + 1:]  # behind one that failed
