@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -372,8 +373,18 @@ void RunFolder::write_kept() {
 }
 
 void RunFolder::finish(std::chrono::milliseconds patience) {
-    exec::keep_trying(
-        patience, [this] { write_all(); }, [](const Error&) {});
+    try {
+        exec::keep_trying(
+            patience, [this] { write_all(); }, [](const Error&) {});
+    } catch (const Error& error) {
+        std::vector<std::string> lacking;
+        std::ranges::transform(kept_, std::back_inserter(lacking), &Kept::name);
+        throw Error(
+            error.kind(),
+            error.place(),
+            fmt::format("{}; the run folder lacks {}", error.text(), fmt::join(lacking, ", ")),
+            error.hint());
+    }
 }
 
 void RunFolder::bring_to_disk() {

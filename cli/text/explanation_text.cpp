@@ -124,6 +124,9 @@ std::vector<std::string> wait_lines(const Plan& plan,
                                 to_string(cause.action),
                                 sim::to_string(cause.reason),
                                 time.number(cause.end - cause.begin));
+            if (const std::string link = sim::shared_link_name(plan, cause); !link.empty()) {
+                line += fmt::format(" ({})", link);
+            }
         }
         if (slack && time.shows(*slack)) {
             line += fmt::format("; it could be {} longer without delaying the step", time(*slack));

@@ -118,6 +118,9 @@ Json wait_json(const Plan& plan, const sim::Explanation::ExplainedWait& explaine
                                  {"begin_ms", to_milliseconds(cause.begin)},
                                  {"end_ms", to_milliseconds(cause.end)},
                                  {"reason", sim::to_string(cause.reason)}});
+        if (const std::string link = sim::shared_link_name(plan, cause); !link.empty()) {
+            json["chain"].back()["shared_link"] = link;
+        }
     }
     return json;
 }

@@ -260,6 +260,12 @@ class Words {
                 "processor, "
                 "slow each other down.",
                 time_(shown(Part::Sharing)));
+            if (what_.busiest_link) {
+                add("Of the shared links the {} has most to carry: {} in a step of {}.",
+                    what_.busiest_link->name,
+                    time_(what_.busiest_link->carries),
+                    time_(what_.step));
+            }
         }
     }
 

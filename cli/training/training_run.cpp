@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -281,6 +283,15 @@ exec::TrainingResult trained(const RunOptions& options,
     return result;
 }
 
+/// The first of them, with what the others say, so that all that a folder lacks is known.
+Error all_in_one(const std::vector<Error>& errors) {
+    std::string text = errors.front().text();
+    for (std::size_t i = 1; i < errors.size(); ++i) {
+        text += fmt::format("; and {}: {}", errors[i].place(), errors[i].text());
+    }
+    return {errors.front().kind(), errors.front().place(), text, errors.front().hint()};
+}
+
 /// The part of the first process: compares what was measured with what was predicted.
 FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingResult training) {
     RunFolder& folder = run.folder.value();
@@ -297,11 +308,19 @@ FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingR
                          .comparison = std::move(comparison)};
     folder.write(run_file::report_json, report_json_text(finished));
     folder.write(run_file::report_html, report_html(finished));
-    folder.finish(exec::disk_patience);
-    for (const std::optional<Error>& lost : {finished.training.lost_checkpoint, run.lost}) {
-        if (lost) {
-            throw Error(*lost);
+    std::vector<Error> lost;
+    try {
+        folder.finish(exec::disk_patience);
+    } catch (const Error& error) {
+        lost.push_back(error);
+    }
+    for (const std::optional<Error>& more : {finished.training.lost_checkpoint, run.lost}) {
+        if (more) {
+            lost.push_back(*more);
         }
+    }
+    if (!lost.empty()) {
+        throw all_in_one(lost);
     }
     return finished;
 }

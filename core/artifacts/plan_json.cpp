@@ -70,6 +70,23 @@ ordered_json peak_json(const MemoryUse& peak) {
     return object;
 }
 
+ordered_json contention_json(const Contention& contention) {
+    ordered_json links = ordered_json::array();
+    for (std::size_t link = 0; link < contention.shared_links.size(); ++link) {
+        links.push_back(
+            {{"name",
+              contention.link_names.empty() ? ordered_json(nullptr)
+                                            : ordered_json(contention.link_names[link])},
+             {"bytes_per_second", contention.shared_links[link]}});
+    }
+    return {{"cores", contention.cores},
+            {"interference", contention.interference},
+            {"link_sharing", contention.sharing == LinkSharing::Fair ? "fair" : "fifo"},
+            {"shared_links", std::move(links)},
+            {"way_of_edge", contention.way_of_edge},
+            {"way_of_copies", contention.way_of_copies}};
+}
+
 }  // namespace
 
 ordered_json recompute_json(const RecomputeRules& rules, LayerRecompute of_layers) {
@@ -141,6 +158,9 @@ std::string print_plan(const Plan& plan) {
                       {"cost_source", or_null(source)},
                       {"notes", parts.notes},
                       {"peak_bytes", array_of(peak_memory(plan), peak_json)}};
+    if (parts.contention.any()) {
+        root["contention"] = contention_json(parts.contention);
+    }
     if (!parts.message_bytes.empty()) {  // of models with branches alone
         const auto pair = [](const StagePair& stages) {
             return ordered_json{stages.from, stages.to};

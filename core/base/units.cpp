@@ -55,6 +55,17 @@ Duration transfer_time(Bytes bytes, double bytes_per_second) {
     if (bytes_per_second <= 0 || bytes.count <= 0) {
         return Duration{};
     }
+    // In integers where the rate is whole: a quotient that is just above a whole number of
+    // nanoseconds by rounding alone would be rounded up to the next.
+    constexpr double exact = 0x1p53;
+    if (bytes_per_second < exact && bytes_per_second == std::floor(bytes_per_second)) {
+        __extension__ using Wide = __int128;
+        const auto rate = static_cast<std::int64_t>(bytes_per_second);
+        const Wide whole = (Wide{bytes.count} * std::nano::den + rate - 1) / rate;
+        if (whole < std::numeric_limits<std::int64_t>::max()) {
+            return Duration{static_cast<std::int64_t>(whole)};
+        }
+    }
     const double nanoseconds = std::ceil(static_cast<double>(bytes.count) / bytes_per_second * 1e9);
     if (nanoseconds >= static_cast<double>(std::numeric_limits<std::int64_t>::max())) {
         throw Error(ErrorKind::BadInput,

@@ -56,9 +56,12 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
     const auto all = static_cast<double>(bytes.count);
     const auto inside = [&](double size) { return message_ns(group.inside, size); };
     const auto between = [&](double size) { return message_ns(group.between, size); };
+    const auto alone = [&](double size) {
+        return message_ns(group.between_alone.value_or(group.between), size);
+    };
     const auto slowest = [&](double size) {
         const double within = in_node > 1 ? inside(size) : 0;
-        return nodes > 1 ? std::max(within, between(size)) : within;
+        return nodes > 1 ? std::max(within, alone(size)) : within;
     };
     double nanoseconds = 0;
     switch (kind) {
@@ -66,8 +69,8 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
             nanoseconds = 2 * (group.replicas - 1) * slowest(all / group.replicas);
             break;
         case AllReduceKind::Tree:
-            nanoseconds = 2 * (rounds(in_node) * inside(all) +
-                               (nodes > 1 ? rounds(nodes) * between(all) : 0));
+            nanoseconds =
+                2 * (rounds(in_node) * inside(all) + (nodes > 1 ? rounds(nodes) * alone(all) : 0));
             break;
         case AllReduceKind::TwoLevel:
             nanoseconds = 2 * (in_node - 1) * inside(all / in_node) +

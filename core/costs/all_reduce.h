@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "core/base/units.h"
@@ -24,7 +25,9 @@ struct ReplicaGroup {
     int replicas = 1;  ///< D
     int per_node = 1;  ///< of them on one node; the last node may have fewer
     LinkCost inside{};
-    LinkCost between{};
+    LinkCost between{};  ///< of each replica of a node while all of them send to other nodes
+    /// While one replica of the node alone sends to another node; none: as `between`.
+    std::optional<LinkCost> between_alone{};
 
     bool operator==(const ReplicaGroup&) const = default;
 };
@@ -33,7 +36,7 @@ struct ReplicaGroup {
 /// = min(D, per_node) replicas in a full node, N = ceil(D / g) nodes, and t(n) = latency + (n +
 /// half_bandwidth) / rate the time of a message over one link:
 ///
-///     ring        2 (D - 1) t(bytes / D), over the slower link where N > 1
+///     ring        2 (D - 1) t(bytes / D), over the slower link where N > 1; alone between nodes
 ///     tree        2 (ceil(log2 g) t_inside(bytes) + ceil(log2 N) t_between(bytes))
 ///     two-level   2 (g - 1) t_inside(bytes / g) + 2 (N - 1) t_between(bytes / (g N))
 ///     rings       2 (D - 1) max(t_inside(bytes / D), t_between(bytes / (g D)))

@@ -30,13 +30,21 @@ void expect_sizes_agree(const Contention& contention, const Schedule& schedule) 
     PIPETWIN_EXPECT(
         contention.shared_links.empty() || contention.way_of_edge.size() == edge_count(schedule),
         "a way for every edge");
-    for (const auto& way : contention.way_of_edge) {
-        PIPETWIN_EXPECT(std::ranges::all_of(way,
-                                            [&contention](int link) {
-                                                return link >= 0 &&
-                                                       link < std::ssize(contention.shared_links);
-                                            }),
-                        "a way leads over shared links");
+    PIPETWIN_EXPECT(
+        contention.way_of_copies.empty() || contention.way_of_copies.size() == 2 * ranks,
+        "a way to host memory and back for every rank");
+    PIPETWIN_EXPECT(contention.link_names.empty() ||
+                        contention.link_names.size() == contention.shared_links.size(),
+                    "a name for every shared link");
+    for (const auto* ways : {&contention.way_of_edge, &contention.way_of_copies}) {
+        for (const auto& way : *ways) {
+            PIPETWIN_EXPECT(std::ranges::all_of(
+                                way,
+                                [&contention](int link) {
+                                    return link >= 0 && link < std::ssize(contention.shared_links);
+                                }),
+                            "a way leads over shared links");
+        }
     }
 }
 
@@ -155,6 +163,41 @@ double most_seconds_of_rows(const Plan& plan) {
     return seconds;
 }
 
+/// All that passes shared links, one after the other.
+double seconds_over_shared_links(const Plan& plan) {
+    const Contention& contention = plan->contention;
+    double seconds = 0;
+    const auto add = [&](const std::vector<int>& way, Bytes bytes, const LinkCost& link) {
+        for (const int shared : way) {
+            seconds += to_seconds(transfer_time(bytes + link.half_bandwidth,
+                                                contention.shared_links[as_index(shared)]));
+        }
+    };
+    if (contention.shared_links.empty()) {
+        return 0;
+    }
+    for (const auto& row : plan->schedule.ranks) {
+        for (const Action& action : row) {
+            if (is_send(action.op)) {
+                const int edge = edge_of(plan->schedule, action);
+                add(contention.way_of_edge[as_index(edge)],
+                    plan.message_bytes(edge, action.micro_batch),
+                    plan->links[as_index(edge / 2)]);
+            }
+        }
+    }
+    if (plan->host_link && !contention.way_of_copies.empty()) {
+        const auto copies = stash_copies(plan);
+        for (std::size_t rank = 0; rank < copies.size(); ++rank) {
+            for (const StashCopy& copy : copies[rank]) {
+                add(contention.way_of_copies[2 * rank], copy.bytes, *plan->host_link);
+                add(contention.way_of_copies[2 * rank + 1], copy.bytes, *plan->host_link);
+            }
+        }
+    }
+    return seconds;
+}
+
 /// Throws Error(BadInput) if a step could last longer than `longest_step`. Both engines and every
 /// metric add times as integers, some of them over all ranks. No step lasts longer than all of its
 /// actions and messages one after the other; where that is below the limit, no sum overflows.
@@ -173,7 +216,9 @@ void require_bounded_time(const Plan& plan) {
             }
         }
     }
-    require_bounded_step(seconds * (1 + largest_interference(plan->contention)), "plan");
+    require_bounded_step(
+        seconds * (1 + largest_interference(plan->contention)) + seconds_over_shared_links(plan),
+        "plan");
 }
 
 }  // namespace

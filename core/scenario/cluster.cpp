@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -114,6 +115,7 @@ Cluster::Cluster(const SettledScenario& scenario,
                                 counted(all, "device")),
                     "give the node of each rank, replica after replica");
     }
+    know_shares();
 }
 
 int Cluster::node_of(int rank, int replica) const {
@@ -131,6 +133,128 @@ int Cluster::node_of(int rank, int replica) const {
             return part.nodes.at(as_index(replica * ranks_ + rank));
     }
     PIPETWIN_EXPECT(false, "placement out of range");
+}
+
+DevicePlace Cluster::place_of(int rank, int replica, int device) const {
+    const Scenario::ClusterPart& part = scenario_.cluster;
+    const int per_node = std::max(1, part.per_node);
+    const int node = node_of(rank, replica);
+    const int in_order = part.placement == Placement::ReplicasFirst ? rank * replicas_ + replica
+                                                                    : replica * ranks_ + rank;
+    switch (part.placement) {
+        case Placement::ReplicasFirst:
+        case Placement::Fill:
+            return {.node = node, .device = tensor_ * in_order % per_node + device};
+        case Placement::RoundRobin: {
+            const int nodes = (tensor_ * ranks_ * replicas_ + per_node - 1) / per_node;
+            return {.node = node, .device = tensor_ * (in_order / nodes) + device};
+        }
+        case Placement::Written: {
+            const auto before = std::count(part.nodes.begin(), part.nodes.begin() + in_order, node);
+            return {.node = node, .device = tensor_ * static_cast<int>(before) + device};
+        }
+    }
+    PIPETWIN_EXPECT(false, "placement out of range");
+}
+
+NodeLinks Cluster::node_links(double scale) const {
+    return {scenario_.cluster.shared_links, scale * factors_.inside, scale * factors_.between};
+}
+
+/// [node]: the places of one device of a rank in the replicas there, in their order.
+std::vector<std::vector<DevicePlace>> Cluster::replicas_on_nodes(int rank, int device) const {
+    std::vector<std::vector<DevicePlace>> nodes;
+    std::map<int, std::size_t> known;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        const DevicePlace place = place_of(rank, replica, device);
+        const auto [node, is_new] = known.emplace(place.node, nodes.size());
+        if (is_new) {
+            nodes.emplace_back();
+        }
+        nodes[node->second].push_back(place);
+    }
+    return nodes;
+}
+
+namespace {
+
+/// Every one sends to the next of a ring, if there are several.
+void add_ring(NodeLinks& links, const std::vector<DevicePlace>& ring, NodeLinks::Passes& passes) {
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+        links.add_message(ring[i], ring[(i + 1) % ring.size()], passes);
+    }
+}
+
+/// Where shared links give less.
+LinkCost within_share(LinkCost link, double bytes_per_second) {
+    if (bytes_per_second > 0 &&
+        (link.bytes_per_second == 0 || bytes_per_second < link.bytes_per_second)) {
+        link.bytes_per_second = bytes_per_second;
+    }
+    return link;
+}
+
+void add_passes(const NodeLinks::Passes& more, NodeLinks::Passes& passes) {
+    for (const auto& [link, times] : more) {
+        passes[link] += times;
+    }
+}
+
+}  // namespace
+
+/// All ranks sum at the same time: the devices of a rank in every layer, and its replicas around
+/// rings through the nodes that they are on.
+void Cluster::know_shares() {
+    NodeLinks links = node_links();
+    if (links.none()) {
+        return;
+    }
+    if (tensor_ > 1) {
+        NodeLinks::Passes all;
+        for (int first = 0; first + tensor_ <= scenario_.cluster.per_node; first += tensor_) {
+            std::vector<DevicePlace> ring;
+            for (int device = 0; device < tensor_; ++device) {
+                ring.push_back({.node = 0, .device = first + device});
+            }
+            add_ring(links, ring, all);
+        }
+        tensor_share_ = links.share(all, all);
+    }
+    if (replicas_ == 1) {
+        return;
+    }
+    struct Passed {
+        NodeLinks::Passes inside;
+        NodeLinks::Passes between;
+        NodeLinks::Passes between_alone;
+    };
+    Passed all;
+    std::vector<Passed> of_ranks(as_index(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank) {
+        Passed& own = of_ranks[as_index(rank)];
+        for (int device = 0; device < tensor_; ++device) {
+            const auto nodes = replicas_on_nodes(rank, device);
+            for (std::size_t node = 0; node < nodes.size(); ++node) {
+                const std::vector<DevicePlace>& here = nodes[node];
+                const std::vector<DevicePlace>& next = nodes[(node + 1) % nodes.size()];
+                add_ring(links, here, own.inside);
+                if (nodes.size() > 1) {
+                    links.add_message(here.back(), next.front(), own.between_alone);
+                    for (std::size_t i = 0; i < here.size(); ++i) {
+                        links.add_message(here[i], next[std::min(i, next.size() - 1)], own.between);
+                    }
+                }
+            }
+        }
+        add_passes(own.inside, all.inside);
+        add_passes(own.between, all.between);
+        add_passes(own.between_alone, all.between_alone);
+    }
+    for (const Passed& own : of_ranks) {
+        sum_shares_.push_back({.inside = links.share(own.inside, all.inside),
+                               .between = links.share(own.between, all.between),
+                               .between_alone = links.share(own.between_alone, all.between_alone)});
+    }
 }
 
 LinkCost Cluster::inside(int rank, int other) const {
@@ -188,11 +312,31 @@ LinkCost Cluster::link(int rank, int other) const {
     return stays ? slower(between(rank, other), inside(rank, other)) : between(rank, other);
 }
 
+bool Cluster::scatters() const {
+    // Parts of a sequence are divided already.
+    return scenario_.pipeline.scatter_boundaries && !scenario_.pipeline.sequence_parallel;
+}
+
+LinkCost Cluster::hand_over_link(int rank, int other) const {
+    NodeLinks links = node_links();
+    NodeLinks::Passes all;
+    for (int replica = 0; replica < replicas_ && !links.none(); ++replica) {
+        for (int device = 0; device < tensor_; ++device) {
+            links.add_message(
+                place_of(rank, replica, device), place_of(other, replica, device), all);
+        }
+    }
+    return within_share(link(rank, other), links.share(all, all));
+}
+
+LinkCost Cluster::between_devices_of(int rank) const {
+    return within_share(inside(rank, rank), tensor_share_);
+}
+
 LinkCost Cluster::boundary_link(int rank, int other) const {
     LinkCost link = this->link(rank, other);
-    // Parts of a sequence are divided already.
-    if (scenario_.pipeline.scatter_boundaries && !scenario_.pipeline.sequence_parallel) {
-        const LinkCost between_devices = inside(other, other);
+    if (scatters()) {
+        const LinkCost between_devices = between_devices_of(other);
         const double sent = link.bytes_per_second > 0 ? 1 / (tensor_ * link.bytes_per_second) : 0;
         const double gathered = between_devices.bytes_per_second > 0
                                     ? (tensor_ - 1) / (tensor_ * between_devices.bytes_per_second)
@@ -207,9 +351,9 @@ TensorParallel Cluster::tensor_parallel() const {
     if (tensor_ == 1) {
         return {};
     }
-    LinkCost link = inside(0, 0);
+    LinkCost link = between_devices_of(0);
     for (int rank = 1; rank < ranks_; ++rank) {
-        link = slower(link, inside(rank, rank));
+        link = slower(link, between_devices_of(rank));
     }
     return {.devices = tensor_,
             .link = link,
@@ -224,6 +368,7 @@ ReplicaGroup Cluster::slowest_replicas() const {
         if (group.per_node < slowest.per_node) {
             slowest.per_node = group.per_node;
             slowest.between = group.between;
+            slowest.between_alone = group.between_alone;
         }
         slowest.inside = slower(slowest.inside, group.inside);
     }
@@ -259,10 +404,19 @@ ReplicaGroup Cluster::replicas_of(int rank) const {
     for (const auto& [node, count] : on_node) {
         most = std::max(most, count);
     }
-    return {.replicas = replicas_,
-            .per_node = most,
-            .inside = inside(rank, rank),
-            .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{}};
+    ReplicaGroup group{.replicas = replicas_,
+                       .per_node = most,
+                       .inside = inside(rank, rank),
+                       .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{}};
+    if (!sum_shares_.empty()) {
+        const SumShares& shares = sum_shares_[as_index(rank)];
+        group.inside = within_share(group.inside, shares.inside);
+        if (shares.between > 0) {
+            group.between_alone = within_share(group.between, shares.between_alone);
+            group.between = within_share(group.between, shares.between);
+        }
+    }
+    return group;
 }
 
 std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order) {
@@ -281,9 +435,9 @@ namespace {
 /// message's own.
 ///
 ///     | 0 - 1 | --leaves 0--> --enters 1--> | 2 - 3 |
-class NodeLinks {
+class NodeNetwork {
   public:
-    NodeLinks(const Cluster& cluster, Contention& contention)
+    NodeNetwork(const Cluster& cluster, Contention& contention)
         : cluster_(cluster), contention_(contention) {}
 
     /// The way from rank to rank; empty inside a node, and where the link takes no time. Replicas
@@ -314,6 +468,8 @@ class NodeLinks {
             links_.emplace(end, static_cast<int>(contention_.shared_links.size()));
         if (is_new) {
             contention_.shared_links.push_back(rate);
+            contention_.link_names.push_back(
+                fmt::format("network {} node {}", end.second ? "into" : "out of", end.first));
         }
         double& capacity = contention_.shared_links[as_index(known->second)];
         capacity = std::max(capacity, rate);
@@ -352,12 +508,68 @@ std::vector<std::vector<double>> measured_interference(
     return shares;
 }
 
+/// All replicas send at the same time, and so do the devices of a rank.
+NodeLinks::Passes passes_of_messages(const Cluster& cluster, NodeLinks& links, int from, int to) {
+    NodeLinks::Passes passes;
+    for (int replica = 0; replica < cluster.replicas(); ++replica) {
+        for (int device = 0; device < cluster.tensor_devices(); ++device) {
+            links.add_message(cluster.place_of(from, replica, device),
+                              cluster.place_of(to, replica, device),
+                              passes);
+        }
+    }
+    return passes;
+}
+
+NodeLinks::Passes passes_of_stashes(const Cluster& cluster, NodeLinks& links, int rank, bool back) {
+    // Where each device sends a part of a message, rates count for all parts together.
+    const int times = cluster.scatters() ? cluster.tensor_devices() : 1;
+    NodeLinks::Passes passes;
+    for (int replica = 0; replica < cluster.replicas(); ++replica) {
+        for (int device = 0; device < cluster.tensor_devices(); ++device) {
+            for (int i = 0; i < times; ++i) {
+                links.add_copy(cluster.place_of(rank, replica, device), back, passes);
+            }
+        }
+    }
+    return passes;
+}
+
+void share_node_links(const Cluster& cluster,
+                      const Schedule& order,
+                      const std::optional<LinkCost>& host_link,
+                      Contention& contention) {
+    NodeLinks links = cluster.node_links(cluster.scatters() ? cluster.tensor_devices() : 1);
+    if (links.none()) {
+        return;
+    }
+    std::vector<NodeLinks::Passes> edges;
+    std::vector<NodeLinks::Passes> copies;
+    std::vector<double> most;
+    for (std::size_t pair = 0; pair < pair_count(order); ++pair) {
+        const StagePair stages = stages_of_pair(order, pair);
+        const int rank = order.rank_of_stage[as_index(stages.from)];
+        const int next = order.rank_of_stage[as_index(stages.to)];
+        edges.push_back(passes_of_messages(cluster, links, rank, next));
+        edges.push_back(passes_of_messages(cluster, links, next, rank));
+        most.insert(most.end(), 2, cluster.boundary_link(rank, next).bytes_per_second);
+    }
+    for (int rank = 0; host_link && rank < order.rank_count(); ++rank) {
+        for (const bool back : {false, true}) {
+            copies.push_back(passes_of_stashes(cluster, links, rank, back));
+            most.push_back(host_link->bytes_per_second);
+        }
+    }
+    links.put_into(contention, edges, copies, most);
+}
+
 }  // namespace
 
 Contention contention(const Cluster& cluster,
                       const Scenario::ClusterPart& part,
                       const Schedule& order,
-                      const std::vector<RankInterference>& measured) {
+                      const std::vector<RankInterference>& measured,
+                      const std::optional<LinkCost>& host_link) {
     Contention result;
     result.cores = part.cores;
     const auto ranks = static_cast<std::size_t>(order.rank_count());
@@ -370,15 +582,22 @@ Contention contention(const Cluster& cluster,
     } else {
         result.interference = measured_interference(measured, ranks);
     }
-    if (part.link_sharing) {
-        result.sharing = *part.link_sharing;
-        NodeLinks links(cluster, result);
+    result.sharing = part.link_sharing.value_or(LinkSharing::Fair);
+    share_node_links(cluster, order, host_link, result);
+    const bool knows_uplinks =
+        std::ranges::find(part.shared_links, SharedLinkKind::Uplink, &NodeLink::kind) !=
+        part.shared_links.end();
+    if (part.link_sharing && !knows_uplinks) {
+        NodeNetwork network(cluster, result);
+        result.way_of_edge.resize(2 * pair_count(order));
         for (std::size_t pair = 0; pair < pair_count(order); ++pair) {
             const StagePair stages = stages_of_pair(order, pair);
             const int rank = order.rank_of_stage[as_index(stages.from)];
             const int next = order.rank_of_stage[as_index(stages.to)];
-            result.way_of_edge.push_back(links.way(rank, next));
-            result.way_of_edge.push_back(links.way(next, rank));
+            std::ranges::copy(network.way(rank, next),
+                              std::back_inserter(result.way_of_edge[2 * pair]));
+            std::ranges::copy(network.way(next, rank),
+                              std::back_inserter(result.way_of_edge[2 * pair + 1]));
         }
     }
     return result;
@@ -400,7 +619,7 @@ std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& or
         const int rank = order.rank_of_stage[as_index(stage)];
         const auto other = gradient_source(order, stage);
         const int there = other ? order.rank_of_stage[as_index(*other)] : rank;
-        result.push_back(there == rank ? LinkCost{} : cluster.link(rank, there));
+        result.push_back(there == rank ? LinkCost{} : cluster.hand_over_link(rank, there));
         any = any || other;
     }
     return any ? result : std::vector<LinkCost>{};

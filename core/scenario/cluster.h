@@ -66,6 +66,12 @@ class Cluster {
     int replicas() const { return replicas_; }
     /// Index of the node that the rank's first device is on, from 0.
     int node_of(int rank, int replica) const;
+    /// The place of one of the rank's devices.
+    DevicePlace place_of(int rank, int replica, int device) const;
+    int tensor_devices() const { return tensor_; }
+
+    /// The links that devices of each node share, with rates multiplied by `scale`.
+    NodeLinks node_links(double scale = 1) const;
 
     /// The slowest over the replicas. Throws Error(BadInput) if nothing says what connects two
     /// nodes of devices that have a profile.
@@ -74,6 +80,12 @@ class Cluster {
     /// From rank to rank, for what passes between their stages: where the devices of a rank each
     /// send a part, as fast as all of them together, and then the parts are gathered on each.
     LinkCost boundary_link(int rank, int other) const;
+
+    /// Whether each device of a rank sends its part of a message.
+    bool scatters() const;
+
+    /// For the gradients of tied weights: the devices of the ranks of all replicas send at once.
+    LinkCost hand_over_link(int rank, int other) const;
 
     /// The devices of one rank, where there are several.
     TensorParallel tensor_parallel() const;
@@ -86,6 +98,9 @@ class Cluster {
 
   private:
     ReplicaGroup slowest_replicas() const;
+    std::vector<std::vector<DevicePlace>> replicas_on_nodes(int rank, int device) const;
+    void know_shares();
+    LinkCost between_devices_of(int rank) const;
     LinkCost known_inside(int rank, int other) const;
     LinkCost known_between(int rank, int other) const;
     LinkCost inside(int rank, int other) const;
@@ -101,6 +116,16 @@ class Cluster {
     WrittenLink written_between_;
     std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
     std::optional<LinkCost> profiled_between_;  ///< none: not known
+
+    /// Bytes per second that sums get of shared links, if all ranks sum at the same time; 0: as
+    /// many as their own links carry.
+    struct SumShares {
+        double inside = 0;
+        double between = 0;        ///< all replicas of a node send to other nodes
+        double between_alone = 0;  ///< one of them does
+    };
+    std::vector<SumShares> sum_shares_{};  ///< [rank]; empty: nothing is shared
+    double tensor_share_ = 0;              ///< the same of the devices of a rank, on a full node
 };
 
 /// [pair of stages] (core/schedule/edge.h): the link between their ranks.
@@ -108,11 +133,13 @@ std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order);
 
 /// What the ranks and the messages of one replica take from each other. Interference is what the
 /// scenario says, else what was measured of ranks on one GPU (`Profile::ranks`); where other
-/// numbers of ranks are planned, all have the mean of the measured ones.
+/// numbers of ranks are planned, all have the mean of the measured ones. `host_link`: over which
+/// stashes go to host memory; none: they stay.
 Contention contention(const Cluster& cluster,
                       const Scenario::ClusterPart& part,
                       const Schedule& order,
-                      const std::vector<RankInterference>& measured);
+                      const std::vector<RankInterference>& measured,
+                      const std::optional<LinkCost>& host_link);
 
 /// From each device to its host memory: what the scenario says, else what the profile has between
 /// a device and its "host"; none where neither knows one.

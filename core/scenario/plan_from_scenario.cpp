@@ -417,7 +417,7 @@ void add_sharing(PlanParts& parts,
                  const Scenario::ClusterPart& part,
                  const Profile& profile) {
     parts.transfer = part.transfer;
-    parts.contention = contention(cluster, part, grid, profile.ranks);
+    parts.contention = contention(cluster, part, grid, profile.ranks, parts.host_link);
 }
 
 /// Every stage sums its gradients, `gradient` bytes for each of its weights. Of either half of that

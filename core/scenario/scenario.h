@@ -255,6 +255,7 @@ struct ScenarioParts {
         std::optional<double> interference{};
         std::vector<std::vector<double>> pair_interference{};  ///< [rank][other]; in its place
         std::optional<LinkSharing> link_sharing;  ///< of what leaves and enters a node; none: not
+        std::vector<NodeLink> shared_links{};     ///< of every node, by some of its devices
         GpuShares gpu_shares = GpuShares::Own;
         std::vector<int> gpu_units{};  ///< Own: of every rank, in 8 multiprocessors; empty: alike
         int link_ctas =

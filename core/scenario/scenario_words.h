@@ -79,6 +79,9 @@ inline constexpr std::array<Word, 3> placements{"replicas-first", "fill", "round
 inline constexpr std::array<Word, 3> transfers{"asynchronous", "blocking", "hand-over"};
 /// cluster.link_sharing, as enum LinkSharing; "none" leaves it unset.
 inline constexpr std::array<Word, 3> link_sharings{"fifo", "fair", "none"};
+/// cluster.shared_link.kind, as enum SharedLinkKind.
+inline constexpr std::array<Word, 5> shared_link_kinds{
+    "switch", "host", "socket", "memory", "uplink"};
 
 /// cluster.gpu_shares, as enum GpuShares.
 inline constexpr std::array<Word, 2> gpu_shares{"own", "streams"};

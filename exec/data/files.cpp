@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -19,14 +20,37 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// What is no file, folder or link; empty for those. Left out in silence, it would be data less.
+std::string_view special_kind(fs::file_type type) {
+    switch (type) {
+        case fs::file_type::fifo:
+            return "a FIFO";
+        case fs::file_type::socket:
+            return "a socket";
+        case fs::file_type::block:
+        case fs::file_type::character:
+            return "a device";
+        default:
+            return "";
+    }
+}
+
 /// Names of what is of this type in a folder, in byte order.
 std::vector<std::string> names_in(const fs::path& folder, fs::file_type type) {
     std::error_code error;
     std::vector<std::string> names;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
          entry.increment(error)) {
-        if (entry->symlink_status(error).type() == type) {
-            names.push_back(entry->path().filename().string());
+        const fs::file_type found = entry->symlink_status(error).type();
+        std::string name = entry->path().filename().string();
+        if (const auto special = special_kind(found); !special.empty() && !name.starts_with('.')) {
+            refuse_file(
+                entry->path(),
+                fmt::format("{} among the files of a folder, expected regular files", special),
+                "take it out of the folder");
+        }
+        if (found == type) {
+            names.push_back(std::move(name));
         }
     }
     if (error) {

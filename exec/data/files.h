@@ -12,11 +12,11 @@ namespace pipetwin::exec {
 
 /// The file itself, or the regular files of a folder in byte order of their names. Links are
 /// skipped: what a folder holds shall not depend on what lies elsewhere. Throws Error(BadInput),
-/// Error(Io).
+/// also for a FIFO, socket or device in the folder; Error(Io).
 std::vector<std::filesystem::path> data_files(const std::filesystem::path& path);
 
 /// Names of the folders in a folder, in byte order; hidden ones and links are left out. Throws
-/// Error(BadInput) if there is no such folder, Error(Io).
+/// Error(BadInput) if there is no such folder, or a FIFO, socket or device in it; Error(Io).
 std::vector<std::string> folders_in(const std::filesystem::path& folder);
 
 /// Names of the regular files of a folder, in byte order; hidden ones and links are left out.

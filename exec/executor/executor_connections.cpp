@@ -25,11 +25,15 @@ void Executor::Impl::connect() {
                 [this](GradientNorm::Squares& squares) { exchange_squares(squares); });
         }
     }
+    if (options.emulate_links && !plan->contention.shared_links.empty()) {
+        shared_links.emplace(plan);
+    }
     for (std::size_t pair = 0; pair < pair_count(plan->schedule); ++pair) {
         const StagePair stages = stages_of_pair(plan->schedule, pair);
         for (std::vector<Edge>* direction : {&edges.forward, &edges.backward}) {
             Edge& edge = direction->emplace_back();
             edge.link = plan->links[pair];
+            edge.number = static_cast<int>(2 * pair) + (direction == &edges.backward ? 1 : 0);
             if (distance(stages) > 1 || exchanges(plan->schedule, stages.from)) {
                 const bool forward = direction == &edges.forward;
                 connect(edge, forward ? stages.from : stages.to, forward ? stages.to : stages.from);
@@ -51,6 +55,9 @@ std::optional<int> Executor::Impl::room_between(int sender, int receiver) const 
 void Executor::Impl::connect(Edge& edge, int sender, int receiver) {
     if (is_here(sender) && is_here(receiver)) {
         edge.channel = make_local_channel(room_between(sender, receiver), spin);
+        if (shared_links && shared_links->is_shared(edge.number)) {
+            edge.shared_links = &*shared_links;
+        }
     } else if (is_here(sender) || is_here(receiver)) {
         edge.route = TensorRoute::Remote;
         edge.channel = open_edge(sender, receiver);

@@ -12,6 +12,7 @@
 
 #include "core/base/as_index.h"
 #include "exec/base/rank_threads.h"
+#include "exec/device/paced_links.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/step_failures.h"
 #include "exec/executor/worker.h"
@@ -181,6 +182,7 @@ struct Executor::Impl {
     std::vector<int> here;  ///< the ranks of this process, ascending
     Spin spin = Spin::Never;
     Edges edges;
+    std::optional<PacedLinks> shared_links{};  ///< where links are emulated and any is shared
     std::vector<std::unique_ptr<Channel>> replica_channels;  ///< to and from other processes
     std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]; null: another process has it
     std::unique_ptr<RemoteSum> gpu_sum;   ///< of replicas on GPUs; ends before what it sums

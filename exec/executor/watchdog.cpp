@@ -15,6 +15,21 @@ namespace {
 /// Looks within the least limit: a hang is found so much later at most.
 constexpr int looks = 50;
 
+/// All messages of a step over the links that they share, one after the other.
+Duration time_on_shared_links(const Plan& plan) {
+    const Contention& contention = plan->contention;
+    Duration time{};
+    for (std::size_t edge = 0; edge < contention.way_of_edge.size(); ++edge) {
+        const Bytes bytes =
+            plan.message_bytes(static_cast<int>(edge), 0) + plan->links[edge / 2].half_bandwidth;
+        for (const int link : contention.way_of_edge[edge]) {
+            time += plan.micro_batches() *
+                    transfer_time(bytes, contention.shared_links[as_index(link)]);
+        }
+    }
+    return time;
+}
+
 /// All messages that may lie in the channel before this one, on a link that sends one at a time.
 Duration longest_transfer(const Plan& plan, const Action& action) {
     const int edge = edge_of(plan->schedule, action);
@@ -23,7 +38,8 @@ Duration longest_transfer(const Plan& plan, const Action& action) {
     const int places = channel_places(
         plan->schedule, stages_of(action), plan->channel_capacity.value_or(plan.micro_batches()));
     const int most = std::min(places + 1, plan.micro_batches());
-    return link.latency + most * transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
+    return link.latency + most * transfer_time(bytes + link.half_bandwidth, link.bytes_per_second) +
+           time_on_shared_links(plan);
 }
 
 /// What an action may wait for copies of stashes, each of which may wait for all others of its

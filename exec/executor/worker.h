@@ -10,6 +10,7 @@
 #include "core/plan/plan.h"
 #include "exec/device/allocation_trace.h"
 #include "exec/device/copy_engine.h"
+#include "exec/device/paced_links.h"
 #include "exec/executor/executor_options.h"
 #include "exec/executor/recorder.h"
 #include "exec/executor/reductions/gradient_all_reduce.h"
@@ -33,6 +34,9 @@ struct Edge {
     std::unique_ptr<Channel> channel;
     LinkCost link;        ///< how long a message is under way on a paced device
     TimePoint link_free;  ///< when the paced link has sent its last message; of the sender
+    int number = 0;       ///< core/schedule/edge.h
+    /// Over which its messages go, if paced devices share links. Null: over its own link alone.
+    PacedLinks* shared_links = nullptr;
     TensorRoute route = TensorRoute::Handover;
     MessageRoom* receive_buffers = nullptr;  ///< of the receiver; with TensorRoute::Copy
     /// [micro-batch]: where copies go, in the receiver's arena; empty: wherever there is room.

@@ -219,7 +219,10 @@ void Worker::hand_gradients_to_process(int stage) {
 
 TimePoint Worker::send(Edge& edge, int micro_batch, Tensor tensor) {
     Message message{.micro_batch = micro_batch, .tensor = std::move(tensor), .available = {}};
-    if (emulates_links_) {
+    if (emulates_links_ && edge.shared_links != nullptr) {
+        message.shared_link =
+            edge.shared_links->send(edge.number, edge.link, message.tensor.bytes());
+    } else if (emulates_links_) {
         const TimePoint leaves = std::max(edge.link_free, device_->now());
         edge.link_free = leaves + transfer_time(message.tensor.bytes() + edge.link.half_bandwidth,
                                                 edge.link.bytes_per_second);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -116,6 +117,12 @@ Channel::Received LocalChannel::receive() {
     std::unique_lock lock = wait([&] { return has_message(); });
     if (queue_.empty()) {
         throw ChannelClosed();
+    }
+    if (const auto way = std::exchange(queue_.front().message.shared_link, {})) {
+        lock.unlock();
+        const TimePoint available = way();
+        lock.lock();
+        queue_.front().arrived = std::max(queue_.front().arrived, available);
     }
     // A message on a paced link has been sent but is still under way. Nothing can come before it,
     // so there is nothing else to wait for; a close does not stop what was sent.

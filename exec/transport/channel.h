@@ -27,6 +27,8 @@ struct Message {
     TimePoint available;  ///< not to be received earlier (paced links); default: at once
     /// Waits until the tensor's bytes are there, and returns when they were; empty: they are.
     std::function<TimePoint()> arrival{};
+    /// Waits until `available` is known, where that depends on other messages; empty: it is known.
+    std::function<TimePoint()> shared_link{};
 };
 
 /// One edge: one boundary, one direction, one producer, one consumer, first in first out.

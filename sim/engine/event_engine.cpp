@@ -66,15 +66,17 @@ struct Rank {
 
 /// Numbers of the sources of events: every rank, which has at most one to come - the end of its
 /// action, or the message or the stash that it waits for - and, where there are any, the shared
-/// cores and links, and the gradients of each stage.
+/// cores and links, the gradients of each stage, and each rank's stash that will be in host memory
+/// and may come back from then on.
 struct Sources {
     Sources(const Plan& plan, const Conditions& conditions)
         : cores(plan->schedule.ranks.size()),
           links(cores + (SharedCores::needed(conditions.contention) ? 1 : 0)),
           gradients(links + (conditions.contention.shared_links.empty() ? 0 : 1)),
-          count(gradients + (plan->reductions.empty() && conditions.overlapped_reductions.empty()
-                                 ? 0
-                                 : 2 * plan->schedule.rank_of_stage.size())) {}
+          stashes(gradients + (plan->reductions.empty() && conditions.overlapped_reductions.empty()
+                                   ? 0
+                                   : 2 * plan->schedule.rank_of_stage.size())),
+          count(stashes + (SharedLinks::shares_copies(conditions) ? cores : 0)) {}
 
     /// Over the replicas' network.
     std::size_t own_gradients(int stage) const { return gradients + 2 * as_index(stage); }
@@ -85,6 +87,7 @@ struct Sources {
     std::size_t cores;
     std::size_t links;
     std::size_t gradients;
+    std::size_t stashes;  ///< [rank]
     std::size_t count;
 };
 
@@ -101,6 +104,7 @@ class Simulation {
           links_(plan, conditions),
           offloads_(conditions.host_link.has_value()),
           host_copies_(plan, conditions),
+          copies_to_come_(plan->schedule.ranks.size()),
           ranks_(plan->schedule.ranks.size()),
           network_free_(plan->schedule.ranks.size()),
           reductions_(plan->schedule.rank_of_stage.size()),
@@ -155,7 +159,7 @@ class Simulation {
 
   private:
     void count_what_updates_await() {
-        if (sources_.gradients == sources_.count) {
+        if (sources_.gradients == sources_.stashes) {
             return;
         }
         for (const auto& row : schedule_.ranks) {
@@ -182,6 +186,8 @@ class Simulation {
                 done(rank);
             }
             follow(rank);
+        } else if (event.source >= sources_.stashes) {
+            carry(copies_to_come_[event.source - sources_.stashes]);
         } else if (event.source >= sources_.gradients) {
             gradients_came(sources_.stage_of(event.source));
         } else if (event.source == sources_.links) {
@@ -242,10 +248,13 @@ class Simulation {
         const std::size_t cell = cell_of(rank, state);
         const Duration came = host_copies_.came(rank, cell);
         if (came > now_) {
-            queue_.announce(as_index(rank), came);
+            if (came != HostCopies::unknown) {
+                queue_.announce(as_index(rank), came);
+            }
             return false;
         }
         host_copies_.begins(rank, cell, now_);
+        carry_copies();
         return true;
     }
 
@@ -282,7 +291,7 @@ class Simulation {
         state.ready = now_;
         if (shares_links_ && links_.is_shared(index)) {
             state.acts = blocking_;
-            links_.request(now_, index, action);
+            links_.send(now_, index, action);
             links_changed_ = true;
         } else {
             const Duration leaves = std::max(now_, edge.link_free);
@@ -380,13 +389,48 @@ class Simulation {
     }
 
     void links_moved() {
-        for (const SharedLinks::Carried& message : links_.take_done(now_)) {
-            carried(message.edge, message.send, message.begin, now_);
+        for (const SharedLinks::Carried& done : links_.take_done(now_)) {
+            if (const auto way = links_.way_of_copy(done)) {
+                copied(*way, done.begin);
+                continue;
+            }
+            carried(done.owner, done.action, done.begin, now_);
             if (blocking_) {
-                finish(edge_at(message.edge).sender);
+                finish(edge_at(done.owner).sender);
             }
         }
         links_changed_ = true;
+    }
+
+    /// Stashes that may set out now or later, over links that they share with others.
+    void carry_copies() {
+        for (const HostCopies::Wish& wish : host_copies_.take_wishes()) {
+            if (wish.earliest <= now_) {
+                carry(wish);
+                continue;
+            }
+            const std::size_t rank = as_index(wish.way / 2);
+            copies_to_come_[rank] = wish;  // one at a time: the next one is let in after it is used
+            queue_.announce(sources_.stashes + rank, wish.earliest);
+        }
+    }
+
+    void carry(const HostCopies::Wish& wish) {
+        links_.copy(now_, wish.way, wish.action, wish.units);
+        links_changed_ = true;
+    }
+
+    /// A rank that waits for the stash goes on when the copy is complete.
+    void copied(int way, Duration begin) {
+        const Duration complete = host_copies_.through(way, begin, now_);
+        const int rank = way / 2;
+        const Rank& state = ranks_[as_index(rank)];
+        if (way % 2 == 1 && state.action != state.end && !state.acts &&
+            is_compute(state.action->op) &&
+            host_copies_.came(rank, cell_of(rank, state)) == complete) {
+            queue_.announce(as_index(rank), complete);
+        }
+        carry_copies();
     }
 
     /// The action at hand is over, and the rank turns to the next.
@@ -399,6 +443,7 @@ class Simulation {
         Rank& state = ranks_[as_index(rank)];
         if (offloads_) {
             host_copies_.ends(rank, cell_of(rank, state), now_);
+            carry_copies();
         }
         const bool norm = state.action->op == Op::GradientNorm;
         state.done(now_);
@@ -432,6 +477,7 @@ class Simulation {
     SharedLinks links_;
     bool offloads_;
     HostCopies host_copies_;
+    std::vector<HostCopies::Wish> copies_to_come_;  ///< [rank]
     std::vector<Rank> ranks_;
     std::vector<Duration> network_free_;  ///< [rank]: of its overlapped reductions
     std::vector<Edge> edges_;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "core/base/as_index.h"
@@ -10,9 +12,11 @@
 
 namespace pipetwin::sim {
 
-/// The copies of stashes to host memory and back, as a rank goes through its row. All is local to
-/// the rank: its link to host memory has two directions, and each carries one copy after the other,
-/// which occupies it for its bytes and is complete one latency later.
+/// The copies of stashes to host memory and back, as a rank goes through its row. Its link to host
+/// memory has two directions, and each carries one copy after the other, which occupies it for its
+/// bytes and is complete one latency later. All is local to the rank, and known at once, where that
+/// link is its own; where it is shared with others, copies are handed out to be carried, and their
+/// ends are told.
 ///
 ///     out    begins when its F has ended
 ///     in     begins when the compute action before the one that needs it has begun to compute, so
@@ -20,12 +24,28 @@ namespace pipetwin::sim {
 class HostCopies {
   public:
     /// Prepares the copies of all ranks; none if the conditions have no link to host memory. Keeps
-    /// a reference to the plan.
+    /// references to both.
     HostCopies(const Plan& plan, const Conditions& conditions);
 
-    /// Time at which the stash that a compute action needs has come back; 0 where it never left.
-    /// Call it when the rank has begun all that is before the action in its row.
+    /// Time at which the stash that a compute action needs has come back; 0 where it never left,
+    /// `unknown` while others still share its way. Call it when the rank has begun all that is
+    /// before the action in its row.
     Duration came(int rank, std::size_t cell) const;
+
+    static constexpr Duration unknown = Duration::max();
+
+    /// A copy that may set out, at `earliest`, over a way of Contention::way_of_copies.
+    struct Wish {
+        int way = 0;
+        Action action;
+        std::int64_t units = 0;
+        Duration earliest{};
+    };
+    /// The copies to carry over shared links that are new since the last call.
+    std::vector<Wish> take_wishes() { return std::exchange(wishes_, {}); }
+    /// The first copy of those handed out for this way is through: it set out at `begin`, and
+    /// leaves the link at `now`. Returns when it is complete.
+    Duration through(int way, Duration begin, Duration now);
 
     /// A compute action of the row begins to compute.
     void begins(int rank, std::size_t cell, Duration now);
@@ -45,11 +65,14 @@ class HostCopies {
         std::int32_t needs = none;
     };
     struct Copy {
-        std::size_t user = 0;  ///< cell
+        std::size_t forward = 0;  ///< cell
+        std::size_t user = 0;     ///< cell
+        Bytes bytes{};
         Duration out_occupation{};
         Duration in_occupation{};
-        Duration out{};  ///< when it has left the device
-        Duration in{};   ///< when it is back
+        Duration out = unknown;     ///< when it has left the device
+        Duration in = unknown;      ///< when it is back
+        Duration let_in = unknown;  ///< from when on it may come back
     };
 
     const Cell& cell_at(int rank, std::size_t cell) const { return cells_[as_index(rank)][cell]; }
@@ -62,12 +85,18 @@ class HostCopies {
                    const Action& action,
                    Duration earliest,
                    Duration occupation);
+    void wish(int way, std::int32_t number, Duration earliest);
+    double factor_of(std::size_t rank, std::size_t cell) const;
 
     const Plan& plan_;
+    const Conditions& conditions_;
+    bool shares_;
     Duration latency_{};
     std::vector<std::vector<Cell>> cells_;   ///< [rank][cell]
     std::vector<std::vector<Copy>> copies_;  ///< [rank]
     std::vector<std::vector<Span>> rows_;    ///< [2 * rank] out, [2 * rank + 1] in
+    std::vector<Wish> wishes_;
+    std::vector<std::deque<std::int32_t>> carried_;  ///< [way]: copies that were handed out
 };
 
 }  // namespace pipetwin::sim

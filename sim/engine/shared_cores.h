@@ -6,12 +6,12 @@
 
 #include "core/base/units.h"
 #include "core/costs/contention.h"
-#include "sim/engine/shared_work.h"
+#include "core/sharing/shared_work.h"
 
 namespace pipetwin::sim {
 
 /// Ranks that share processors, or disturb each other. The rates are those of
-/// sim/engine/fair_work.h for one resource that all use, at a cost that grows with the busy ranks
+/// core/sharing/fair_work.h for one resource that all use, at a cost that grows with the busy ranks
 /// alone.
 class SharedCores : public SharedWork {
   public:

@@ -23,8 +23,23 @@ bool feeds(const Action& made, const Action& needing) {
                : made.stage == needing.stage;
 }
 
-bool have_a_common_element(const std::vector<int>& a, const std::vector<int>& b) {
-    return std::ranges::find_first_of(a, b) != a.end();
+constexpr int no_link = -1;
+
+/// A link that both ways lead over; `no_link`: there is none.
+int common_link(const std::vector<int>& a, const std::vector<int>& b) {
+    const auto found = std::ranges::find_first_of(a, b);
+    return found == a.end() ? no_link : *found;
+}
+
+/// How much of a row lies between two moments.
+Duration time_within(const std::vector<Span>& row, Duration begin, Duration end) {
+    Duration time{};
+    for (auto span = std::ranges::lower_bound(row, begin, {}, &Span::end);
+         span != row.end() && span->begin < end;
+         ++span) {
+        time += std::max(Duration{}, std::min(end, span->end) - std::max(begin, span->begin));
+    }
+    return time;
 }
 
 }  // namespace
@@ -105,6 +120,41 @@ void Causes::know_copies(std::size_t rank) {
     for (std::size_t number = 0; number < copies.in.size(); ++number) {
         message_of_[rank][copies.out[copies.in[number]].user] = static_cast<std::uint32_t>(number);
     }
+}
+
+/// The link of a way that carries most for its rate between two moments.
+int Causes::busiest_link(const std::vector<int>& way, Duration begin, Duration end) const {
+    const Contention& contention = plan_->contention;
+    int busiest = no_link;
+    double most = 0;
+    for (const int link : way) {
+        double load = 0;
+        const auto add = [&](const std::vector<int>& other, const std::vector<Span>& row) {
+            const auto times = std::ranges::count(other, link);
+            if (times > 0) {
+                load += static_cast<double>(times) * to_seconds(time_within(row, begin, end));
+            }
+        };
+        for (std::size_t edge = 0; edge < timeline_.links.size(); ++edge) {
+            add(contention.way_of_edge[edge], timeline_.links[edge]);
+        }
+        for (std::size_t row = 0;
+             row < std::min(timeline_.host_copies.size(), contention.way_of_copies.size());
+             ++row) {
+            add(contention.way_of_copies[row], timeline_.host_copies[row]);
+        }
+        load /= contention.shared_links[as_index(link)];
+        if (busiest == no_link || load > most) {
+            busiest = link;
+            most = load;
+        }
+    }
+    return busiest;
+}
+
+std::string shared_link_name(const Plan& plan, const Cause& cause) {
+    const std::vector<std::string>& names = plan->contention.link_names;
+    return cause.shared_link == no_link || names.empty() ? "" : names[as_index(cause.shared_link)];
 }
 
 void Causes::know_norm(SpanPlace place) {
@@ -216,20 +266,32 @@ class CauseWalk {
         Message at{.edge = static_cast<std::size_t>(edge), .number = message};
         const Span& own = link_span(at);
         add(own.action, sender(at), own.end, arrival, Reason::Latency);
-        add(own.action, sender(at), own.begin, own.end, Reason::Transfer);
+        add(own.action,
+            sender(at),
+            own.begin,
+            own.end,
+            Reason::Transfer,
+            what_slowed(way_of(at.edge), own, own_time(at)));
         while (time_ > until_ && link_span(at).begin > send_of(at).ready) {
-            const std::optional<Message> before = what_kept_busy(at);
-            if (!before) {
+            const std::optional<Busy> busy = what_kept_busy(at);
+            if (!busy) {
                 add(link_span(at).action,
                     sender(at),
                     send_of(at).ready,
                     link_span(at).begin,
-                    Reason::LinkBusy);
+                    Reason::LinkBusy,
+                    way_of(at.edge).empty() ? no_link : way_of(at.edge).front());
                 break;
             }
-            at = *before;
+            at = busy->message;
             const Span& other = link_span(at);
-            add(other.action, sender(at), other.begin, other.end, Reason::LinkBusy);
+            add(other.action,
+                sender(at),
+                other.begin,
+                other.end,
+                Reason::LinkBusy,
+                busy->shared_link != no_link ? busy->shared_link
+                                             : what_slowed(way_of(at.edge), other, own_time(at)));
         }
         at_ = causes_.edges_[at.edge].sends[at.number];
         needing_ = send_of(at).action;
@@ -243,28 +305,63 @@ class CauseWalk {
         std::size_t edge = 0;
         std::size_t number = 0;
     };
-    std::optional<Message> what_kept_busy(const Message& message) const {
+    struct Busy {
+        Message message;
+        int shared_link = no_link;
+    };
+    std::optional<Busy> what_kept_busy(const Message& message) const {
         const Duration begin = link_span(message).begin;
         const auto& links = causes_.timeline_.links;
         if (message.number > 0 && links[message.edge][message.number - 1].end == begin) {
-            return Message{.edge = message.edge, .number = message.number - 1};
+            return Busy{.message = {.edge = message.edge, .number = message.number - 1}};
         }
-        const auto& ways = causes_.plan_->contention.way_of_edge;
-        for (std::size_t edge = 0; edge < ways.size() && edge < links.size(); ++edge) {
-            if (edge == message.edge || !have_a_common_element(ways[edge], ways[message.edge])) {
+        for (std::size_t edge = 0; edge < links.size(); ++edge) {
+            const int shared = common_link(way_of(edge), way_of(message.edge));
+            if (edge == message.edge || shared == no_link) {
                 continue;
             }
             const auto found = std::ranges::lower_bound(links[edge], begin, {}, &Span::end);
             if (found != links[edge].end() && found->end == begin && found->begin < begin) {
-                return Message{.edge = edge,
-                               .number = static_cast<std::size_t>(found - links[edge].begin())};
+                const auto number = static_cast<std::size_t>(found - links[edge].begin());
+                return Busy{.message = {.edge = edge, .number = number}, .shared_link = shared};
             }
         }
         return std::nullopt;
     }
 
+    /// The shared links of an edge, or of a rank's copies out or in.
+    const std::vector<int>& way_of(std::size_t edge) const {
+        return way_in(causes_.plan_->contention.way_of_edge, edge);
+    }
+    const std::vector<int>& way_of_copies(std::size_t row) const {
+        return way_in(causes_.plan_->contention.way_of_copies, row);
+    }
+    static const std::vector<int>& way_in(const std::vector<std::vector<int>>& ways,
+                                          std::size_t index) {
+        static const std::vector<int> none;
+        return index < ways.size() ? ways[index] : none;
+    }
+
+    /// The time of a message if nobody else is on its way.
+    Duration own_time(const Message& message) const {
+        const LinkCost& link = causes_.plan_->links[message.edge / 2];
+        return transfer_time(causes_.plan_.message_bytes(static_cast<int>(message.edge),
+                                                         link_span(message).action.micro_batch) +
+                                 link.half_bandwidth,
+                             link.bytes_per_second);
+    }
+
+    /// The shared link that made a message, or a copy, last longer than its own link does.
+    int what_slowed(const std::vector<int>& way, const Span& span, Duration own) const {
+        const Duration end = is_send(span.action.op) ? span.end : span.ready;
+        // Ends are rounded up to a nanosecond.
+        return way.empty() || end - span.begin <= own + Duration{1}
+                   ? no_link
+                   : causes_.busiest_link(way, span.begin, end);
+    }
+
     /// Over the copies in that kept the link busy, to what the first of them waited for: the
-    /// compute action beside it, or its copy out.
+    /// compute action beside it, its copy out, or before that what else is on a shared link.
     Moment from_host(std::size_t number) {
         const auto& copies = causes_.copies_[at_.rank];
         const auto& in = causes_.timeline_.host_copies[2 * at_.rank + 1];
@@ -272,15 +369,19 @@ class CauseWalk {
         makes_room_ = false;
         for (Duration until = in[number].end;; --number) {
             const Span& copy = in[number];
-            add(copy.action, static_cast<int>(at_.rank), copy.begin, until, Reason::HostCopy);
-            until = copy.begin;
             const StashCopy& stash = copies.out[copies.in[number]];
+            add_copy(2 * at_.rank + 1, copy, until, stash.bytes);
+            until = copy.begin;
             at_.cell = static_cast<std::uint32_t>(stash.before);
-            if (time_ <= until_ || causes_.span_at(at_).ready == copy.begin) {
+            const Duration let_in = causes_.span_at(at_).ready;
+            if (time_ <= until_ || let_in == copy.begin) {
                 return Moment::Ready;
             }
             if (number == 0 || in[number - 1].ready < copy.begin) {
-                return to_host(copies.in[number]);
+                const Duration is_out =
+                    causes_.timeline_.host_copies[2 * at_.rank][copies.in[number]].end;
+                add_busy(2 * at_.rank + 1, copy, std::max(let_in, is_out));
+                return let_in >= is_out ? Moment::Ready : to_host(copies.in[number]);
             }
         }
     }
@@ -291,13 +392,40 @@ class CauseWalk {
         const auto& out = causes_.timeline_.host_copies[2 * at_.rank];
         for (Duration until = out[number].end;; --number) {
             const Span& copy = out[number];
-            add(copy.action, static_cast<int>(at_.rank), copy.begin, until, Reason::HostCopy);
+            add_copy(2 * at_.rank, copy, until, copies.out[number].bytes);
             until = copy.begin;
             at_.cell = static_cast<std::uint32_t>(copies.out[number].forward);
-            if (time_ <= until_ || causes_.span_at(at_).end == copy.begin) {
+            const Duration made = causes_.span_at(at_).end;
+            if (time_ <= until_ || made == copy.begin) {
+                return Moment::End;
+            }
+            if (number == 0 || out[number - 1].ready < copy.begin) {
+                add_busy(2 * at_.rank, copy, made);
                 return Moment::End;
             }
         }
+    }
+
+    void add_copy(std::size_t row, const Span& copy, Duration until, Bytes bytes) {
+        const LinkCost& link = *causes_.plan_->host_link;
+        const Duration own = transfer_time(bytes + link.half_bandwidth, link.bytes_per_second);
+        add(copy.action,
+            static_cast<int>(at_.rank),
+            copy.begin,
+            until,
+            Reason::HostCopy,
+            what_slowed(way_of_copies(row), copy, own));
+    }
+
+    /// A copy that could have set out earlier waited for a shared link.
+    void add_busy(std::size_t row, const Span& copy, Duration from) {
+        const std::vector<int>& way = way_of_copies(row);
+        add(copy.action,
+            static_cast<int>(at_.rank),
+            from,
+            copy.begin,
+            Reason::HostCopy,
+            way.empty() ? no_link : causes_.busiest_link(way, from, copy.begin));
     }
 
     /// To the receive that made room: the one `capacity` messages earlier has ended; without
@@ -359,11 +487,20 @@ class CauseWalk {
         return Moment::Ready;
     }
 
-    void add(const Action& action, int rank, Duration begin, Duration end, Reason reason) {
+    void add(const Action& action,
+             int rank,
+             Duration begin,
+             Duration end,
+             Reason reason,
+             int shared_link = no_link) {
         begin = std::max(begin, until_);
         if (end > begin) {
-            pieces_.push_back(
-                {.action = action, .rank = rank, .begin = begin, .end = end, .reason = reason});
+            pieces_.push_back({.action = action,
+                               .rank = rank,
+                               .begin = begin,
+                               .end = end,
+                               .reason = reason,
+                               .shared_link = shared_link});
             time_ = begin;
         }
     }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,9 +36,15 @@ struct Cause {
     Duration begin{};
     Duration end{};
     Reason reason{};
+    /// The shared link that made the message or copy wait or go slower, by its number in
+    /// Contention::shared_links; -1: none.
+    int shared_link = -1;
 
     bool operator==(const Cause&) const = default;
 };
+
+/// What a user calls the shared link of a cause; empty: there is none, or it has no name.
+std::string shared_link_name(const Plan& plan, const Cause& cause);
 
 /// The place of a span in a timeline.
 struct SpanPlace {
@@ -103,6 +110,7 @@ class Causes {
     };
 
     void know_copies(std::size_t rank);
+    int busiest_link(const std::vector<int>& way, Duration begin, Duration end) const;
     void know_reduction(SpanPlace place, Reduction& network);
     void know_norm(SpanPlace place);
     const Span& span_at(SpanPlace place) const { return timeline_.ranks[place.rank][place.cell]; }

@@ -1,9 +1,11 @@
 #include "sim/explain/explanation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/plan/offload.h"
 #include "core/schedule/edge.h"
 #include "sim/engine/conditions.h"
 #include "sim/explain/breakdown.h"
@@ -77,6 +79,49 @@ std::optional<Explanation::Link> slowest_link(const Plan& plan, const Timeline& 
         slowest->all_alike = all_alike;
     }
     return slowest && slowest->message > Duration{} ? slowest : std::nullopt;
+}
+
+/// The busiest of the links that messages and copies share.
+std::optional<Explanation::SharedLink> busiest_link(const Plan& plan, const Timeline& timeline) {
+    const Contention& contention = plan->contention;
+    std::vector<double> bytes(contention.link_names.size(), 0);
+    const auto add = [&](const std::vector<int>& way, Bytes message, Bytes half_bandwidth) {
+        for (const int link : message.count > 0 ? way : std::vector<int>{}) {
+            bytes[as_index(link)] += static_cast<double>((message + half_bandwidth).count);
+        }
+    };
+    if (bytes.empty() || plan->transfer == TransferMode::HandOver) {
+        return std::nullopt;
+    }
+    for (std::size_t edge = 0; edge < timeline.links.size(); ++edge) {
+        for (const Span& message : timeline.links[edge]) {
+            add(contention.way_of_edge[edge],
+                plan.message_bytes(static_cast<int>(edge), message.action.micro_batch),
+                plan->links[edge / 2].half_bandwidth);
+        }
+    }
+    if (plan->host_link && !contention.way_of_copies.empty()) {
+        const auto copies = stash_copies(plan);
+        for (std::size_t rank = 0; rank < copies.size(); ++rank) {
+            for (const StashCopy& copy : copies[rank]) {
+                add(contention.way_of_copies[2 * rank],
+                    copy.bytes,
+                    plan->host_link->half_bandwidth);
+                add(contention.way_of_copies[2 * rank + 1],
+                    copy.bytes,
+                    plan->host_link->half_bandwidth);
+            }
+        }
+    }
+    std::optional<Explanation::SharedLink> busiest;
+    for (std::size_t link = 0; link < bytes.size(); ++link) {
+        const Duration carries =
+            transfer_time(Bytes{std::llround(bytes[link])}, contention.shared_links[link]);
+        if (!busiest || carries > busiest->carries) {
+            busiest = {.name = contention.link_names[link], .carries = carries};
+        }
+    }
+    return busiest;
 }
 
 Conditions without_recompute(const Plan& plan, Conditions conditions) {
@@ -253,6 +298,7 @@ Explanation explain(const Plan& plan,
     explain_ranks(timeline, result);
     explain_causes(plan, timeline, breakdown, result);
     result.slowest_link = slowest_link(plan, timeline);
+    result.busiest_link = busiest_link(plan, timeline);
     const Causes causes(plan, timeline);
     for (const Wait& wait : longest_waits(timeline, most_explained)) {
         result.waits.push_back({.wait = wait, .chain = chain_of(causes, wait)});

@@ -42,7 +42,13 @@ struct Explanation {
         Duration latency{};
         bool all_alike = false;
     };
-    std::optional<Link> slowest_link;        ///< none where no message takes time
+    std::optional<Link> slowest_link;  ///< none where no message takes time
+    /// A link that several messages share, and how long it takes to carry all of them.
+    struct SharedLink {
+        std::string name;
+        Duration carries{};
+    };
+    std::optional<SharedLink> busiest_link;  ///< none where no link with a name is shared
     std::optional<Duration> instant_step;    ///< the step if messages took no time
     std::optional<Duration> roomy_step;      ///< the step if no send ever waited for room
     std::optional<Duration> step_on_device;  ///< where stashes are offloaded: if they were not

@@ -1,6 +1,8 @@
 #include "sim/explain/rank_waits.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,6 +28,9 @@ WaitedFor waited_for(const Plan& plan, const Cause& cause) {
         case Reason::Latency:
         case Reason::Transfer:
         case Reason::LinkBusy: {
+            if (std::string shared = shared_link_name(plan, cause); !shared.empty()) {
+                return {.reason = Reason::Transfer, .time = time, .shared_link = std::move(shared)};
+            }
             const int receiver = peer_stage(cause.action);
             const bool known = is_send(cause.action.op);
             return {.reason = known ? Reason::Transfer : Reason::Reduction,
@@ -39,7 +44,8 @@ WaitedFor waited_for(const Plan& plan, const Cause& cause) {
 }
 
 bool is_same(const WaitedFor& a, const WaitedFor& b) {
-    return a.reason == b.reason && a.op == b.op && a.rank == b.rank && a.to == b.to;
+    return a.reason == b.reason && a.op == b.op && a.rank == b.rank && a.to == b.to &&
+           a.shared_link == b.shared_link;
 }
 
 void add(std::vector<WaitedFor>& reasons, const WaitedFor& more) {
@@ -210,7 +216,10 @@ std::string words_of(const WaitedFor& waited_for) {
         case Reason::Latency:
         case Reason::Transfer:
         case Reason::LinkBusy:
-            return fmt::format("the link from rank {} to rank {}", waited_for.rank, waited_for.to);
+            return waited_for.shared_link.empty()
+                       ? fmt::format(
+                             "the link from rank {} to rank {}", waited_for.rank, waited_for.to)
+                       : fmt::format("the shared link '{}'", waited_for.shared_link);
         case Reason::BackPressure:
             return fmt::format("room for a message at rank {}", waited_for.rank);
         case Reason::Reduction:

@@ -21,6 +21,9 @@ struct WaitedFor {
     int rank = 0;
     int to = -1;  ///< Transfer: the receiver's rank; -1: none
     Duration time{};
+    /// Transfer: the shared link that held the messages up, of whatever ranks they are. Empty:
+    /// none.
+    std::string shared_link{};
 };
 
 /// The waits of one rank in a step.

@@ -65,7 +65,7 @@ const std::vector<House>& houses() {
           {"core/text"},
           {"core/model"},
           {"core/costs", "core/schedule"},
-          {"core/schedule/generators", "core/partition"},
+          {"core/schedule/generators", "core/partition", "core/sharing"},
           {"core/plan"},
           {"core/timeline", "core/scenario"},
           {"core/artifacts", "core/svg", "core/interop/launch"},

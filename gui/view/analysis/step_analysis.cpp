@@ -401,7 +401,8 @@ std::vector<WaitPiece> StepAnalysis::pieces(const std::vector<sim::Cause>& cause
                               .action = cause.action,
                               .reason = cause.reason,
                               .begin = cause.begin,
-                              .end = cause.end});
+                              .end = cause.end,
+                              .shared_link = sim::shared_link_name(plan(), cause)});
         }
     }
     return pieces;

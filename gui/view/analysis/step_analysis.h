@@ -51,6 +51,7 @@ struct WaitPiece {
     sim::Reason reason{};
     Duration begin{};
     Duration end{};
+    std::string shared_link{};  ///< that made a message or copy wait or go slower; empty: none
 
     /// True if an action on its rank filled it: no message, no copy.
     bool on_rank() const;

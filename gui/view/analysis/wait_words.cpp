@@ -22,6 +22,9 @@ namespace {
 constexpr std::size_t most_named = 3;
 
 std::string link_words(const StepAnalysis& analysis, const WaitPiece& piece) {
+    if (!piece.shared_link.empty()) {
+        return fmt::format("shared link '{}'", piece.shared_link);
+    }
     const auto receive = analysis.partner_of(piece.ref);
     return receive ? fmt::format("link from rank {} to rank {}", piece.ref.rank, receive->rank)
                    : "link";
@@ -35,7 +38,11 @@ std::string for_what(const StepAnalysis& analysis, const WaitPiece& piece) {
                    : fmt::format("the {}", link_words(analysis, piece));
     }
     if (piece.reason == sim::Reason::HostCopy) {
-        return fmt::format("the copy of the stash of {}", to_string(piece.action));
+        return fmt::format("the copy of the stash of {}{}",
+                           to_string(piece.action),
+                           piece.shared_link.empty()
+                               ? ""
+                               : fmt::format(" over the {}", link_words(analysis, piece)));
     }
     return fmt::format(
         "{} on rank {} ({})", to_string(piece.action), piece.ref.rank, how(analysis, piece));

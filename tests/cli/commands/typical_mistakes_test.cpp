@@ -755,7 +755,7 @@ TEST_F(TypicalMistakes, OfCommandLines) {  // 39 to 57
          "'this-machine'",
          "cannot be estimated",
          "known: 8x-a100-sxm-80, 8x-b200, 8x-h100-sxm, 8x-h200-sxm, 8x-mi300x, "
-         "8x-rtx-4090, gb200-nvl72"},
+         "8x-p40, 8x-rtx-4090, gb200-nvl72"},
         {"no nodes",
          {"plan", "gpt2-1.5b", "--cluster", "8x-h100-sxm", "--nodes", "0"},
          2,

@@ -235,6 +235,7 @@ TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
     Child metrics =
         start("metrics", {.call = "write", .name = "metrics.jsonl", .milliseconds = -1});
     Child trace = start("trace", {.call = "rename", .name = "measured", .milliseconds = -1});
+    Child both = start("both", {.call = "write", .name = "report", .milliseconds = -1});
     const auto exists = [this](const char* run, std::string_view name) {
         return std::filesystem::exists(folder() / run / name);
     };
@@ -251,6 +252,10 @@ TEST_F(FullDisk, ThatStaysFullCostsTheLastCheckpointButNeitherReportNorTrace) {
     const Outcome fourth = trace.end();
     EXPECT_EQ(fourth.code, 6) << fourth.err;
     EXPECT_THAT(fourth.err, HasSubstr("measured.trace.json: cannot replace"));
+    EXPECT_THAT(fourth.err, HasSubstr("the run folder lacks measured.trace.json"));
+    const Outcome fifth = both.end();
+    EXPECT_EQ(fifth.code, 6) << fifth.err;
+    EXPECT_THAT(fifth.err, HasSubstr("the run folder lacks report.json, report.html"));
     for (const char* const run : {"checkpoint", "report", "metrics", "trace"}) {
         EXPECT_EQ(exists(run, run_file::measured), std::string_view(run) != "trace") << run;
         EXPECT_TRUE(exists(run, run_file::report_json)) << run;

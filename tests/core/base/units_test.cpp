@@ -42,6 +42,8 @@ TEST(TransferTime, IsBytesOverRateRoundedUp) {
     EXPECT_EQ(transfer_time(Bytes{1'000}, 1e9), 1us);
     EXPECT_EQ(transfer_time(Bytes{1}, 3e9), 1ns);
     EXPECT_EQ(transfer_time(Bytes{10}, 3e9), 4ns);
+    // As a quotient of floating-point numbers it was just above, and so a nanosecond more.
+    EXPECT_EQ(transfer_time(Bytes{3'860}, 250e6), 15'440ns);
 }
 
 TEST(TransferTime, IsZeroOverAnInfinitelyFastLinkAndForNothing) {

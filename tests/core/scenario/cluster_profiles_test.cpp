@@ -43,6 +43,7 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
                             "8x-h100-sxm",
                             "8x-h200-sxm",
                             "8x-mi300x",
+                            "8x-p40",
                             "8x-rtx-4090",
                             "gb200-nvl72"));
     struct Node {
@@ -77,6 +78,24 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
               this_machine);
 }
 
+/// 12.9 GB/s to host memory and 11.8 from it (Microway, Tesla P40 Up Close), one after the other,
+/// over lanes of its own that each device shares among its messages.
+TEST(ShippedClusters, AP40StagesItsMessagesThroughHostMemory) {
+    const auto cluster = parse(with(gpt, "[cluster]\nprofile = \"8x-p40\"")).cluster;
+    EXPECT_EQ(cluster.device, "p40");
+    EXPECT_EQ(cluster.count, 8);
+    const double staged = 1 / (1 / 12.9 + 1 / 11.8);
+    EXPECT_NEAR(cluster.link_gbps / 8, staged, 0.005);
+    ASSERT_EQ(cluster.shared_links.size(), 8U);
+    for (int device = 0; device < 8; ++device) {
+        const NodeLink& lanes = cluster.shared_links[static_cast<std::size_t>(device)];
+        EXPECT_THAT(lanes.devices, ElementsAre(device));
+        EXPECT_NEAR(lanes.bytes_per_second / 1e9, staged, 0.005);
+    }
+    EXPECT_TRUE(parse(with(gpt, "[cluster]\nprofile = \"8x-p40\"\nshared_link = []"))
+                    .cluster.shared_links.empty());
+}
+
 TEST(ShippedClusters, FillInWhatTheScenarioLeavesOut) {
     const std::string_view text =
         "[pipeline]\nstages = 16\n[cluster]\nprofile = \"8x-h100-sxm\"\ncount = 64\n"
@@ -106,7 +125,7 @@ TEST(ShippedClusters, AnUnknownNameListsTheKnown) {
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:8:11");
     EXPECT_EQ(error.text(),
               "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-b200, 8x-h100-sxm, 8x-h200-sxm, "
-              "8x-mi300x, 8x-rtx-4090, gb200-nvl72, this-machine");
+              "8x-mi300x, 8x-p40, 8x-rtx-4090, gb200-nvl72, this-machine");
     EXPECT_EQ(error.hint(), "did you mean '8x-h100-sxm'?");
     EXPECT_THAT(refusal(with(gpt, "[cluster]\nprofile = 8")).text(), HasSubstr("cluster.profile"));
 }

@@ -566,6 +566,100 @@ TEST(PlanClusters, MessagesInsideANodeShareNothing) {
     EXPECT_FALSE(plan_of(scenario)->contention.any());
 }
 
+NodeLink shared_by(std::vector<int> devices, double bytes_per_second, SharedLinkKind kind) {
+    return {.devices = std::move(devices), .bytes_per_second = bytes_per_second, .kind = kind};
+}
+
+/// Devices 0 and 1 are the ranks of one replica, 2 and 3 those of the other. Both replicas send at
+/// once, up and down over one link: each has half of it.
+TEST(PlanClusters, MessagesOfAllReplicasShareTheLinksOfTheirNode) {
+    SettledScenario scenario = partitioned({2, 3}, 2, 4);
+    scenario.pipeline.data_parallel = 2;
+    scenario.cluster.placement = Placement::Fill;
+    scenario.cluster.link_gbps = 8;
+    scenario.cluster.shared_links = {shared_by({0, 1, 2, 3}, 1e9, SharedLinkKind::Host)};
+    const Contention shared = plan_of(scenario)->contention;
+    EXPECT_EQ(shared.sharing, LinkSharing::Fair);
+    EXPECT_EQ(shared.shared_links, std::vector<double>{0.5e9});
+    EXPECT_THAT(shared.link_names, ElementsAre("host link out of devices 0 to 3"));
+    EXPECT_EQ(shared.way_of_edge, (std::vector<std::vector<int>>(2, {0})));
+    scenario.cluster.per_node = 2;  // a node of its own for each replica, both alike
+    scenario.cluster.shared_links = {shared_by({0, 1}, 0.5e9, SharedLinkKind::Host)};
+    const Contention apart = plan_of(scenario)->contention;
+    EXPECT_EQ(apart.shared_links, std::vector<double>{0.5e9});
+    EXPECT_THAT(apart.link_names, ElementsAre("host link out of devices 0, 1 of node 0"));
+}
+
+/// A rank has devices 0 and 1. Each sends all of a message over the switch of both, or its half.
+TEST(PlanClusters, DevicesOfARankSendTheirPartsOverTheLinksThatTheyShare) {
+    SettledScenario scenario = scenario_of(2, 4, 8);
+    scenario.pipeline.tensor_parallel = 2;
+    scenario.cluster.link_gbps = 8;
+    scenario.cluster.shared_links = {shared_by({0, 1}, 0.5e9, SharedLinkKind::Switch)};
+    Profile profile = chain_profile();
+    profile.links = {};
+    EXPECT_EQ(plan_of(scenario, profile)->contention.shared_links, std::vector<double>(2, 0.25e9));
+    scenario.pipeline.scatter_boundaries = true;
+    EXPECT_EQ(plan_of(scenario, profile)->contention.shared_links, std::vector<double>(2, 0.5e9));
+}
+
+/// Two ranks with a replica on either side of a switch. A sum over two replicas is two messages of
+/// half the gradients, each way. Both ranks sum at once, so that either has half of the switch.
+TEST(PlanClusters, SumsOfGradientsHaveTheirShareOfASharedLink) {
+    SettledScenario scenario = partitioned({2, 3}, 2, 4);
+    scenario.pipeline.data_parallel = 2;
+    scenario.pipeline.all_reduce = AllReduceKind::Ring;
+    scenario.cluster.placement = Placement::Fill;
+    scenario.cluster.link_gbps = 8;
+    const auto latency = 2 * Duration(800);
+    const Duration alone = plan_of(scenario)->all_reduce.front() - latency;
+    EXPECT_EQ(alone, Duration(200)) << "2 layers with 100 bytes of weights, at 1 ns each";
+    scenario.cluster.shared_links = {shared_by({0, 1}, 1e9, SharedLinkKind::Switch)};
+    EXPECT_EQ(plan_of(scenario)->all_reduce.front() - latency, 2 * alone);
+    scenario.cluster.placement = Placement::ReplicasFirst;  // replicas on one side
+    EXPECT_EQ(plan_of(scenario)->all_reduce.front() - latency, alone);
+    scenario.cluster.shared_links = {shared_by({0, 1}, 0.5e9, SharedLinkKind::Host)};
+    EXPECT_EQ(plan_of(scenario)->all_reduce.front() - latency, 4 * alone)
+        << "to and fro between the two at once";
+}
+
+/// One adapter for two devices. A ring through both nodes leaves each of them once; two rings, one
+/// for each replica of a node, share the adapter.
+TEST(PlanClusters, ReplicasOfANodeShareItsUplink) {
+    SettledScenario scenario = partitioned({5}, 1, 4);
+    scenario.pipeline.data_parallel = 4;
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 8e6;
+    scenario.cluster.node_link_gbps = 8;
+    const auto sum = [&](AllReduceKind kind) {
+        scenario.pipeline.all_reduce = kind;
+        return plan_of(scenario)->all_reduce.front() - 6 * Duration(800);
+    };
+    EXPECT_EQ(sum(AllReduceKind::Ring), Duration(6 * 125)) << "500 bytes";
+    EXPECT_EQ(sum(AllReduceKind::Rings), Duration(6 * 125 / 2));
+    scenario.cluster.shared_links = {shared_by({0, 1}, 1e9, SharedLinkKind::Uplink)};
+    EXPECT_EQ(sum(AllReduceKind::Ring), Duration(6 * 125));
+    EXPECT_EQ(sum(AllReduceKind::Rings), Duration(6 * 125));
+}
+
+TEST(PlanClusters, AnUplinkTakesThePlaceOfTheNetworkOfItsNode) {
+    SettledScenario scenario = scenario_of(4, 4, 8);
+    scenario.cluster.per_node = 2;
+    scenario.cluster.node_link_gbps = 8;
+    scenario.cluster.link_sharing = LinkSharing::Fifo;
+    EXPECT_THAT(plan_of(scenario)->contention.link_names,
+                ElementsAre("network out of node 0",
+                            "network into node 1",
+                            "network out of node 1",
+                            "network into node 0"));
+    scenario.cluster.shared_links = {shared_by({1}, 1e9, SharedLinkKind::Uplink)};
+    const Contention contention = plan_of(scenario)->contention;
+    EXPECT_EQ(contention.sharing, LinkSharing::Fifo);
+    EXPECT_THAT(contention.link_names,
+                ElementsAre("uplink out of device 1", "uplink into device 1"))
+        << "device 1 of node 0 sends to device 0 of node 1, which has none";
+}
+
 TEST(PlanClusters, RanksThatShareProcessorsDisturbEachOther) {
     SettledScenario scenario = scenario_of(2, 4, 8);
     scenario.cluster.cores = 1;

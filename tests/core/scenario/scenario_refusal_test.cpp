@@ -313,6 +313,87 @@ TEST(ParseScenario, RefusesWhatImagesCannotBecome) {
     expect_refused(cases);
 }
 
+std::string shared_link(std::string_view devices, std::string_view rate, std::string_view kind) {
+    return fmt::format(
+        "[[cluster.shared_link]]\ndevices = {}\nrate = {}\nkind = \"{}\"\n", devices, rate, kind);
+}
+
+TEST(ParseScenario, RefusesLinksThatDevicesOfANodeCannotShare) {
+    constexpr std::string_view fast = "\"12 GB/s\"";
+    const std::string first = with(gpt, shared_link("[0, 1, 2, 3]", fast, "switch"));
+    const std::vector<Refusal> cases{
+        {gpt,
+         "[cluster]\nshared_link = 3",
+         "cluster.shared_link = 3, expected a list of tables, each written as"},
+        {gpt, "[[cluster.shared_link]]\nrate = \"1 GB/s\"", "shared_link[0].devices is missing"},
+        {gpt, "[[cluster.shared_link]]\ndevices = [0, 1]", "shared_link[0].rate is missing"},
+        {gpt,
+         "[[cluster.shared_link]]\ndevices = [0]\nrate = \"1 GB/s\"",
+         "shared_link[0].kind is missing, expected one of switch, host, socket"},
+        {gpt, shared_link("[]", fast, "switch"), "expected at least one device"},
+        {gpt,
+         shared_link("[0, 8]", fast, "switch"),
+         "[0, 8], expected devices of a node, which cluster.per_node = 8 numbers from 0 to 7"},
+        {gpt, shared_link("[-1, 0]", fast, "switch"), "numbers from 0 to 7"},
+        {gpt, shared_link("[0, 1, 0]", fast, "switch"), "[0, 1, 0], expected each device once"},
+        {gpt, shared_link("[0, 1]", "12", "switch"), "rate = 12, expected a number above 0 with"},
+        {gpt, shared_link("[0, 1]", "\"0 GB/s\"", "switch"), "expected a rate from 1 B/s"},
+        {gpt, shared_link("[0, 1]", "\"-1 GB/s\"", "switch"), "expected a rate from 1 B/s"},
+        {gpt, shared_link("[0, 1]", "\"12 GB\"", "switch"), "with its unit"},
+        {gpt, shared_link("[0, 1]", "\"12 XB/s\"", "switch"), "with its unit"},
+        {gpt, shared_link("[0, 1]", "\"pcie-9\"", "switch"), "pcie-9"},
+        {gpt, shared_link("[0, 1]", fast, "swich"), "\"swich\", expected one of switch"},
+        {gpt,
+         shared_link("[0, 1, 2, 3, 4, 5, 6, 7]", fast, "socket"),
+         "expected those of one socket"},
+        {gpt, shared_link("[0, 1]", fast, "switch") + "gbps = 3", "unknown key 'gbps'"},
+        {first,
+         shared_link("[3, 4]", fast, "host"),
+         "[3, 4], expected all of these among those of, or none of those of "
+         "cluster.shared_link[0], devices = [0, 1, 2, 3], switch"},
+        {first,
+         shared_link("[3, 2, 1, 0]", fast, "switch"),
+         "expected devices that do not share another switch already"},
+        {with(gpt, shared_link("[0, 1]", fast, "uplink")),
+         shared_link("[1]", fast, "uplink"),
+         "expected none of those of cluster.shared_link[0]"},
+    };
+    expect_refused(cases);
+    EXPECT_EQ(refusal(with(first, shared_link("[3, 4]", fast, "host"))).hint(),
+              "without those in common: devices = [4]");
+    EXPECT_EQ(refusal(with(gpt, shared_link("[0, 9]", fast, "switch"))).hint(),
+              "leave device 9 out, or set cluster.per_node = 10");
+    EXPECT_EQ(refusal(with(gpt, shared_link("[0, 1, 0]", fast, "switch"))).hint(),
+              "write devices = [0, 1]");
+    EXPECT_EQ(refusal(with(gpt, shared_link("[0, 1]", "12", "switch"))).hint(),
+              "write rate = \"12 GB/s\" if these are GB/s");
+    EXPECT_EQ(refusal(with(gpt, shared_link("[0, 1]", fast, "swich"))).hint(),
+              "did you mean 'switch'?");
+    EXPECT_EQ(refusal(with(gpt, shared_link("[0, 8]", fast, "switch"))).place(),
+              "/home/u/scenarios/s.toml:8:11");
+}
+
+/// Links of a node nest, as switches below a processor do; devices may have an uplink besides.
+TEST(ParseScenario, ReadsATreeOfSharedLinksAndUplinksAcrossIt) {
+    const std::string text = with(gpt,
+                                  shared_link("[0, 1]", "\"100 Gbit/s\"", "switch") +
+                                      shared_link("[0]", "\"pcie-3\"", "switch") +
+                                      shared_link("[0, 1, 2, 3]", "\"2.5e3 MB/s\"", "socket") +
+                                      shared_link("[1, 2]", "\"1 GiB/s\"", "uplink") +
+                                      shared_link("[4, 5]", "\"8bit/s\"", "switch"));
+    std::vector<double> rates;
+    for (const NodeLink& link : parse(text).cluster.shared_links) {
+        rates.push_back(link.bytes_per_second);
+    }
+    EXPECT_EQ(rates, (std::vector<double>{12.5e9, 16e9, 2.5e9, 0x1p30, 1}));
+    EXPECT_EQ(
+        parse(with(gpt, "[cluster]\nper_node = 2"),
+              {{"cluster.shared_link", "[{devices = [0, 1], rate = \"1 GB/s\", kind = \"host\"}]"}})
+            .cluster.shared_links.size(),
+        1U);
+    EXPECT_TRUE(parse(text, {{"cluster.shared_link", "[]"}}).cluster.shared_links.empty());
+}
+
 TEST(ParseScenario, RefusesPairsThatCannotBe) {
     const std::string gettext = with(translation, "[data]\nkind = \"gettext\"");
     const std::string german = with(gettext, "languages = [\"de\"]");

@@ -86,6 +86,11 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.cores, 3);
     EXPECT_EQ(s.cluster.interference, 0.25);
     EXPECT_EQ(s.cluster.link_sharing, LinkSharing::Fair);
+    EXPECT_EQ(
+        s.cluster.shared_links,
+        (std::vector<NodeLink>{
+            {.devices = {0, 1}, .bytes_per_second = 12e9, .kind = SharedLinkKind::Host},
+            {.devices = {0, 1, 2}, .bytes_per_second = 32e9, .kind = SharedLinkKind::Memory}}));
     EXPECT_EQ(s.cluster.gpu_shares, GpuShares::Streams);
     EXPECT_EQ(s.cluster.link_ctas, 4);
 }

@@ -109,6 +109,14 @@ link_sharing = "fair"
 gpu_shares = "streams"
 link_ctas = 4
 memory_limit = "4 GiB"
+[[cluster.shared_link]]
+devices = [1, 0]
+rate = "12 GB/s"
+kind = "host"
+[[cluster.shared_link]]
+devices = [0, 1, 2]
+rate = "pcie-4"
+kind = "memory"
 [output]
 checkpoint_every = 0
 )";

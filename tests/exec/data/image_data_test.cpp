@@ -1,3 +1,8 @@
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -518,6 +523,31 @@ TEST_F(Folders, RefusalsNameTheFileWhatWasFoundAndWhatWasExpected) {
                 HasSubstr("B: a class without images, expected at least one"));
     described_.data.path = "nowhere";
     EXPECT_THAT(refusal(described_, model), HasSubstr("nowhere: there is no such folder"));
+}
+
+/// One of them would be an image fewer in silence. A device can only be made by the system's owner.
+TEST_F(Folders, WhatIsNoFileAmongTheImagesIsRefused) {
+    write_classes();
+    const Model model = classifier(2, 2, 1, 3);
+    const fs::path fifo = folder_ / "a" / "7.pgm";
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    EXPECT_THAT(refusal(scenario(DataKind::Images), model),
+                HasSubstr("a/7.pgm: a FIFO among the files of a folder, expected regular files"));
+    fs::remove(fifo);
+    ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+    EXPECT_THAT(refusal(described_, model), HasSubstr("fifo: a FIFO among the files"));
+    fs::remove(folder_ / "fifo");
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    const std::string socket_file = (folder_ / "a" / "8.pgm").string();
+    ASSERT_LT(socket_file.size(), sizeof address.sun_path);
+    socket_file.copy(address.sun_path, socket_file.size());
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_THAT(refusal(described_, model), HasSubstr("a/8.pgm: a socket among the files"));
+    ::close(socket);
+    fs::remove(socket_file);
+    ASSERT_EQ(::mkfifo((folder_ / "a" / ".hidden").c_str(), 0600), 0);
+    EXPECT_EQ(open_data(described_, model)->description(), "images, 6 files of 3 classes");
 }
 
 /// What a small folder holds is looked at before the first step, that of a large one beside it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/schedule/edge.h"
@@ -10,6 +11,7 @@
 #include "core/schedule/validate.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/critical_path.h"
+#include "sim/explain/rank_waits.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"
@@ -147,6 +149,27 @@ TEST(Waits, GoOverTheMessagesOfOtherEdgesOnASharedLink) {
     EXPECT_EQ(waits_text(Plan::make(std::move(parts)), 2).front(),
               "0-16 2RECV_F0: 0F0 0-1 compute, 0SEND_F0 1-6 link_busy, 0SEND_F1 6-11 link_busy, "
               "1SEND_F0 11-16 transfer");
+}
+
+// Stage 0 sends to stage 1 and, around it, to stage 2, both from 1 ms on: 3 ms each alone, 6 at once.
+TEST(Waits, NameTheSharedLinkThatMadeAMessageSlower) {
+    PlainCosts costs = plain(ScheduleKind::ForwardOnly, 3, 1);
+    costs.link.bytes_per_second = 1e9;
+    costs.boundary = Bytes{3'000'000};
+    costs.skips = {{.from = 0, .to = 2}};
+    PlanParts parts = make_plan(costs).parts();
+    parts.contention = testing::one_link(parts.links.size(), LinkSharing::Fair);
+    parts.contention.link_names = {"host link out of device 0"};
+    const Plan plan = Plan::make(std::move(parts));
+    const Timeline timeline = simulate(plan);
+    const std::vector<Cause> chain = Causes(plan, timeline).of_ready({.rank = 1, .cell = 0});
+    ASSERT_EQ(chain.size(), 2U);
+    EXPECT_EQ(chain[1].reason, Reason::Transfer);
+    EXPECT_EQ(chain[1].end, milliseconds(7));
+    EXPECT_EQ(shared_link_name(plan, chain[1]), "host link out of device 0");
+    EXPECT_EQ(shared_link_name(plan, chain[0]), "");
+    EXPECT_THAT(rank_wait_sentence(rank_waits(plan, timeline)[1]),
+                ::testing::HasSubstr("6.00 ms for the shared link 'host link out of device 0'"));
 }
 
 // --- Any plan. ---

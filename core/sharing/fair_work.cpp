@@ -1,11 +1,11 @@
-#include "sim/engine/fair_work.h"
+#include "core/sharing/fair_work.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "core/base/as_index.h"
 
-namespace pipetwin::sim {
+namespace pipetwin {
 
 std::vector<std::int64_t> max_min_fair_rates(std::span<const Claim* const> claims,
                                              std::span<const std::int64_t> capacities) {
@@ -62,4 +62,4 @@ void FairWork::set_rates(std::span<Piece> pieces) {
     }
 }
 
-}  // namespace pipetwin::sim
+}  // namespace pipetwin

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/shared_work.h"
+#include "core/sharing/shared_work.h"
 
-namespace pipetwin::sim {
+namespace pipetwin {
 
 /// Demand of one owner on resources that several use at once.
 struct Claim {
@@ -39,4 +39,4 @@ class FairWork : public SharedWork {
     std::vector<Claim> claims_;
 };
 
-}  // namespace pipetwin::sim
+}  // namespace pipetwin

@@ -7,7 +7,7 @@
 
 #include "core/base/units.h"
 
-namespace pipetwin::sim {
+namespace pipetwin {
 
 /// Amount of work: units are products of long durations and high rates.
 __extension__ using Units = __int128;
@@ -52,4 +52,4 @@ class SharedWork {
     Duration now_{};
 };
 
-}  // namespace pipetwin::sim
+}  // namespace pipetwin

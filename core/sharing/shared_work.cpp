@@ -1,11 +1,11 @@
-#include "sim/engine/shared_work.h"
+#include "core/sharing/shared_work.h"
 
 #include <algorithm>
 #include <ratio>
 
 #include "core/base/error.h"
 
-namespace pipetwin::sim {
+namespace pipetwin {
 
 void SharedWork::begin(Duration now, int owner, Units units) {
     PIPETWIN_EXPECT(units >= 0, "work is not negative");
@@ -67,4 +67,4 @@ void SharedWork::share() {
     rates_known_ = true;
 }
 
-}  // namespace pipetwin::sim
+}  // namespace pipetwin
