@@ -15,7 +15,6 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/costs/cost_factors.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
@@ -186,93 +185,6 @@ TEST(PartitionChoice, LeavesAWrittenPartitionAlone) {
     const SettledScenario scenario = testing::partitioned({1, 4});
     const Plan plan = make_settled_plan(scenario, scenario_model(scenario, &profile), profile);
     EXPECT_EQ(plan->partition->layers_per_stage(), (std::vector{1, 4}));
-}
-
-/// Layers that take so long that rounding to nanoseconds is below a thousandth of them, at half the
-/// time, too, and messages that take about as long.
-Profile of_microseconds(const Profile& of_nanoseconds) {
-    Profile profile = with_factors(of_nanoseconds, {.compute = 1000});
-    profile.dispatch *= 1000;
-    profile.links.front().latency *= 1000;
-    profile.links.front().bytes_per_second /= 1000;
-    return profile;
-}
-
-/// Factors from 0.5 to 2, in steps of 1 % in `scripts/soak`.
-std::vector<double> factors() {
-    const int steps = tests::soaked(1) > 1 ? 150 : 10;
-    std::vector<double> result;
-    for (int i = 0; i <= steps; ++i) {
-        result.push_back(0.5 + 1.5 * i / steps);
-    }
-    return result;
-}
-
-// All partitions are tried and none has to wait for room, so the step is the least of steps that
-// each grow with the factor.
-TEST(PartitionChoice, MakesNoStepLongerWhereEveryLayerIsFasterAndAllPartitionsAreTried) {
-    const std::uint64_t seed = tests::seed();
-    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
-    for (int round = 0; round < tests::soaked(5); ++round) {
-        const bool in_v = question.below(2) == 0;
-        const int layers = 5 + question.below(4);
-        const Profile profile = of_microseconds(question.profile(layers));
-        SettledScenario scenario =
-            question.scenario(in_v ? "zb-v" : "1f1b", in_v ? 2 : 3, in_v ? 2 : 1);
-        scenario.pipeline.channel_capacity = 100;
-        const Model model = scenario_model(scenario, &profile);
-        SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, in_v, layers));
-        Duration before{};
-        for (const double factor : factors()) {
-            const Plan plan =
-                make_settled_plan(scenario, model, with_factors(profile, {.compute = factor}));
-            const Duration step = step_time(simulate(plan));
-            EXPECT_GE(step, before) << factor;
-            before = step;
-        }
-    }
-}
-
-// It happened that a model with layers 2 % faster got a partition 6 % slower: the search had
-// stopped at another local optimum. A settled capacity may cost a thousandth of a step, or not.
-TEST(PartitionChoice, MakesNoStepLongerWhereEveryLayerIsFaster) {
-    const std::uint64_t seed = tests::seed();
-    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
-    constexpr std::array all{Asked{"1f1b", 1},
-                             Asked{"gpipe", 1},
-                             Asked{"zb-h1", 1},
-                             Asked{"zb-v", 2},
-                             Asked{"interleaved-1f1b", 2},
-                             Asked{"interleaved-1f1b", 3}};
-    for (int round = 0; round < tests::soaked(5); ++round) {
-        const Asked& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
-        const int ranks = 3 + question.below(2);
-        const int layers = ranks * asked.chunks * (2 + question.below(3)) + question.below(7);
-        const Profile profile = of_microseconds(question.profile(layers));
-        SettledScenario scenario = question.scenario(asked.schedule, ranks, asked.chunks);
-        scenario.cluster.memory_limit.reset();
-        const auto actions =
-            static_cast<std::int64_t>(action_count(testing::plan_of(scenario, profile)));
-        const Model model = scenario_model(scenario, &profile);
-        if (question.below(2) == 0) {  // a little more than the balanced partition needs
-            const Bytes peak =
-                std::get<Bytes>(score_of(testing::plan_of(scenario, profile).with_capacity(1)));
-            scenario.cluster.memory_limit = peak + Bytes{peak.count / (5 + question.below(50))};
-        }
-        SCOPED_TRACE(
-            fmt::format("round {}: {}, {} ranks, {} layers", round, asked.schedule, ranks, layers));
-        Duration longest{};
-        for (const double factor : factors()) {
-            const Profile scaled = with_factors(profile, {.compute = factor});
-            const ChosenPartition chosen = chosen_partition(scenario, model, scaled, 400 * actions);
-            const auto [excess, step, peak] = score_of(scenario, scaled, chosen.layers_per_piece);
-            EXPECT_EQ(excess, 0) << factor;
-            EXPECT_GE(step + step / 1000, longest) << factor;
-            longest = std::max(longest, step);
-        }
-    }
 }
 
 }  // namespace partition_choice_test
