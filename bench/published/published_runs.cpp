@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/artifacts/model_flops.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
@@ -50,18 +51,22 @@ Sizes sizes_of(const Run& run) {
             .sequence = static_cast<double>(run.estimate.sequence)};
 }
 
-/// Operations of a step by the formula that a source counts with.
-double operations_of(const Run& run, const std::string& formula) {
+/// Operations of a step of a GPT by the formula that a source counts with (`FlopsCount`).
+double operations_of(const Run& run, FlopsCount count) {
     const Sizes of = sizes_of(run);
-    const double per_block = formula == "megatron-recompute" ? 96 : formula == "megatron" ? 72 : 0;
-    if (per_block > 0) {
-        return per_block * run.batch * of.sequence * of.layers * of.hidden * of.hidden *
-               (1 + of.sequence / (6 * of.hidden) +
-                of.vocabulary / ((per_block / 6) * of.layers * of.hidden));
+    const double per_block = count == FlopsCount::Hardware ? 96 : 72;
+    const double pairs = count == FlopsCount::Megatron ? 0.5 : 1;
+    return per_block * run.batch * of.sequence * of.layers * of.hidden * of.hidden *
+           (1 + pairs * of.sequence / (6 * of.hidden) +
+            of.vocabulary / ((per_block / 6) * of.layers * of.hidden));
+}
+
+FlopsCount formula_of(const JsonObject& published) {
+    const std::optional<FlopsCount> count = flops_count_named(published.text_or("formula", ""));
+    if (!count) {
+        published.refuse("formula", "palm, megatron or hardware");
     }
-    const auto parameters =
-        static_cast<double>(parameter_count(parse_hf_config(run.model, run.name)));
-    return run.batch * of.sequence * (6 * parameters + 12 * of.layers * of.hidden * of.sequence);
+    return *count;
 }
 
 std::optional<double> step_of(const JsonObject& published, const Run& run) {
@@ -72,7 +77,7 @@ std::optional<double> step_of(const JsonObject& published, const Run& run) {
     }
     if (published.has("tflops_per_device")) {
         const double rate = 1e12 * published.number_or("tflops_per_device", 0);
-        return operations_of(run, published.text_or("formula", "model")) / (devices * rate);
+        return operations_of(run, formula_of(published)) / (devices * rate);
     }
     if (published.has("tokens_per_second_per_device")) {
         return samples * run.estimate.sequence /

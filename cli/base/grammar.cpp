@@ -508,6 +508,20 @@ void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
         ->type_name("FILE");
 }
 
+void add_flops_count(CLI::App& app, std::optional<FlopsCount>& count) {
+    std::vector<std::pair<std::string, FlopsCount>> words;
+    for (const FlopsCount known : flops_counts) {
+        words.emplace_back(to_string(known), known);
+    }
+    app.add_option("--mfu",
+                   count,
+                   "What counts as an operation of the model in its MFU: palm (all pairs of "
+                   "attention), megatron (half of causal attention; default) or hardware (as palm, "
+                   "and recompute)")
+        ->transform(CLI::CheckedTransformer(words).description(""))
+        ->type_name("COUNT");
+}
+
 }  // namespace
 
 void Grammar::add_simulate() {
@@ -525,6 +539,7 @@ void Grammar::add_simulate() {
     simulate.get_option("--seed")->description(
         "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
     add_run_calibration(simulate, simulate_.calibration);
+    add_flops_count(simulate, simulate_.flops_count);
     add_plans({simulate, costs_group}, default_schedule, simulate_.plain, simulate_.sweep, raw_);
     add_costs(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
@@ -620,6 +635,7 @@ void Grammar::add_plan() {
     plan.add_option("--profile", plan_.profile, "Costs of the layers: *.profile.json or CSV")
         ->type_name("FILE");
     add_run_calibration(plan, plan_.calibration);
+    add_flops_count(plan, plan_.flops_count);
     plan.add_option(
             "--heatmap",
             plan_.heat_map,
@@ -641,6 +657,7 @@ void Grammar::add_plan() {
         ->type_name("layers")
         ->excludes("--heatmap")
         ->excludes("--hybrid")
+        ->excludes("--mfu")
         ->excludes("--order-out")
         ->excludes("--cluster");
 }

@@ -378,8 +378,8 @@ std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
     return args;
 }
 
-/// Throws Error(Usage) for costs of layers, or runs that correct them, beside costs on the command
-/// line.
+/// Throws Error(Usage) for costs of layers, runs that correct them, or a count of their operations
+/// beside costs on the command line.
 void refuse_costs_beside_numbers(const Command& command) {
     const auto* const simulate = std::get_if<SimulateOptions>(&command);
     if (simulate == nullptr || !simulate->plain.any() || !simulate->scenario.empty()) {
@@ -395,6 +395,12 @@ void refuse_costs_beside_numbers(const Command& command) {
         throw Error(ErrorKind::Usage,
                     "--calibrate",
                     "costs on the command line have no layers that it could correct",
+                    "leave it out, or simulate a scenario with it");
+    }
+    if (simulate->flops_count) {
+        throw Error(ErrorKind::Usage,
+                    "--mfu",
+                    "costs on the command line say no operations that it could count",
                     "leave it out, or simulate a scenario with it");
     }
 }

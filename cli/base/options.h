@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/artifacts/model_flops.h"
 #include "core/scenario/scenario.h"
 
 /// Options of every command, as the user writes them after `pipetwin`. Parsing fills these structs
@@ -115,7 +116,8 @@ struct SimulateOptions {
     CommonOptions common;
     std::filesystem::path scenario;  ///< empty: plain numbers
     std::filesystem::path profile;
-    std::filesystem::path calibration;  ///< measured runs; empty: none
+    std::filesystem::path calibration;      ///< measured runs; empty: none
+    std::optional<FlopsCount> flops_count;  ///< of --mfu
     PlainOptions plain;
     SweepOptions sweep{};
     UncertaintyOptions uncertainty;
@@ -144,11 +146,12 @@ struct PlanOptions {
     std::optional<double> tokens;          ///< of the whole training
     std::optional<double> price;           ///< of one device for an hour
     std::filesystem::path profile;
-    std::filesystem::path calibration;  ///< measured runs; empty: none
-    std::filesystem::path heat_map;     ///< *.svg; empty: not asked for
-    std::filesystem::path order_out;    ///< *.profile.json; empty: layers keep their order
-    bool hybrid = false;                ///< what stages of unequal width could do, too
-    bool largest_layers = false;        ///< how many layers fit, in place of the fastest plan
+    std::filesystem::path calibration;      ///< measured runs; empty: none
+    std::optional<FlopsCount> flops_count;  ///< of --mfu
+    std::filesystem::path heat_map;         ///< *.svg; empty: not asked for
+    std::filesystem::path order_out;        ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;                    ///< what stages of unequal width could do, too
+    bool largest_layers = false;            ///< how many layers fit, in place of the fastest plan
 };
 
 /// Options of `profile`.

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/option_lists.h"
+#include "core/artifacts/model_flops.h"
 #include "core/base/suggest.h"
 
 namespace pipetwin::cli {
@@ -62,6 +63,13 @@ std::vector<std::string> words_of(std::string_view type) {
 std::vector<std::string> choices_of(const CLI::Option& option) {
     if (option.get_name() == "--color") {
         return {"auto", "always", "never"};
+    }
+    if (option.get_name() == "--mfu") {
+        std::vector<std::string> words;
+        for (const FlopsCount count : flops_counts) {
+            words.emplace_back(to_string(count));
+        }
+        return words;
     }
     return words_of(option.get_type_name());
 }

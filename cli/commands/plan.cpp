@@ -553,8 +553,10 @@ void execute(const PlanOptions& options, Console& console) {
         shapes = shapes_with_progress(scenario, plan, console);
         sim::add_simulated(shapes, plan.result);
     }
-    const Prediction prediction =
-        predict(sim::with_plan(scenario, plan.best()), plan.model, plan.profile);
+    const Prediction prediction = predict(sim::with_plan(scenario, plan.best()),
+                                          plan.model,
+                                          plan.profile,
+                                          options.flops_count.value_or(default_flops_count));
     // Costs of other devices than the profile's are estimated, too.
     plan.result.cost_source = prediction.plan->cost_source.value_or(plan.profile.source);
     for (const std::string& note : prediction.plan->notes) {

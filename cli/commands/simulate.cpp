@@ -133,7 +133,8 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
         note_receives(scenario, console);
     }
     const Model model = model_with_costs(scenario, found);
-    Prediction prediction = predict(scenario, model, found.profile);
+    Prediction prediction =
+        predict(scenario, model, found.profile, options.flops_count.value_or(default_flops_count));
     if (!options.common.out.empty()) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write_scenario(scenario.as_scenario());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/rank_device.h"
 #include "sim/calibration/step_range.h"
@@ -51,11 +53,18 @@ std::optional<double> dense_rate(const Plan& plan,
 
 }  // namespace
 
+std::optional<double> Outlook::utilisation() const {
+    const auto found = utilisations.find(flops_count);
+    return found == utilisations.end() ? std::nullopt : std::optional(found->second);
+}
+
 Outlook outlook(const Plan& plan,
                 const Metrics& metrics,
                 const SettledScenario& scenario,
-                const Profile& profile) {
+                const Profile& profile,
+                FlopsCount flops_count) {
     Outlook outlook;
+    outlook.flops_count = flops_count;
     if (!metrics.samples_per_second) {
         return outlook;
     }
@@ -63,11 +72,16 @@ Outlook outlook(const Plan& plan,
         outlook.tokens_per_second_per_device =
             *metrics.samples_per_second * tokens / device_count(plan);
     }
-    const std::optional<double> operations = model_operations(profile);
-    const std::optional<double> rate =
-        operations ? dense_rate(plan, scenario, profile) : std::nullopt;
-    if (rate) {
-        outlook.model_flops_utilisation = *operations * *metrics.samples_per_second / *rate;
+    if (const std::optional<double> rate = dense_rate(plan, scenario, profile)) {
+        for (const FlopsCount count : flops_counts) {
+            if (const auto operations = model_flops(count, scenario, profile)) {
+                outlook.utilisations[count] = *operations * *metrics.samples_per_second / *rate;
+            }
+        }
+        if (!outlook.utilisations.empty() && !outlook.utilisation()) {
+            const UnknownFlops why = why_unknown(flops_count, profile);
+            outlook.no_utilisation = fmt::format("{}: use --mfu {}", why.reason, why.hint);
+        }
     }
     outlook.error = sim::step_range(plan, scenario, profile);
     outlook.lacks_runs = sim::lacks_runs(plan, profile);

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 
+#include "core/artifacts/model_flops.h"
 #include "core/costs/estimate_error.h"
 #include "core/costs/profile.h"
 #include "core/plan/plan.h"
@@ -15,20 +18,26 @@ struct Outlook {
     /// Tokens of the mini-batch over the step and the devices; none where samples are no sequences,
     /// or their length is not known.
     std::optional<double> tokens_per_second_per_device;
-    /// The operations of the model's matrix products, forward and backward and without what is
-    /// computed again, as a share of what the devices compute in a step at their dense rates. None
-    /// where the profile does not know the operations, or a device's rate is not known.
-    std::optional<double> model_flops_utilisation;
+    /// The operations of a step by each count that is known, as a share of what the devices compute
+    /// in it at their dense rates. Empty where a device's rate is not known.
+    std::map<FlopsCount, double> utilisations;
+    FlopsCount flops_count = default_flops_count;  ///< the one that is shown
+    /// Why the one that is shown is not known where another is; empty otherwise.
+    std::string no_utilisation;
     /// Between what times a measured step is to be expected; none for measured costs.
     std::optional<ErrorRange> error;
     /// There is none because no published run of a model with experts was compared.
     bool lacks_runs = false;
+
+    /// Model FLOPs utilisation by the count that is shown.
+    std::optional<double> utilisation() const;
 };
 
 /// The outlook of a scenario's predicted step.
 Outlook outlook(const Plan& plan,
                 const Metrics& metrics,
                 const SettledScenario& scenario,
-                const Profile& profile);
+                const Profile& profile,
+                FlopsCount flops_count = default_flops_count);
 
 }  // namespace pipetwin::cli

@@ -79,9 +79,13 @@ Prediction predict(Plan plan) {
             .offload = std::move(offload)};
 }
 
-Prediction predict(const SettledScenario& scenario, const Model& model, const Profile& profile) {
+Prediction predict(const SettledScenario& scenario,
+                   const Model& model,
+                   const Profile& profile,
+                   FlopsCount flops_count) {
     Prediction prediction = predict(settled_plan(scenario, model, profile));
-    prediction.outlook = outlook(prediction.plan, prediction.metrics, scenario, profile);
+    prediction.outlook =
+        outlook(prediction.plan, prediction.metrics, scenario, profile, flops_count);
     return prediction;
 }
 

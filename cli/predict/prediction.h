@@ -43,7 +43,10 @@ Prediction predict(Plan plan);
 
 /// The plan of a scenario with its channel capacity settled, and all its results. Throws as
 /// `settled_plan`.
-Prediction predict(const SettledScenario& scenario, const Model& model, const Profile& profile);
+Prediction predict(const SettledScenario& scenario,
+                   const Model& model,
+                   const Profile& profile,
+                   FlopsCount flops_count = default_flops_count);
 
 /// Costs of a scenario's layers, and the file that they come from.
 struct FoundProfile {

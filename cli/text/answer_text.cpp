@@ -86,11 +86,16 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
                                 rounded(answer.tokens_per_second),
                                 rounded(answer.tokens_per_second / answer.devices)));
     if (answer.utilisation) {
+        const UtilisationWords words = utilisation_words(parts.best.outlook.flops_count);
         lines.push_back(
-            fmt::format("{} MFU: FLOPs of the model's matrix products (masked pairs of attention "
-                        "included, recompute not) as a share of the devices' dense {} peak",
+            fmt::format("{} {}: FLOPs of the model's matrix products ({}) as a share of the "
+                        "devices' dense {} peak",
                         rounded_percent(*answer.utilisation),
+                        words.name,
+                        words.counted,
                         parts.profile.precision));
+    } else if (!parts.best.outlook.no_utilisation.empty()) {
+        lines.push_back("MFU is not known, as " + parts.best.outlook.no_utilisation);
     }
     return lines;
 }
@@ -330,7 +335,7 @@ Answer answer_of(const AnswerParts& parts) {
     answer.seconds_per_step = to_seconds(parts.plan.step);
     answer.tokens_per_step = double{1} * parts.scenario.training.batch * parts.sequence;
     answer.tokens_per_second = answer.tokens_per_step / answer.seconds_per_step;
-    answer.utilisation = parts.best.outlook.model_flops_utilisation;
+    answer.utilisation = parts.best.outlook.utilisation();
     if (parts.tokens) {
         constexpr double seconds_of_a_day = 86'400;
         constexpr double seconds_of_an_hour = 3600;
@@ -392,6 +397,7 @@ Json answer_json(const AnswerParts& parts) {
             {"tokens_per_second", answer.tokens_per_second},
             {"tokens_per_second_per_device", answer.tokens_per_second / answer.devices},
             {"model_flops_utilisation", number_json(answer.utilisation)},
+            {"mfu_definition", std::string(to_string(parts.best.outlook.flops_count))},
             {"headroom", number_json(answer.headroom())},
             {"days", number_json(answer.days)},
             {"device_hours", number_json(answer.device_hours)},

@@ -58,10 +58,11 @@ struct Answer {
     double tokens_per_step = 0;
     double tokens_per_second = 0;
     double seconds_per_step = 0;
-    std::optional<double> utilisation{};  ///< model FLOPs utilisation
-    std::optional<Bytes> memory{};        ///< of the device; none: not known
-    Bytes peak{};                         ///< of the fullest device
-    std::optional<double> days{};         ///< of the whole training
+    std::optional<double>
+        utilisation{};  ///< model FLOPs utilisation, as the best plan's outlook shows it
+    std::optional<Bytes> memory{};  ///< of the device; none: not known
+    Bytes peak{};                   ///< of the fullest device
+    std::optional<double> days{};   ///< of the whole training
     std::optional<double> device_hours{};
     std::optional<double> cost{};
 

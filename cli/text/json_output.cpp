@@ -207,7 +207,14 @@ Json prediction_json(const Prediction& prediction) {
     json["interval"] = interval_json(prediction.outlook.error, metrics.step);
     json["samples_per_second"] = or_null(metrics.samples_per_second);
     json["tokens_per_second_per_device"] = or_null(prediction.outlook.tokens_per_second_per_device);
-    json["model_flops_utilisation"] = or_null(prediction.outlook.model_flops_utilisation);
+    json["model_flops_utilisation"] = or_null(prediction.outlook.utilisation());
+    json["mfu_definition"] = std::string(to_string(prediction.outlook.flops_count));
+    for (const FlopsCount count : flops_counts) {
+        const auto& known = prediction.outlook.utilisations;
+        const auto found = known.find(count);
+        json["mfu"][std::string(to_string(count))] =
+            found == known.end() ? Json(nullptr) : Json(found->second);
+    }
     json["bubble"] = bubble_json(metrics.bubble);
     json["breakdown_ms"] = breakdown_json(prediction.breakdown);
     json["messages_in_actions_ms"] = {

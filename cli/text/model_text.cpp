@@ -51,7 +51,7 @@ void take_layer(const Layer& layer,
     const exec::LayerBytes bytes = exec::layer_bytes(kept, 1, format);
     unit.output_bytes = bytes.output;
     unit.saved_bytes = bytes.saved;
-    unit.operations = forward_operations(layer);
+    unit.operations = forward_operations(layer).all;
 }
 
 /// The number with a blank between groups of three digits: "1 327 104".

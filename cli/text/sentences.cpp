@@ -84,6 +84,21 @@ double share(Duration part, Duration whole) {
                : 0;
 }
 
+UtilisationWords utilisation_words(FlopsCount count) {
+    switch (count) {
+        case FlopsCount::Palm:
+            return {.name = "MFU as PaLM counts",
+                    .counted = "all pairs of attention, no recompute"};
+        case FlopsCount::Megatron:
+            return {.name = "MFU as Megatron-LM counts",
+                    .counted = "half of causal attention, no recompute"};
+        case FlopsCount::Hardware:
+            return {.name = "hardware FLOPs utilisation",
+                    .counted = "all pairs of attention, with recompute"};
+    }
+    return {};
+}
+
 std::string large_count(std::int64_t count) {
     const auto number = static_cast<double>(count);
     return number < 1e9 ? fmt::format("{:.1f} million", number / 1e6)

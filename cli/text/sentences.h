@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/artifacts/model_flops.h"
 #include "core/base/units.h"
 #include "core/schedule/action.h"
 
@@ -45,6 +46,13 @@ std::string large_count(std::int64_t count);
 
 /// "1F0", or "1F0, 2F0 and 2B0"; of many the first and the last ones.
 std::string list_of(std::vector<std::string> items);
+
+/// What a utilisation is called, and what it counts.
+struct UtilisationWords {
+    std::string_view name;
+    std::string_view counted;
+};
+UtilisationWords utilisation_words(FlopsCount count);
 
 /// A heading, and sentences or lines below it.
 struct Paragraph {

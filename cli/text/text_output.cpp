@@ -50,11 +50,15 @@ std::string outlook_text(const Prediction& prediction) {
     std::string text;
     if (outlook.tokens_per_second_per_device) {
         text += fmt::format("  {:.0f} tokens/s per device", *outlook.tokens_per_second_per_device);
-        if (outlook.model_flops_utilisation) {
-            text += fmt::format(", {} of the devices' dense rate (model FLOPs utilisation)",
-                                percent_text(*outlook.model_flops_utilisation));
+        if (const auto utilisation = outlook.utilisation()) {
+            text += fmt::format(", {} of the devices' dense rate ({})",
+                                percent_text(*utilisation),
+                                utilisation_words(outlook.flops_count).name);
         }
         text += '\n';
+    }
+    if (!outlook.no_utilisation.empty()) {
+        text += fmt::format("  MFU is not known, as {}\n", outlook.no_utilisation);
     }
     if (outlook.error) {
         const auto times = [&prediction](double factor) {

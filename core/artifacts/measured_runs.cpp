@@ -124,16 +124,20 @@ class RowReader {
     }
 
     void read_count() {
-        const std::string count = object_.text_or("tflops_count", "model");
-        if (count != "model" && count != "hardware") {
+        const std::string word = object_.text_or("tflops_count", "model");
+        const std::optional<FlopsCount> count =
+            word == "model" ? FlopsCount::Palm : flops_count_named(word);
+        if (!count) {
             object_.refuse("tflops_count",
-                           "\"model\" (each operation once) or \"hardware\" (with the forward that "
-                           "is computed again)");
+                           "\"palm\" or \"model\" (all pairs of attention), \"megatron\" (half of "
+                           "causal attention) or \"hardware\" (as palm, with the forward that is "
+                           "computed again)");
         }
         if (object_.has("tflops_count") && !run_.tflops_per_device) {
             object_.refuse("tflops_count", "tflops_per_device beside it");
         }
-        run_.counts_recompute = count == "hardware";
+        run_.flops_count = *count;
+        run_.names_flops_count = object_.has("tflops_count");
     }
 
     void read_peak() {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/artifacts/model_flops.h"
 #include "core/base/units.h"
 #include "core/text/override.h"
 
@@ -19,8 +20,8 @@ struct MeasuredRun {
     std::optional<double> tokens_per_second_per_device{};
     std::optional<double> samples_per_second_per_device{};
     std::optional<double> tflops_per_device{};
-    /// True: `tflops_per_device` counts the forward that is computed again, too.
-    bool counts_recompute = false;
+    FlopsCount flops_count = FlopsCount::Palm;  ///< of `tflops_per_device`
+    bool names_flops_count = false;             ///< else the row does not say
     std::optional<int> tokens_per_sample{};
     std::optional<Bytes> peak{};  ///< of the device that holds most
 };

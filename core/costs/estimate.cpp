@@ -28,10 +28,11 @@ struct LayerBytes {
     double split_values = 0;
 };
 
-/// Costs of a layer for one micro-batch, and the operations of its forward.
+/// Costs of a layer for one micro-batch, and the operations of its forward as `LayerCost` has them.
 struct LayerEstimate {
     LayerSample sample;
     double operations = 0;
+    double masked_operations = 0;
 };
 
 /// Layer `a`, and then `b`, as one: `b` reads what `a` makes.
@@ -60,7 +61,8 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
 
 LayerEstimate one_after_other(const LayerEstimate& a, const LayerEstimate& b) {
     return {.sample = one_after_other(a.sample, b.sample),
-            .operations = a.operations + b.operations};
+            .operations = a.operations + b.operations,
+            .masked_operations = a.masked_operations + b.masked_operations};
 }
 
 /// All layers of a model for one micro-batch size, on one of the devices that share each layer.
@@ -442,7 +444,9 @@ class Estimator {
             sample.whole_saved =
                 Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes)};
         }
-        return {.sample = sample, .operations = work.operations()};
+        return {.sample = sample,
+                .operations = work.operations(),
+                .masked_operations = work.masked_operations()};
     }
 
     const DecoderModel& model_;
@@ -509,6 +513,7 @@ class LayerMaker {
                 samples.push_back(estimate.sample);
                 if (devices == 1 && estimate.sample.micro_batch_size == 1) {
                     layer.operations = estimate.operations;
+                    layer.masked_operations = estimate.masked_operations;
                 }
             }
         }

@@ -37,44 +37,46 @@ class OperationCount {
     explicit OperationCount(const SampleShape& input) : shape_(input) {}
 
     /// Operations of the layer, whose output the next one reads.
-    double of(const LayerSpec& spec) {
+    ForwardOperations of(const LayerSpec& spec) {
         const double rows = shape_.positions;
         const double width = shape_.width;
         switch (spec.type) {
             case LayerType::Linear:
                 shape_.width = spec.outputs;
-                return 2 * rows * width * spec.outputs;
+                return {.all = 2 * rows * width * spec.outputs};
             case LayerType::Attention: {
                 const AttentionSizes sizes = attention_sizes(spec, shape_.width);
                 const double queries = sizes.query_width();
-                return 2 * rows * width * (sizes.qkv_width() + queries) + 4 * rows * rows * queries;
+                const double pairs = 4 * rows * rows * queries;
+                return {.all = 2 * rows * width * (sizes.qkv_width() + queries) + pairs,
+                        .masked = spec.causal ? pairs / 2 : 0};
             }
             case LayerType::CrossAttention:
-                return 0;  // it reads two outputs
+                return {};  // it reads two outputs
             case LayerType::Embedding:
                 shape_ = {.positions = shape_.positions, .width = spec.outputs};
-                return 0;
+                return {};
             case LayerType::Sequence:
             case LayerType::Residual:
                 return has_branches(spec) ? of_branches(spec, {shape_}) : of_chain(spec);
             case LayerType::Conv2d: {
                 shape_ = output_shape(spec, shape_);
-                return 2.0 * shape_.positions * window_numbers(spec, width) * spec.outputs;
+                return {.all = 2.0 * shape_.positions * window_numbers(spec, width) * spec.outputs};
             }
             case LayerType::Add:
             case LayerType::Concat:
             case LayerType::CrossEntropy:
-                return 0;
+                return {};
             case LayerType::Opaque:
                 refuse_opaque(spec);
             default:  // moves numbers, or does little more
                 shape_ = output_shape(spec, shape_);
-                return 0;
+                return {};
         }
     }
 
     /// Operations of a layer that reads outputs of these shapes.
-    static double of(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+    static ForwardOperations of(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
         OperationCount count(inputs.front());
         if (spec.type == LayerType::CrossAttention) {
             return of_cross_attention(spec, inputs);
@@ -87,26 +89,26 @@ class OperationCount {
   private:
     /// Projections of the queries and of the result, and of keys and values; both products of every
     /// query with every key.
-    static double of_cross_attention(const LayerSpec& spec,
-                                     const std::vector<SampleShape>& inputs) {
+    static ForwardOperations of_cross_attention(const LayerSpec& spec,
+                                                const std::vector<SampleShape>& inputs) {
         const SampleShape& x = inputs[0];
         const SampleShape& memory = inputs[1];
         const double queries = attention_sizes(spec, x.width).query_width();
         const double rows = x.positions;
         const double keys = memory.positions;
-        return 4 * queries * (rows * x.width + keys * memory.width + rows * keys);
+        return {.all = 4 * queries * (rows * x.width + keys * memory.width + rows * keys)};
     }
 
-    double of_chain(const LayerSpec& spec) {
-        double sum = 0;
+    ForwardOperations of_chain(const LayerSpec& spec) {
+        ForwardOperations sum;
         for (const LayerSpec& inner : spec.inner) {
             sum += of(inner);
         }
         return sum;
     }
 
-    double of_branches(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
-        double sum = 0;
+    ForwardOperations of_branches(const LayerSpec& spec, const std::vector<SampleShape>& inputs) {
+        ForwardOperations sum;
         for (const InnerLayer& inner : inner_layers(spec, inputs)) {
             sum += of(inner.spec, inner.inputs);
             shape_ = inner.output;
@@ -334,7 +336,7 @@ class KernelWalk {
 
 }  // namespace
 
-double forward_operations(const Layer& layer) {
+ForwardOperations forward_operations(const Layer& layer) {
     if (layer.spec.type == LayerType::Opaque) {
         refuse_opaque(layer.spec);
     }
@@ -393,7 +395,9 @@ Profile estimated_times(const Model& model,
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         cost.running_bytes = Bytes{running_bytes_of(layer, std::max<std::int64_t>(width, 4))};
         cost.optimizer = adamw_time(layer.parameter_count, device, options);
-        cost.operations = forward_operations(layer);
+        const ForwardOperations operations = forward_operations(layer);
+        cost.operations = operations.all;
+        cost.masked_operations = operations.masked;
         for (const int samples : sample_sizes(options.micro_batch_size)) {
             cost.samples.push_back(estimated_sample(model, index, samples, device, options));
         }

@@ -10,8 +10,20 @@ namespace pipetwin {
 
 /// Operations of a layer's forward for one sample, as `LayerCost::operations` counts them: two for
 /// each multiplication of a product with its addition, attention over all pairs of a query and a
-/// key. Throws Error(BadInput) for a layer that is known by its costs only.
-double forward_operations(const Layer& layer);
+/// key.
+struct ForwardOperations {
+    double all = 0;
+    double masked = 0;  ///< part of `all`: half of causal core attention
+
+    ForwardOperations& operator+=(const ForwardOperations& more) {
+        all += more.all;
+        masked += more.masked;
+        return *this;
+    }
+};
+
+/// Throws Error(BadInput) for a layer that is known by its costs only.
+ForwardOperations forward_operations(const Layer& layer);
 
 /// Times and kernels of the layer at `index` for one micro-batch of `samples` samples on a device:
 /// each kernel takes what `LayerWork` says. `options.sequence` and `options.micro_batch_size` have

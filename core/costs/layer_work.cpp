@@ -28,10 +28,8 @@ double causal_pairs(int window, double sequence) {
 
 namespace {
 
-/// Operations of the products of all queries with the keys and values of their sample or window.
-double attention_operations(const LayerWork::Attention& shape) {
-    const double keys =
-        shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.key_count();
+/// Operations of the products of all queries with so many keys, and with their values.
+double attention_operations(const LayerWork::Attention& shape, double keys) {
     return 2 * shape.samples * shape.sequence * keys * shape.heads *
            (shape.key_width + shape.value_width);
 }
@@ -245,6 +243,17 @@ void LayerWork::whole_norm(double rows, double width) {
     move(whole_backward_, cost.backward * rows * width, cost.efficiency);
 }
 
+void LayerWork::count_attention(const Attention& shape) {
+    const double keys =
+        shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.key_count();
+    const double operations = attention_operations(shape, keys);
+    operations_ += operations;
+    if (shape.seen < keys) {
+        masked_operations_ +=
+            operations - attention_operations(shape, std::min(keys, shape.sequence / 2));
+    }
+}
+
 void LayerWork::flash_attention(const Attention& shape) {
     const double tokens = shape.samples * shape.sequence;
     const double queries = tokens * shape.heads * shape.key_width;
@@ -257,7 +266,7 @@ void LayerWork::flash_attention(const Attention& shape) {
     const double forward = pairs * 2 * (shape.key_width + shape.value_width);
     const double there = efficiency_.value_or(of_attention_.forward * part);
     const double back = efficiency_.value_or(of_attention_.backward * part);
-    operations_ += attention_operations(shape);
+    count_attention(shape);
     add(forward_, forward, moved, there);
     add(core_forward_, forward, moved, there);
     add(backward_input_, pairs * (6 * shape.key_width + 4 * shape.value_width), 2 * moved, back);
@@ -275,7 +284,7 @@ void LayerWork::standard_attention(const Attention& shape, bool dropout) {
             add(sum, 2 * scores * width, scores + matrices * (s + keys) * width, efficiency);
         }
     };
-    operations_ += attention_operations(shape);
+    count_attention(shape);
     const double softmax = 2 * scores;                                  // reads and writes them
     const double dropped = dropout ? 2 * scores + scores / value_ : 0;  // and a byte of mask each
     for (Sum* const sum : {&forward_, &core_forward_}) {

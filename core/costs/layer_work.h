@@ -155,6 +155,12 @@ class LayerWork {
     /// of its window, whether it sees them or not; what only moves values counts nothing.
     double operations() const { return operations_; }
 
+    /// The part of `operations` that Megatron-LM leaves out of causal attention
+    /// (num_floating_point_operations in megatron/training/training.py): of core attention where a
+    /// query sees only keys before it, all pairs above half of the sample's. Of a window no more
+    /// than half the sample is left, and nothing where it is narrower.
+    double masked_operations() const { return masked_operations_; }
+
   private:
     /// Rate of the matrix units at one precision, and what products reach of it.
     struct MatrixRate {
@@ -195,6 +201,8 @@ class LayerWork {
     };
 
     NormCost norm_cost() const;
+    /// Counts the operations of core attention.
+    void count_attention(const Attention& shape);
     /// Does `effort` times the operations, and moves `values` beside the weights.
     void add(Sum& sum, const ConvolutionPass& pass, double effort, double values) const;
     void add(Sum& sum, double operations, double values, double efficiency) const;
@@ -222,6 +230,7 @@ class LayerWork {
     Sum whole_forward_;
     Sum whole_backward_;
     double operations_ = 0;
+    double masked_operations_ = 0;
     std::optional<double> before_tail_;  ///< seconds of forward
     double accumulated_ = 0;             ///< weights whose gradients products add up
 };

@@ -165,16 +165,29 @@ bool says_no_costs(std::string_view text) {
     return text.starts_with(known_sizes);
 }
 
-std::optional<double> model_operations(const Profile& profile) {
-    constexpr double forward_and_backward = 3;
+namespace {
+
+/// Three times what the forwards of all layers have; none if a layer does not say it.
+std::optional<double> forward_and_backward(const Profile& profile,
+                                           std::optional<double> LayerCost::*of_forward) {
     double forward = 0;
     for (const LayerCost& layer : profile.layers) {
-        if (!layer.operations) {
+        if (!(layer.*of_forward)) {
             return std::nullopt;
         }
-        forward += *layer.operations;
+        forward += *(layer.*of_forward);
     }
-    return forward_and_backward * forward;
+    return 3 * forward;
+}
+
+}  // namespace
+
+std::optional<double> model_operations(const Profile& profile) {
+    return forward_and_backward(profile, &LayerCost::operations);
+}
+
+std::optional<double> masked_model_operations(const Profile& profile) {
+    return forward_and_backward(profile, &LayerCost::masked_operations);
 }
 
 bool has_routed_experts(const Profile& profile) {
@@ -327,6 +340,17 @@ class ProfileCheck {
         }
     }
 
+    void masked_operations(const std::string& pointer, const LayerCost& cost) {
+        constexpr std::string_view key = "masked_operations_per_sample";
+        const double masked = cost.masked_operations.value_or(0);
+        rate(pointer, key, masked);
+        if (cost.operations && masked > *cost.operations) {
+            refuse(fmt::format("{}/{}", pointer, key),
+                   fmt::format("{}, expected at most operations_per_sample, of which it is a part",
+                               masked));
+        }
+    }
+
     void layer(const std::string& pointer, const LayerCost& cost) {
         names(pointer, cost);
         number(pointer, "parameter_count", cost.parameter_count);
@@ -335,6 +359,7 @@ class ProfileCheck {
         number(pointer, "running_bytes", cost.running_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());
         rate(pointer, "operations_per_sample", cost.operations.value_or(0));
+        masked_operations(pointer, cost);
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
         add(pointer, "optimizer_ns", time_, cost.optimizer.count());
         if (cost.samples.empty()) {

@@ -143,6 +143,9 @@ struct LayerCost {
     /// Operations of its forward for one sample, on all devices that share it together: two for
     /// each multiplication of a product with its addition. None: not known.
     std::optional<double> operations{};
+    /// Part of `operations`: those that Megatron-LM's count leaves out of core attention, as a
+    /// causal mask hides them. None: not known.
+    std::optional<double> masked_operations{};
 
     /// Samples of one of the devices that share the layer; null: nothing is known of so many.
     const std::vector<LayerSample>* shared_by(int devices) const;
@@ -270,11 +273,16 @@ SizesWithCosts sizes_with_costs(const Profile& profile, int devices = 1);
 /// Whether `text` is that of the Error which `cost_at` throws.
 bool says_no_costs(std::string_view text);
 
-/// Operations of a forward and backward of the whole model for one sample, as "model FLOPs" count
-/// them: three times those of the forward, and nothing for what is computed again. Attention counts
-/// all pairs of a query and a key, seen or not, as Megatron-LM and Narayanan et al. (2021, section
-/// 5.1) do; an embedding counts nothing, the head its product. None: a layer does not say.
+/// Operations of a forward and backward of the whole model for one sample: three times those of the
+/// forward, and nothing for what is computed again. Attention counts all pairs of a query and a
+/// key, seen or not, as Narayanan et al. (2021, section 5.1) and PaLM's authors (Chowdhery et al.
+/// 2022, appendix B) do; an embedding counts nothing, the head its product. None: a layer does not
+/// say.
 std::optional<double> model_operations(const Profile& profile);
+
+/// The part of `model_operations` that a causal mask hides (`LayerCost::masked_operations`). None:
+/// a layer does not say.
+std::optional<double> masked_model_operations(const Profile& profile);
 
 /// True if a layer computes with less than two thirds of its weights for a token, as its operations
 /// say: it has experts, of which a router chooses a few for each token.

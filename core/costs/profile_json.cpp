@@ -151,7 +151,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 13>{"name",
+    object.expect_keys(std::array<string_view, 14>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -163,7 +163,8 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "samples",
                                                    "shared",
                                                    "tensor_sums",
-                                                   "operations_per_sample"});
+                                                   "operations_per_sample",
+                                                   "masked_operations_per_sample"});
     LayerCost layer;
     layer.name = object.text("name");
     layer.kind = object.text_or("kind", "");
@@ -186,6 +187,9 @@ LayerCost read_layer(const JsonObject& object) {
     layer.tensor_sums = static_cast<int>(sums);
     if (object.has("operations_per_sample")) {
         layer.operations = object.number_or("operations_per_sample", 0);
+    }
+    if (object.has("masked_operations_per_sample")) {
+        layer.masked_operations = object.number_or("masked_operations_per_sample", 0);
     }
     return layer;
 }
@@ -444,6 +448,9 @@ ordered_json layer_json(const LayerCost& layer) {
     }
     if (layer.operations) {
         object["operations_per_sample"] = *layer.operations;
+    }
+    if (layer.masked_operations) {
+        object["masked_operations_per_sample"] = *layer.masked_operations;
     }
     return object;
 }

@@ -62,8 +62,10 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
         }
     }
     block.tensor_sums += b.tensor_sums;
-    block.operations =
-        a.operations && b.operations ? std::optional(*a.operations + *b.operations) : std::nullopt;
+    for (const auto counted : {&LayerCost::operations, &LayerCost::masked_operations}) {
+        block.*counted =
+            a.*counted && b.*counted ? std::optional(*(a.*counted) + *(b.*counted)) : std::nullopt;
+    }
     return block;
 }
 

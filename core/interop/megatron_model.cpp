@@ -771,8 +771,10 @@ Profile with_context_parallel(Profile profile, int devices) {
     // A device has its part of every sample: of its tokens, and of the operations on them.
     profile.tokens_per_sample /= devices;
     for (LayerCost& layer : profile.layers) {
-        if (layer.operations) {
-            *layer.operations /= devices;
+        for (const auto counted : {&LayerCost::operations, &LayerCost::masked_operations}) {
+            if (layer.*counted) {
+                *(layer.*counted) /= devices;
+            }
         }
         layer.change_samples([&](LayerSample& sample) {
             for (const auto time : times_of_sample) {

@@ -342,6 +342,9 @@ class RunFit {
                 most_memory));
         }
         for (std::size_t run = 0; run < runs_.size(); ++run) {
+            if (!runs_[run].warning.empty()) {
+                warnings.push_back(runs_[run].warning);
+            }
             if (!predicted_[run].fits) {
                 warnings.push_back(
                     runs_[run].peak

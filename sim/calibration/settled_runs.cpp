@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/artifacts/model_flops.h"
 #include "core/base/error.h"
 
 namespace pipetwin::sim {
@@ -85,39 +86,23 @@ double device_count(const SettledScenario& scenario) {
            scenario.pipeline.data_parallel;
 }
 
-/// Whether the forward of every layer but the last is computed again.
-bool recomputes_all(const SettledScenario& scenario) {
-    return scenario.pipeline.layer_recompute == LayerRecompute::Block ||
-           scenario.pipeline.recompute.everywhere() == Recompute::Always;
-}
-
-bool recomputes_nothing(const SettledScenario& scenario) {
-    return scenario.pipeline.layer_recompute == LayerRecompute::None &&
-           scenario.pipeline.recompute.everywhere() == Recompute::None;
-}
-
 /// Operations of a sample as the run counts them.
 double operations_per_sample(const MeasuredRun& run,
                              const SettledScenario& scenario,
                              const Profile& profile) {
-    const std::optional<double> once = model_operations(profile);
-    if (!once) {
-        refuse_run(run,
-                   "tflops_per_device, but the profile does not say how many operations its layers "
-                   "do (layers[].operations_per_sample, as 'import hf' writes it)",
-                   "state step_seconds instead");
+    const std::optional<double> operations = model_flops(run.flops_count, scenario, profile);
+    if (!operations) {
+        const UnknownFlops why = why_unknown(run.flops_count, profile);
+        refuse_run(
+            run,
+            fmt::format("tflops_per_device with \"tflops_count\": \"{}\", but {}",
+                        to_string(run.flops_count),
+                        why.reason),
+            why.hint.empty()
+                ? "state step_seconds instead"
+                : fmt::format("state step_seconds, or tflops_per_device as {} counts", why.hint));
     }
-    if (!run.counts_recompute || recomputes_nothing(scenario)) {
-        return *once;
-    }
-    if (!recomputes_all(scenario)) {
-        refuse_run(run,
-                   "\"tflops_count\": \"hardware\", but the run computes only parts again, whose "
-                   "operations are not known",
-                   "state step_seconds, or tflops_per_device with \"tflops_count\": \"model\"");
-    }
-    // Narayanan et al. (2021), section 5.1: logits are not computed again.
-    return *once + *once / 3 - profile.layers.back().operations.value_or(0);
+    return *operations;
 }
 
 double tokens_per_sample(const MeasuredRun& run,
@@ -190,17 +175,20 @@ bool agree(double a, double b) {
     return std::abs(a / b - 1) <= most_apart;
 }
 
-/// True if TFLOP/s would agree with the step if they counted recompute the other way.
-bool agrees_counted_otherwise(const MeasuredRun& run,
-                              const SettledScenario& scenario,
-                              const Profile& profile,
-                              double step) {
-    if (!run.tflops_per_device || !(recomputes_all(scenario) || recomputes_nothing(scenario))) {
-        return false;
+/// The count with which TFLOP/s would agree with the step; none where none does.
+std::optional<FlopsCount> count_that_agrees(const MeasuredRun& run,
+                                            const SettledScenario& scenario,
+                                            const Profile& profile,
+                                            double step) {
+    for (const FlopsCount count : flops_counts) {
+        MeasuredRun otherwise = run;
+        otherwise.flops_count = count;
+        if (model_flops(count, scenario, profile) &&
+            agree(stated_times(otherwise, scenario, profile).back().step(), step)) {
+            return count;
+        }
     }
-    MeasuredRun otherwise = run;
-    otherwise.counts_recompute = !run.counts_recompute;
-    return agree(stated_times(otherwise, scenario, profile).back().step(), step);
+    return std::nullopt;
 }
 
 [[noreturn]] void refuse_times(const MeasuredRun& run,
@@ -208,8 +196,9 @@ bool agrees_counted_otherwise(const MeasuredRun& run,
                                const Profile& profile,
                                const StatedTime& first,
                                const StatedTime& time) {
-    const bool otherwise = time.key == "tflops_per_device" &&
-                           agrees_counted_otherwise(run, scenario, profile, first.step());
+    const std::optional<FlopsCount> otherwise =
+        time.key == "tflops_per_device" ? count_that_agrees(run, scenario, profile, first.step())
+                                        : std::nullopt;
     refuse_run(
         run,
         fmt::format("{} = {:.6g} is a step of {:.4g} s with {} samples on {} devices, but {} "
@@ -223,8 +212,7 @@ bool agrees_counted_otherwise(const MeasuredRun& run,
                     first.value,
                     first.step()),
         otherwise
-            ? fmt::format("they agree with \"tflops_count\": \"{}\"",
-                          run.counts_recompute ? "model" : "hardware")
+            ? fmt::format("they agree with \"tflops_count\": \"{}\"", to_string(*otherwise))
             : fmt::format("{} = {:.4g} goes with {}, or {} = {:.4g} with {}; is training.batch "
                           "the samples of a whole step?",
                           time.key,
@@ -262,6 +250,26 @@ void close_what_has_no_effect(Scenario& scenario) {
     }
 }
 
+/// Warns of TFLOP/s alone whose count the row does not name, where the counts are far apart.
+std::string warning_of_count(const MeasuredRun& run,
+                             const SettledScenario& scenario,
+                             const Profile& profile) {
+    const bool has_other_time =
+        run.step_seconds || run.tokens_per_second_per_device || run.samples_per_second_per_device;
+    const std::optional<double> palm = model_flops(FlopsCount::Palm, scenario, profile);
+    const std::optional<double> megatron = model_flops(FlopsCount::Megatron, scenario, profile);
+    if (!run.tflops_per_device || run.names_flops_count || has_other_time || !megatron ||
+        agree(*palm, *megatron)) {
+        return "";
+    }
+    return fmt::format(
+        "{}: tflops_per_device is taken to count all pairs of attention; if it is from a log of "
+        "Megatron-LM, which counts half of causal attention, the step is {:.1f} % shorter: say "
+        "which with \"tflops_count\": \"palm\" or \"megatron\"",
+        run.place,
+        100 * (1 - *megatron / *palm));
+}
+
 }  // namespace
 
 SettledRun settled_run(const MeasuredRun& run,
@@ -273,6 +281,7 @@ SettledRun settled_run(const MeasuredRun& run,
     SettledRun settled{.place = run.place, .scenario = settle_run(run, scenario), .peak = run.peak};
     settled.name = run.name;
     settled.step_seconds = measured_step(run, settled.scenario, profile);
+    settled.warning = warning_of_count(run, settled.scenario, profile);
     return settled;
 }
 

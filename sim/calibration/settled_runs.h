@@ -21,6 +21,7 @@ struct SettledRun {
     SettledScenario scenario{};
     double step_seconds = 0;
     std::optional<Bytes> peak{};  ///< of the device that holds most
+    std::string warning{};        ///< what its step depends on and it does not say; empty: nothing
 };
 
 /// The scenario of a command, which the keys of a run change.

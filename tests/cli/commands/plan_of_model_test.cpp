@@ -123,6 +123,40 @@ TEST_F(PlanOfModel, AnswersInTheUnitsOfABill) {
     // A share of the dense rate, which no training reaches and no useful one is far below.
     EXPECT_GT(answer["model_flops_utilisation"], 0.1);
     EXPECT_LT(answer["model_flops_utilisation"], 0.8);
+    EXPECT_EQ(answer["mfu_definition"], "megatron");
+}
+
+/// 48 blocks of 1,600 and 50,257 words, 1,024 tokens: of 72 l h^2 (1 + s / 6h + V / 12 l h)
+/// operations a token (Narayanan et al. 2021) half of s / 6h is masked.
+TEST_F(PlanOfModel, CountsOperationsAsAsked) {
+    const Outcome outcome = pipetwin(question({"--json", "--mfu", "palm"}));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto result = outcome.json();
+    const auto& mfu = result["best"]["mfu"];
+    EXPECT_EQ(result["answer"]["mfu_definition"], "palm");
+    EXPECT_EQ(result["answer"]["model_flops_utilisation"], mfu["palm"]);
+    EXPECT_EQ(result["best"]["model_flops_utilisation"], mfu["palm"]);
+    const double attention = 1024.0 / (6 * 1600);
+    const double all = 1 + attention + 50257.0 / (12.0 * 48 * 1600);
+    EXPECT_NEAR(mfu["megatron"].get<double>() / mfu["palm"].get<double>(),
+                (all - attention / 2) / all,
+                1e-6);
+    EXPECT_THAT(
+        pipetwin(question({"--mfu", "megatrn"})).err,
+        AllOf(HasSubstr("one of palm, megatron, hardware"), HasSubstr("did you mean 'megatron'?")));
+    EXPECT_THAT(pipetwin({"simulate",
+                          "--stages",
+                          "1",
+                          "--micro-batches",
+                          "1",
+                          "--forward-ms",
+                          "1",
+                          "--backward-ms",
+                          "1",
+                          "--mfu",
+                          "palm"})
+                    .err,
+                HasSubstr("--mfu"));
 }
 
 /// Devices on two nodes without a network between them are in no plan together.
@@ -248,7 +282,7 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
                          "1.6 billion parameters, 48 blocks, 25 heads\n"),
               HasSubstr("The answer\n"),
               HasSubstr(" tokens/s, "),
-              HasSubstr("% MFU: FLOPs of the model's matrix products (masked pairs of attention "),
+              HasSubstr("% MFU as Megatron-LM counts: FLOPs of the model's matrix products "),
               HasSubstr("this close to their estimates\n"),  // on H100s
               HasSubstr("--tokens N, such as 15T"),
               HasSubstr("not searched: context and expert parallelism (not modelled); naive"),

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/support/error_of.h"
@@ -41,7 +42,7 @@ TEST(MeasuredRuns, ReadEveryKeyOfARow) {
     EXPECT_EQ(run.place, "runs.json: row 1 (DP 8)");
     EXPECT_EQ(run.step_seconds, 60.5);
     EXPECT_EQ(run.tflops_per_device, 140);
-    EXPECT_TRUE(run.counts_recompute);
+    EXPECT_EQ(run.flops_count, FlopsCount::Hardware);
     EXPECT_EQ(run.peak, Bytes{1'000'000'000});
     EXPECT_EQ(run.tokens_per_second_per_device, 3000.5);
     EXPECT_EQ(run.samples_per_second_per_device, 0.25);
@@ -92,6 +93,14 @@ TEST(MeasuredRuns, RefuseWhatIsNoMeasurement) {
     EXPECT_THAT(refused(R"({"step_seconds": 1, "peak_bytes": 0})").text(), HasSubstr("above 0"));
     EXPECT_THAT(refused(R"({"step_seconds": 1, "tflops_count": "model"})").text(),
                 HasSubstr("tflops_per_device"));
+    for (const auto& [word, count] : {std::pair{"model", FlopsCount::Palm},
+                                      std::pair{"palm", FlopsCount::Palm},
+                                      std::pair{"megatron", FlopsCount::Megatron},
+                                      std::pair{"hardware", FlopsCount::Hardware}}) {
+        const std::string row =
+            fmt::format(R"({{"tflops_per_device": 1, "tflops_count": "{}"}})", word);
+        EXPECT_EQ(parse_measured_runs(row, "x").front().flops_count, count) << word;
+    }
     EXPECT_THAT(refused(R"({"tflops_per_device": 1, "tflops_count": "all"})").text(),
                 HasSubstr("hardware"));
     EXPECT_THAT(refused(R"({"step_seconds": 1, "tokens_per_sample": 0})").text(),

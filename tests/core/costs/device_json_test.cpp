@@ -228,6 +228,7 @@ TEST(ShippedProfiles, HaveTheFiguresOfTheDatasheets) {
                                    {"p40", "fp32", 11.76, 24, 346},
                                    {"p100", "fp32", 9.3, 16, 732},
                                    {"tpu-v3", "bf16", 123, 32 * 1.073741824, 900},
+                                   {"tpu-v3-core", "bf16", 61.5, 16 * 1.073741824, 450},
                                    {"tpu-v5e", "bf16", 197, 16, 819},
                                    {"tpu-v5p", "bf16", 459, 95 * 1.073741824, 2765}};
     for (const Figures& figures : all) {

@@ -40,9 +40,9 @@ Model joined(LayerType join, int left, int right) {
 
 TEST(ForwardOperations, AreTwoForEachMultiplicationOfAProduct) {
     const Model model = joined(LayerType::Add, 32, 32);
-    EXPECT_EQ(forward_operations(model.layer(0)), 2 * 16 * 32);
-    EXPECT_EQ(forward_operations(model.layer(1)), 2 * 32 * 32);
-    EXPECT_EQ(forward_operations(model.layer(3)), 0);
+    EXPECT_EQ(forward_operations(model.layer(0)).all, 2 * 16 * 32);
+    EXPECT_EQ(forward_operations(model.layer(1)).all, 2 * 32 * 32);
+    EXPECT_EQ(forward_operations(model.layer(3)).all, 0);
 }
 
 TEST(ForwardOperations, OfAGptAreThoseOfNarayanan2021) {
@@ -53,16 +53,17 @@ TEST(ForwardOperations, OfAGptAreThoseOfNarayanan2021) {
     const double l = 3;
     const Model model =
         gpt_model({.layers = 3, .d_model = 48, .heads = 4, .context = 64, .vocabulary = 96});
-    double sum = 0;
+    ForwardOperations sum;
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         sum += forward_operations(model.layer(layer));
     }
-    EXPECT_DOUBLE_EQ(sum, 24 * s * l * h * h * (1 + s / (6 * h)) + 2 * s * h * v);
+    EXPECT_DOUBLE_EQ(sum.all, 24 * s * l * h * h * (1 + s / (6 * h)) + 2 * s * h * v);
+    EXPECT_DOUBLE_EQ(sum.masked, 24 * s * l * h * h * s / (6 * h) / 2);  // half of attention
 }
 
 TEST(ForwardOperations, OfCostsAloneAreNotKnown) {
     const Model model = Model::opaque({{"a"}});
-    EXPECT_EQ(error_of([&] { (void)forward_operations(model.layer(0)); }).kind(),
+    EXPECT_EQ(error_of([&] { (void)forward_operations(model.layer(0)).all; }).kind(),
               ErrorKind::BadInput);
 }
 
@@ -111,7 +112,7 @@ Model cell() {
 }
 
 TEST(LayerEstimate, OfACellIsTheSumOverTheLayersInside) {
-    EXPECT_EQ(forward_operations(cell().layer(2)), 2 * 32 * 32 + 2 * 24 * 32);
+    EXPECT_EQ(forward_operations(cell().layer(2)).all, 2 * 32 * 32 + 2 * 24 * 32);
     const LayerSample operations = estimated_sample(cell(), 2, 8, counts_operations, exact);
     EXPECT_EQ(operations.forward, Duration(8 * (2 * 32 * 32 + 2 * 24 * 32)));
     EXPECT_EQ(operations.backward_weight, operations.forward);
@@ -199,7 +200,8 @@ TEST(LayerEstimate, WindowsOfThreeByThreeSaveProductsInFp32Alone) {
                    .padding = {1, 1, 1, 1}};
     constexpr int all = 2 * pixels * 9 * 6 * 9;
     EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(all * 16 / 36));
-    EXPECT_EQ(forward_operations(Model::chain(image_shape({9, 11}, 6), {conv}).layer(0)), all / 2);
+    EXPECT_EQ(forward_operations(Model::chain(image_shape({9, 11}, 6), {conv}).layer(0)).all,
+              all / 2);
     EXPECT_EQ(of_image(conv, counts_both(), in_bf16()).forward, Duration(all));
     conv.stride = {2, 2};
     EXPECT_EQ(of_image(conv, counts_operations).forward, Duration(2 * 2 * 5 * 6 * 9 * 6 * 9));

@@ -163,6 +163,11 @@ TEST(CheckProfile, RefusesEveryBreachWithItsPointer) {
         {"/layers/0/parameter_bytes", [](Profile& p) { p.layers[0].parameter_bytes = Bytes{-1}; }},
         {"/layers/0/optimizer_ns", [](Profile& p) { p.layers[0].optimizer = Duration{-1}; }},
         {"/layers/0/operations_per_sample", [](Profile& p) { p.layers[0].operations = -1; }},
+        {"/layers/0/masked_operations_per_sample",
+         [](Profile& p) {
+             p.layers[0].operations = 1;
+             p.layers[0].masked_operations = 2;
+         }},
         {"/tokens_per_sample", [](Profile& p) { p.tokens_per_sample = -1; }},
         {"/layers/0/samples", [](Profile& p) { p.layers[0].samples.clear(); }},
         {"/layers/0/samples/1/micro_batch_size",

@@ -45,7 +45,7 @@ TEST(ImageLayers, AConvolutionHasAPlaceOfItsWindowForEachPixelOfItsOutput) {
     EXPECT_EQ(first.output, image(112, 112, 64));
     EXPECT_EQ(first.output.positions, 112 * 112);
     EXPECT_EQ(first.parameter_count, 7 * 7 * 3 * 64);
-    EXPECT_EQ(forward_operations(first), 2.0 * 112 * 112 * 7 * 7 * 3 * 64);
+    EXPECT_EQ(forward_operations(first).all, 2.0 * 112 * 112 * 7 * 7 * 3 * 64);
 
     const LayerSpec wide{.type = LayerType::Conv2d,
                          .outputs = 6,
@@ -57,7 +57,7 @@ TEST(ImageLayers, AConvolutionHasAPlaceOfItsWindowForEachPixelOfItsOutput) {
     const Layer second = placed(wide, image(5, 11, 3));
     EXPECT_EQ(second.output, image(5, 3, 6));  // (11 + 6 - 12 - 1) / 2 + 1
     EXPECT_EQ(second.parameter_count, 7 * 1 * 6 + 6);
-    EXPECT_EQ(forward_operations(second), 2.0 * 5 * 3 * 7 * 6);
+    EXPECT_EQ(forward_operations(second).all, 2.0 * 5 * 3 * 7 * 6);
 }
 
 // A window of one pixel with a stride of 2 over an image moved up and left by one pixel.

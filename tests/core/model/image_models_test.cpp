@@ -103,7 +103,7 @@ Sums sums_of(LayerSpec spec, const std::vector<SampleShape>& inputs) {
     const Layer layer = Model::chain(inputs.front(), {spec}).layer(0);
     return {.output = layer.output,
             .parameters = layer.parameter_count,
-            .multiply_adds = forward_operations(layer) / 2};
+            .multiply_adds = forward_operations(layer).all / 2};
 }
 
 /// A model, and what its units make and have.
@@ -666,7 +666,8 @@ TEST(ImageModels, AreGraphsOfTheirUnits) {
             const Layer& layer = model.layer(unit);
             EXPECT_EQ(layer.output, expected.output(unit)) << layer.spec.name;
             EXPECT_EQ(layer.parameter_count, expected.units[as_index(unit)].parameters);
-            EXPECT_EQ(forward_operations(layer), 2 * expected.units[as_index(unit)].multiply_adds);
+            EXPECT_EQ(forward_operations(layer).all,
+                      2 * expected.units[as_index(unit)].multiply_adds);
             EXPECT_EQ(model.operands_of(unit), expected.model.operands_of(unit));
         }
     }

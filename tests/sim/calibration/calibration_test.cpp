@@ -285,11 +285,15 @@ TEST_F(RunCalibrationTest, RatesOfADeviceAreSteps) {
 /// Narayanan et al. 2021: of forward and backward 3, and 1 more where the forward comes again, but
 /// for the last layer's.
 TEST_F(RunCalibrationTest, HardwareOperationsCountTheForwardAgain) {
-    const MeasuredRun row{.keys = recomputed, .tflops_per_device = 0.39, .counts_recompute = true};
+    const MeasuredRun row{
+        .keys = recomputed, .tflops_per_device = 0.39, .flops_count = FlopsCount::Hardware};
     EXPECT_DOUBLE_EQ(run_of(row).step_seconds, 8 * (30 + 9) * 1e10 / 0.39e12);
     MeasuredRun none = row;
     none.keys = {{"pipeline.recompute", "\"none\""}};
     EXPECT_DOUBLE_EQ(run_of(none).step_seconds, 8 * 30 * 1e10 / 0.39e12);
+    MeasuredRun seven_of_eight = row;
+    seven_of_eight.keys = {{"pipeline.recompute", "\"except-last\""}};
+    EXPECT_DOUBLE_EQ(run_of(seven_of_eight).step_seconds, 8 * (30 + 9 * 7.0 / 8) * 1e10 / 0.39e12);
     MeasuredRun parts = row;
     parts.keys = {{"pipeline.recompute", "\"selective\""}};
     EXPECT_THAT(refused(parts).text(), HasSubstr("only parts"));
@@ -313,8 +317,28 @@ TEST_F(RunCalibrationTest, TimesThatDisagreeAreRefusedWithWhatWouldAgree) {
 TEST_F(RunCalibrationTest, TflopsThatAgreeCountedTheOtherWaySaySo) {
     MeasuredRun row{.keys = recomputed, .step_seconds = 8, .tflops_per_device = 0.39};
     EXPECT_THAT(refused(row).hint(), HasSubstr("\"tflops_count\": \"hardware\""));
-    row.counts_recompute = true;
+    row.flops_count = FlopsCount::Hardware;
     EXPECT_EQ(run_of(row).step_seconds, 8);
+}
+
+/// Of 1e10 operations of a layer's forward 2e9 are masked: 24 in place of 30 for ten layers.
+TEST_F(RunCalibrationTest, TflopsAsMegatronCountsLeaveMaskedAttentionOut) {
+    Profile profile = layers(1, 1);
+    const MeasuredRun row{.tflops_per_device = 0.24, .flops_count = FlopsCount::Megatron};
+    EXPECT_THAT(refused(row, profile).text(), HasSubstr("masked_operations_per_sample"));
+    for (LayerCost& layer : profile.layers) {
+        layer.masked_operations = 2e9;
+    }
+    EXPECT_DOUBLE_EQ(run_of(row, profile).step_seconds, 8 * 24 * 1e10 / 0.24e12);
+    const MeasuredRun unsaid{.place = "runs.json: row 1", .tflops_per_device = 0.24};
+    EXPECT_THAT(run_of(unsaid, profile).warning,
+                ::testing::AllOf(
+                    HasSubstr("runs.json: row 1"), HasSubstr("20.0 % shorter"), HasSubstr("palm")));
+    MeasuredRun said = unsaid;
+    said.names_flops_count = true;
+    EXPECT_EQ(run_of(said, profile).warning, "");
+    const MeasuredRun both{.step_seconds = 10, .tflops_per_device = 0.192};
+    EXPECT_THAT(refused(both, profile).hint(), HasSubstr("\"tflops_count\": \"megatron\""));
 }
 
 TEST_F(RunCalibrationTest, ARateThatTheProfileKnowsTooLittleForIsRefused) {
