@@ -432,6 +432,7 @@ class FlagReader {
             flags_.*(flag->value) = flags_.*(flag->value) || answer(setting) != is_inverted;
             if (!setting.is_key && !setting.values.empty() &&
                 !setting.values.front().unknown.empty()) {
+                flags_.unseen.push_back(setting.values.front().unknown);
                 flags_.warnings.push_back(
                     fmt::format("{}: {} has no value in this file, or one under a condition: flags "
                                 "that it holds are not seen",

@@ -14,17 +14,20 @@ namespace pipetwin {
 namespace {
 
 /// Words of names that speak of the model, its split, its batch, its memory or its precision.
-constexpr std::array<std::string_view, 66> words_of_runs{
-    "pipeline",     "pp",           "vpp",       "virtual", "parallel", "parallelism", "tp",
-    "cp",           "ep",           "fsdp",      "zero",    "shard",    "sharding",    "degree",
-    "stage",        "stages",       "chunks",    "layer",   "layers",   "block",       "blocks",
-    "depth",        "width",        "dim",       "expert",  "experts",  "capacity",    "head",
-    "heads",        "hidden",       "ffn",       "mlp",     "vocab",    "vocabulary",  "seq",
-    "seqlen",       "sequence",     "length",    "lengths", "batch",    "batchsize",   "microbatch",
-    "microbatches", "accumulation", "recompute", "remat",   "offload",  "offloading",  "swap",
-    "fp8",          "fp4",          "mxfp8",     "mxfp4",   "nvfp4",    "int8",        "quant",
-    "quantize",     "precision",    "dtype",     "lora",    "peft",     "adapter",     "mamba",
-    "ssm",          "mtp",          "encoder"};
+constexpr std::array<std::string_view, 76> words_of_runs{
+    "pipeline",     "pp",           "vpp",       "virtual",    "parallel",  "parallelism",
+    "tp",           "cp",           "ep",        "fsdp",       "zero",      "shard",
+    "sharding",     "degree",       "stage",     "stages",     "chunks",    "layer",
+    "layers",       "block",        "blocks",    "depth",      "width",     "dim",
+    "expert",       "experts",      "capacity",  "head",       "heads",     "hidden",
+    "ffn",          "mlp",          "vocab",     "vocabulary", "seq",       "seqlen",
+    "sequence",     "length",       "lengths",   "batch",      "batchsize", "microbatch",
+    "microbatches", "accumulation", "recompute", "remat",      "offload",   "offloading",
+    "swap",         "fp8",          "fp4",       "mxfp8",      "mxfp4",     "nvfp4",
+    "int8",         "quant",        "quantize",  "precision",  "dtype",     "lora",
+    "peft",         "adapter",      "mamba",     "ssm",        "mtp",       "encoder",
+    "partition",    "partitions",   "splits",    "layout",     "moe",       "topk",
+    "attention",    "attn",         "conv",      "residual"};
 
 }  // namespace
 

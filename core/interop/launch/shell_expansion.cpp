@@ -139,21 +139,66 @@ ShellText ShellText::from(std::size_t first) const {
     return rest;
 }
 
+namespace {
+
+/// Adds an unknown part to the end of a word.
+void add_gap(const ShellGap& gap, ShellText& word) {
+    if (word.unknown.empty()) {
+        word.unknown = gap.unknown;
+    }
+    if (word.text.empty() && word.gaps.empty()) {
+        word.word_at = gap.where;
+    }
+    word.holds_flags = word.holds_flags || gap.holds_flags;
+    word.gaps.push_back(gap);
+    word.gaps.back().at = word.text.size();
+}
+
+/// Adds the unknown parts of a text that stand in front of its character number `index` to a word,
+/// from number `gap` on.
+void add_gaps_at(const ShellText& text, std::size_t index, std::size_t& gap, ShellText& word) {
+    for (; gap < text.gaps.size() && text.gaps[gap].at <= index && !text.gaps[gap].is_apart;
+         ++gap) {
+        add_gap(text.gaps[gap], word);
+    }
+}
+
+/// Adds a word for the unknown parts that stand between blanks in front of character `index`.
+void add_words_of_gaps(const ShellText& text,
+                       std::size_t index,
+                       std::size_t& gap,
+                       std::vector<ShellText>& words) {
+    while (gap < text.gaps.size() && text.gaps[gap].at <= index) {
+        ShellText word{.text = {}, .at = {}, .word_at = text.word_at, .unknown = {}};
+        add_gap(text.gaps[gap], word);
+        ++gap;
+        add_gaps_at(text, index, gap, word);
+        words.push_back(std::move(word));
+    }
+}
+
+}  // namespace
+
 std::vector<ShellText> split_at_blanks(const ShellText& text) {
     std::vector<ShellText> words;
+    std::size_t gap = 0;
     for (std::size_t i = 0; i < text.text.size();) {
         if (is_space(text.text[i])) {
+            add_words_of_gaps(text, i, gap, words);
             ++i;
             continue;
         }
         ShellText word{.text = {}, .at = {}, .word_at = text.word_at, .unknown = {}};
         for (; i < text.text.size() && !is_space(text.text[i]); ++i) {
+            add_gaps_at(text, i, gap, word);
             word.text += text.text[i];
             word.at.push_back(text.at[i]);
         }
+        add_gaps_at(text, i, gap, word);
         words.push_back(std::move(word));
     }
-    if (!text.unknown.empty()) {
+    add_words_of_gaps(text, text.text.size(), gap, words);
+    if (!text.unknown.empty() && text.gaps.empty()) {
         words.push_back({.text = {},
                          .at = {},
                          .word_at = text.begin(),
@@ -202,27 +247,40 @@ class ShellExpansion {
     }
 
     void put_unknown(std::string_view what, bool holds_flags = false) {
-        if (current_.unknown.empty()) {
-            current_.unknown = what;
-        }
-        current_.holds_flags = current_.holds_flags || holds_flags;
+        put_gap({.at = 0,
+                 .where = construct_at_,
+                 .unknown = std::string(what),
+                 .holds_flags = holds_flags});
+    }
+
+    void put_gap(const ShellGap& gap) {
+        add_gap(gap, current_);
         has_word_ = true;
     }
 
     /// The value of a variable: outside of quotes its blanks end a word.
     void put_value(const ShellText& value, bool in_quotes) {
+        std::size_t gap = 0;
+        const auto put_gaps = [&](std::size_t index) {
+            for (; gap < value.gaps.size() && value.gaps[gap].at <= index; ++gap) {
+                if (value.gaps[gap].is_apart && splits_ && !in_quotes) {
+                    end_word();
+                }
+                ShellGap next = value.gaps[gap];
+                next.where = value.text.empty() ? construct_at_ : next.where;
+                put_gap(next);
+            }
+        };
         for (std::size_t i = 0; i < value.text.size(); ++i) {
+            put_gaps(i);
             if (splits_ && !in_quotes && is_space(value.text[i])) {
                 end_word();
             } else {
                 put(value.text[i], value.at[i]);
             }
         }
-        if (!value.unknown.empty()) {
-            // What may follow a known text in a variable begins with a blank.
-            if (splits_ && !in_quotes && !value.text.empty()) {
-                end_word();
-            }
+        put_gaps(value.text.size());
+        if (!value.unknown.empty() && value.gaps.empty()) {
             put_unknown(value.unknown, value.holds_flags);
         }
     }
@@ -272,8 +330,10 @@ class ShellExpansion {
                 has_word_ = true;
                 run(construct.substr(1, construct.size() - 2), at + i + 1, true);
             } else if (c == '`' || construct.starts_with("$(")) {
+                construct_at_ = at + i;
                 command(construct);
             } else if (c == '$') {
+                construct_at_ = at + i;
                 i += variable(raw.substr(i), at + i, in_quotes);
                 continue;
             } else {
@@ -452,6 +512,7 @@ class ShellExpansion {
     std::vector<ShellText> words_;
     ShellText current_;
     bool has_word_ = false;
+    std::size_t construct_at_ = word_at_;  ///< of the variable that is being replaced
     int depth_ = 0;
 };
 
@@ -474,6 +535,20 @@ std::vector<ShellText> ShellVariables::array_words(std::string_view inside, std:
     }
     return words;
 }
+
+namespace {
+
+/// Adds what a branch may put behind a text: words of their own.
+void add_apart(std::string unknown, std::size_t where, bool holds_flags, ShellText& text) {
+    add_gap({.at = 0,
+             .where = where,
+             .unknown = std::move(unknown),
+             .holds_flags = holds_flags,
+             .is_apart = !text.text.empty()},
+            text);
+}
+
+}  // namespace
 
 void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
     const std::string name(name_at(assignment.text));
@@ -509,8 +584,7 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
                          !kept.words.front().text.empty() &&
                          value.words.front().text.starts_with(kept.words.front().text);
     if (!appends && goes_on) {
-        kept.words.front().unknown = fmt::format("${}", name);
-        kept.words.front().holds_flags = holds_flags;
+        add_apart(fmt::format("${}", name), at, holds_flags, kept.words.front());
         kept.holds_flags = may_hold_flags;
         return;
     }
@@ -531,14 +605,17 @@ void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
         if (kept.is_array || kept.words.empty()) {
             kept.words.push_back(unknown);
         } else {
-            kept.words.front().unknown = unknown.unknown;
-            kept.words.front().holds_flags = holds_flags;
+            add_apart(unknown.unknown, at, holds_flags, kept.words.front());
         }
     } else if (kept.is_array || kept.words.empty()) {
         std::ranges::move(value.words, std::back_inserter(kept.words));
     } else {
         ShellText& text = kept.words.front();
         const ShellText& more = value.words.front();
+        for (ShellGap gap : more.gaps) {
+            gap.at += text.text.size();
+            text.gaps.push_back(std::move(gap));
+        }
         text.text += more.text;
         text.at.insert(text.at.end(), more.at.begin(), more.at.end());
         text.unknown = text.unknown.empty() ? more.unknown : text.unknown;

@@ -335,6 +335,58 @@ TEST(MegatronBlocks, WhatMegatronRefusesIsRefused) {
 }
 
 /// Half of the tokens cost half of the time and memory; the weights are there twice.
+/// megatron/training/arguments.py: until June 2024 --transformer-impl was "local" by default, whose
+/// attention is a product, a softmax and a product unless --use-flash-attn is there.
+TEST(MegatronAttention, IsThatOfTheFlagsAndOfTheirTime) {
+    const auto is_standard = [](const std::string& text) {
+        return megatron_attention(flags_of("--num-layers 4 " + text)).is_standard;
+    };
+    for (const char* flags : {"--attention-backend unfused",
+                              "--attention-backend local",
+                              "--transformer-impl local",
+                              "--use-legacy-models",
+                              "--DDP-impl local",
+                              "--checkpoint-activations"}) {
+        EXPECT_TRUE(is_standard(flags)) << flags;
+        EXPECT_NE(megatron_attention(flags_of(flags)).reason, "") << flags;
+    }
+    for (const char* flags : {"",
+                              "--attention-backend flash",
+                              "--attention-backend fused",
+                              "--attention-backend auto",
+                              "--transformer-impl transformer_engine",
+                              "--transformer-impl local --use-flash-attn",
+                              "--use-legacy-models --use-flash-attn",
+                              "--DDP-impl local --use-flash-attn",
+                              "--ckpt-format torch_dist"}) {
+        EXPECT_FALSE(is_standard(flags)) << flags;
+    }
+    EXPECT_TRUE(
+        megatron_attention(flags_of("attention_backend: AttnBackend.unfused\n")).is_standard);
+    EXPECT_FALSE(megatron_attention(flags_of("--num-layers 4")).is_certain);
+    EXPECT_TRUE(megatron_attention(flags_of("--ckpt-format torch_dist")).is_certain);
+}
+
+/// mindspeed_llm/features_manager/pipeline_parallel: the list has a number for each rank; empty
+/// layers count in the stages, and experts are placed by numbers that count them.
+TEST(MegatronBlocks, ListsAndEmptyLayersOfMindSpeedCount) {
+    const MegatronFlags listed = flags_of("--num-layers 24 --num-layer-list 4,5,7,8");
+    EXPECT_THAT(megatron_blocks(listed, 4, 1, "x"), ElementsAre(4, 5, 7, 8));
+    const std::string model =
+        "--hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 128 ";
+    const MegatronFlags empty = flags_of(model +
+                                         "--num-layers 8 --noop-layers 0,7 --num-experts 4 "
+                                         "--moe-layer-freq \"([0]*2+[1]*6)\"");
+    EXPECT_THAT(megatron_blocks(empty, 2, 2, "x"), ElementsAre(1, 2, 2, 1));
+    const DecoderModel computing = megatron_model(empty, "x");
+    EXPECT_EQ(computing.blocks, 6);
+    EXPECT_THAT(computing.has_experts, ElementsAre(false, true, true, true, true, true));
+    EXPECT_THAT(error_of([&] {
+                    megatron_blocks(flags_of("--num-layers 8 --noop-layers 2,3"), 4, 1, "x");
+                }).text(),
+                HasSubstr("--noop-layers leaves stage 1 no layer"));
+}
+
 TEST(ContextParallel, SharesTimesAndBytesOfALayer) {
     Profile profile;
     profile.layers.push_back({.name = "a", .parameter_bytes = Bytes{10}});

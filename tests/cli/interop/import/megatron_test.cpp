@@ -628,45 +628,28 @@ TEST_F(ImportMegatron, ABatchThatGrowsInStepsIsTheLast) {
 
 /// Separate kernels keep all scores: as --attention standard estimates them.
 TEST_F(ImportMegatron, AttentionIsEstimatedAsTheFlagsComputeIt) {
-    const auto step = [&](const std::string& flags, const std::vector<std::string>& more = {}) {
+    const std::string model =
+        "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
+        "--vocab-size 32000 --swiglu --bf16 --pipeline-model-parallel-size 4 ";
+    const auto layers = [&](const std::string& flags, const std::vector<std::string>& more = {}) {
         std::vector<std::string> options{"--device", "h100-sxm"};
         options.insert(options.end(), more.begin(), more.end());
-        fragment(llama_in(4) + flags, options);
-        return pipetwin({"simulate",
-                         path("x.toml"),
-                         "--set",
-                         between_nodes,
-                         "--set",
-                         "cluster.memory_limit=\"1000 GiB\"",
-                         "--json"})
-            .json()["step_ms"]
-            .get<double>();
+        fragment(model + flags, options);
+        return nlohmann::json::parse(content_of(path("x.profile.json")))["layers"];
     };
-    const double flash = step("--use-flash-attn");
-    const double standard = step("", {"--attention", "standard"});
-    EXPECT_GT(standard, flash);
-    for (const char* flags : {"--attention-backend unfused",
-                              "--attention-backend local",
-                              "--transformer-impl local",
-                              "--use-legacy-models",
-                              "--DDP-impl local"}) {
-        EXPECT_EQ(step(flags), standard) << flags;
-    }
-    for (const char* flags : {"--attention-backend flash",
-                              "--attention-backend fused",
-                              "--attention-backend auto",
-                              "--transformer-impl local --use-flash-attn",
-                              "--use-legacy-models --use-flash-attn"}) {
-        EXPECT_EQ(step(flags), flash) << flags;
-    }
-    EXPECT_EQ(step("--attention-backend unfused", {"--attention", "flash"}), flash);
-    EXPECT_THAT(import(llama_in(4), {"--device", "h100-sxm"}).err,
+    const nlohmann::json flash = layers("--use-flash-attn");
+    const nlohmann::json standard = layers("", {"--attention", "standard"});
+    EXPECT_NE(standard, flash);
+    EXPECT_EQ(layers("--attention-backend unfused"), standard);
+    EXPECT_EQ(layers("--attention-backend unfused", {"--attention", "flash"}), flash);
+    EXPECT_EQ(layers(""), flash);
+    EXPECT_THAT(import(model, {"--device", "h100-sxm"}).err,
                 HasSubstr("neither --attention-backend nor --use-flash-attn"));
-    EXPECT_THAT(import(llama_in(4) + "--use-flash-attn", {"--device", "h100-sxm"}).err,
+    EXPECT_THAT(import(model + "--use-flash-attn", {"--device", "h100-sxm"}).err,
                 Not(HasSubstr("attention is")));
-    EXPECT_EQ(import(llama_in(4) + "--attention-backend fast").code, 3);
+    EXPECT_EQ(import(model + "--attention-backend fast").code, 3);
     const std::string variables = "export NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0\n";
-    EXPECT_THAT(import(variables + llama_in(4), {"--device", "h100-sxm"}).err,
+    EXPECT_THAT(import(variables + model, {"--device", "h100-sxm"}).err,
                 HasSubstr("NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0: attention is estimated as "
                           "separate kernels"));
 }

@@ -143,7 +143,7 @@ TEST(ShellScript, AWordBehindAnOverrideIsNotItsValue) {
 TEST(ShellScript, WhatTheFileDoesNotSayIsUnknown) {
     EXPECT_THAT(settings_of("python t.py --a $X --b ${Y} --c $(nproc) --d `x` --e $1"),
                 ElementsAre("a=?$X", "b=?$Y", "c=?$(nproc)", "d=?`x`", "e=?$1"));
-    EXPECT_THAT(parse("python t.py --a \"$@\"").notes, ElementsAre(HasSubstr("x.sh:1:17: $@ has")));
+    EXPECT_THAT(parse("python t.py --a \"$@\"").notes, ElementsAre(HasSubstr("x.sh:1:18: $@ has")));
     const std::string branch = "X=1\nif [ $A = 2 ]; then\n  X=2\nfi\n";
     EXPECT_THAT(settings_of(branch + "python t.py --a $X"), ElementsAre("a=?$X"));
     EXPECT_THAT(settings_of("[ -z \"$X\" ] && X=2\npython t.py --a ${X:-3}"),
@@ -257,6 +257,33 @@ TEST(ShellScript, ABraceThatOnlySingleQuotesCloseIsRefused) {
         EXPECT_THAT(error.text(), HasSubstr("the brace is not closed")) << word;
     }
     EXPECT_THAT(settings_of("python t.py --a ${X:-'${'}"), ElementsAre("a=${"));
+}
+
+/// The launch scripts of Pai-Megatron-Patch: the empty expansion was taken for a missing word, and
+/// "${A}096" for 096.
+TEST(ShellScript, WhatIsUnknownInATextStaysAtItsPlace) {
+    const LaunchFile file = parse(
+        "MB=$3\nOPTIONS=\" \\\n    --micro-batch-size ${MB} --global-batch-size 64 \\\n"
+        "    --hidden-size ${WIDTH}096 --name a${B}c --last $4\"\n"
+        "torchrun pretrain_gpt.py ${OPTIONS}\n");
+    ASSERT_EQ(file.settings.size(), 5U);
+    const auto value = [&file](std::size_t i) { return file.settings[i].values.at(0); };
+    EXPECT_EQ(value(0).unknown, "$3");
+    EXPECT_EQ(value(0).place, "x.sh:3:24");
+    EXPECT_EQ(value(1).text, "64");
+    EXPECT_EQ(value(1).unknown, "");
+    EXPECT_EQ(value(2).text, "096");
+    EXPECT_EQ(value(2).unknown, "$WIDTH");
+    EXPECT_EQ(value(3).unknown, "$B");
+    EXPECT_EQ(value(4).unknown, "$4");
+    // A branch may add words behind a text, which ends where it does.
+    const LaunchFile more = parse(
+        "A=\"--x 1\"\nif [ $Y ]; then A+=\" --y 2\"; fi\nA+=\" --z 3\"\npython t.py $A --w 4\n");
+    EXPECT_THAT(more.unseen, ElementsAre("${A}"));
+    EXPECT_EQ(more.settings.at(0).values.at(0).text, "1");
+    EXPECT_EQ(more.settings.at(0).values.at(0).unknown, "");
+    EXPECT_EQ(more.settings.at(1).name, "z");
+    EXPECT_EQ(more.settings.at(2).name, "w");
 }
 
 TEST(ShellScript, NestsThatAreTooDeepAreRefusedNotFollowed) {
