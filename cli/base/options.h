@@ -226,8 +226,8 @@ struct ImportOptions {
     std::vector<std::filesystem::path> more_files;  ///< torch-trace, nsys: those of other ranks
     std::optional<int> chunks;                      ///< megatron: stages per rank
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
-    bool ignore_unknown = false;  ///< launch files: leave out what is not known
-    bool insist = false;          ///< launch files: leave out what changes the run, too
+    bool ignore_unknown = false;                    ///< launch files: leave out what is not known
+    bool insist = false;  ///< launch files: leave out what changes the run, too
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys
 };
