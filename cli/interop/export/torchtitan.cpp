@@ -1,6 +1,5 @@
 #include "core/interop/torchtitan.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,29 +10,13 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/torch_orders.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
-/// Whether PyTorch's schedule of the same name makes the same rows.
-bool is_made_by_torch(const ExportSource::Placed& placed, ScheduleKind kind) {
-    const SettledScenario::PipelinePart& pipeline = placed.scenario.pipeline;
-    const ScheduleShape shape{.ranks = pipeline.stages,
-                              .chunks = pipeline.chunks,
-                              .micro_batches = pipeline.micro_batches};
-    const int rounds = std::max(1, shape.micro_batches / shape.ranks);
-    switch (kind) {
-        case ScheduleKind::OneFOneB:
-            return shape.micro_batches >= shape.ranks;
-        case ScheduleKind::Interleaved1F1B:
-            return shape.micro_batches % rounds == 0 &&
-                   interleaved_group_size(shape, pipeline.group_size) ==
-                       shape.micro_batches / rounds;
-        default:
-            return true;
-    }
-}
+using Pipeline = SettledScenario::PipelinePart;
 
 /// Text of the other settings that belong to the lists.
 std::string settings(const ExportSource::Placed& placed) {
@@ -46,14 +29,16 @@ std::string settings(const ExportSource::Placed& placed) {
     if (has_schedule_file(placed.scenario)) {
         return text + ", parallelism.pipeline_parallel_schedule_csv = \"" + schedule + '"';
     }
-    for (const ScheduleName& known : known_schedules()) {
-        if (known.name == schedule && !known.torch_name.empty() &&
-            is_made_by_torch(placed, known.kind)) {
-            return text + fmt::format(", parallelism.pipeline_parallel_schedule = \"{}\"",
-                                      known.torch_name);
-        }
-    }
+    const Pipeline& pipeline = placed.scenario.pipeline;
     const ScheduleTraits& traits = schedule_traits(schedule);
+    if (is_torch_order(schedule,
+                       {.ranks = pipeline.stages,
+                        .chunks = pipeline.chunks,
+                        .micro_batches = pipeline.micro_batches},
+                       pipeline.group_size)) {
+        return text +
+               fmt::format(", parallelism.pipeline_parallel_schedule = \"{}\"", traits.torch_name);
+    }
     text += traits.torch_name.empty()
                 ? fmt::format("; torchtitan has no schedule {}", schedule)
                 : fmt::format("; torchtitan's {} has no such order of {} on {}",
@@ -70,8 +55,6 @@ std::string settings(const ExportSource::Placed& placed) {
     }
     return text;
 }
-
-using Pipeline = SettledScenario::PipelinePart;
 
 /// Degrees of data parallelism, and when weights are given back.
 std::vector<std::string> replica_settings(const Pipeline& pipeline) {
