@@ -115,6 +115,16 @@ class Gpt(nn.Module):
         return self.head(self.norm(self.blocks(x))).flatten(0, 1)
 
 
+def units_of_three():
+    """Convolution, norm and rectifier as one unit, three times: (ours, PyTorch's)."""
+    ours = [{"name": f"u{i}", "type": "sequence",
+             "layer": [conv(8, "conv"), plain("batch_norm", "norm"), plain("relu", "relu")]} for i in range(3)]
+    ours += [conv(4, "last"), plain("global_avg_pool", "pool"),
+             {"name": "head", "type": "sequence", "layer": [linear(10, "linear"), plain("cross_entropy", "loss")]}]
+    theirs = [part for i in range(3) for part in (convolution(8 if i else 3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())]
+    return ours, nn.Sequential(*theirs, convolution(8, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+
+
 def chain_of_images():
     """Layers as units of their own: (ours, PyTorch's)."""
     ours = [conv(8, "c1"), plain("batch_norm", "n1"), plain("relu", "r1"), plain("max_pool", "p1", kernel=[2, 2]),
@@ -149,6 +159,8 @@ def cases():
     for kind, variant in (("d", "torchgpipe"), ("d", "reference"), ("b", "reference")):
         keys = {"kind": f"amoebanet-{kind}", "variant": variant, **amoebanet}
         yield Case(f"AmoebaNet-{kind.upper()}, {variant}", keys, (64, 64, 3), peer_of(keys, 3))
+    units, units_peer = units_of_three()
+    yield Case("units of three layers", {"kind": "layers", "layer": units}, (20, 20, 3), units_peer)
     gpt = {"kind": "gpt", "layers": 2, "d_model": 32, "heads": 4, "context": 16, "vocabulary": 256, "dropout": 0.1}
     yield Case("GPT", gpt, (), Gpt(32, 4, 2, 16, 256))
     yield Case("a chain of units", {"kind": "layers", "layer": chain}, (20, 20, 3), chain_peer)

@@ -16,11 +16,13 @@ namespace pipetwin::cli {
 namespace {
 
 /// The bytes of a layer, and for each micro-batch of its samples.
-void count_bytes(const Layer& layer, const exec::NumberFormat& format, LayerCost& cost) {
+void count_bytes(const Model& model, int index, const exec::NumberFormat& format, LayerCost& cost) {
+    const Layer& layer = model.layer(index);
     cost.parameter_bytes =
         Bytes{layer.parameter_count * static_cast<std::int64_t>(exec::size_of(format.real))};
     for (LayerSample& sample : cost.samples) {
-        const exec::LayerBytes bytes = exec::layer_bytes(layer, sample.micro_batch_size, format);
+        const exec::LayerBytes bytes =
+            exec::layer_bytes(model, index, sample.micro_batch_size, format);
         sample.input = bytes.input;
         sample.output = bytes.output;
         sample.saved = bytes.saved;
@@ -55,7 +57,7 @@ Profile estimated_costs(const Scenario& scenario, const Model& model, const std:
         exec::number_format(scenario.training.precision, Backend::Cuda);
     const Model kept = exec::model_on(Backend::Cuda, model);
     for (int layer = 0; layer < model.layer_count(); ++layer) {
-        count_bytes(kept.layer(layer), format, profile.layers[as_index(layer)]);
+        count_bytes(kept, layer, format, profile.layers[as_index(layer)]);
     }
     profile.tied_bytes =
         Bytes{kept.tied_count() * static_cast<std::int64_t>(exec::size_of(format.real))};

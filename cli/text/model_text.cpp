@@ -38,17 +38,13 @@ void take_costs(const LayerCost& cost, ModelUnit& unit) {
     unit.operations = cost.operations;
 }
 
-/// `kept`: the layer as the backend keeps it.
-void take_layer(const Layer& layer,
-                const Layer& kept,
-                const exec::NumberFormat& format,
-                ModelUnit& unit) {
+/// `bytes`: those of the layer as the backend keeps it.
+void take_layer(const Layer& layer, const exec::LayerBytes& bytes, ModelUnit& unit) {
     unit.type = std::string(to_string(layer.spec.type));
     if (layer.output.width > 0) {
         unit.output = layer.output;
     }
     unit.parameters = layer.parameter_count;
-    const exec::LayerBytes bytes = exec::layer_bytes(kept, 1, format);
     unit.output_bytes = bytes.output;
     unit.saved_bytes = bytes.saved;
     unit.operations = forward_operations(layer).all;
@@ -164,7 +160,7 @@ ModelUnits model_units(const Scenario& scenario, const Model& model, const Profi
             unit.inputs.push_back(model.layer(input).spec.name);
         }
         if (has_layers) {
-            take_layer(model.layer(layer), kept.layer(layer), format, unit);
+            take_layer(model.layer(layer), exec::layer_bytes(kept, layer, 1, format), unit);
         } else if (profile != nullptr) {
             take_costs(profile->layers.at(as_index(layer)), unit);
         }

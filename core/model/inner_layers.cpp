@@ -132,8 +132,22 @@ bool weight_reads_input(const LayerSpec& layer) {
     return layer.type == LayerType::Linear || layer.type == LayerType::Conv2d;
 }
 
+bool ends_with_rectifier(const LayerSpec& layer) {
+    const std::size_t count = layer.inner.size();
+    return layer.type == LayerType::Sequence && count > 1 && !has_branches(layer) &&
+           can_read_output(layer.inner.back()) && !can_read_output(layer.inner[count - 2]);
+}
+
 bool reads_output(const Model& model, int layer) {
     const Layer& own = model.layer(layer);
+    if (ends_with_rectifier(own.spec)) {
+        return std::ranges::any_of(model.readers_of(layer), [&](int reader) {
+            const std::vector<int>& operands = model.operands_of(reader);
+            const auto operand = std::ranges::find(operands, layer) - operands.begin();
+            return model.layer(reader).keeps_input[as_index(operand)] &&
+                   weight_reads_input(model.layer(reader).spec);
+        });
+    }
     return layer > 0 && can_read_output(own.spec) && !own.keeps_input.front();
 }
 

@@ -58,6 +58,10 @@ bool can_read_output(const LayerSpec& layer);
 /// it again.
 bool weight_reads_input(const LayerSpec& layer);
 
+/// True for a sequence without branches whose last layer can read its output, which is then that of
+/// the sequence.
+bool ends_with_rectifier(const LayerSpec& layer);
+
 /// True for a layer of a model whose backward reads its output: a later layer keeps that.
 bool reads_output(const Model& model, int layer);
 

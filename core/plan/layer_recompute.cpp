@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/inner_layers.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/stage_costs.h"
 #include "core/plan/stage_tensors.h"
@@ -41,6 +42,11 @@ void rebuild_block(const Model& model,
         if (is_chain && !keeps.empty() && !keeps.front()) {
             sample.saved += input;  // what is computed again is there whole
             sample.input_saved += input;
+        }
+        if (is_chain && reads_output(model, layer) &&
+            ends_with_rectifier(model.layer(layer).spec)) {
+            sample.saved += sample.output;  // a copy
+            sample.input_saved += sample.output;
         }
         const bool stops = rules.stops_early && rules.blocks == 1 && layer + 1 == block.end;
         const Duration again = sample.forward - (stops ? sample.tail_forward : Duration{});

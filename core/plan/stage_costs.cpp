@@ -113,16 +113,22 @@ class StageSum {
                layer + 1 < end_ && sample(layer + 1).rebuilt_blocks == 0;
     }
 
-    /// The input of a layer that would read its output, where this stage does not keep that.
+    /// The input of a rectifier that would read its output, where this stage does not keep that;
+    /// for a sequence that ends with one a copy of its output. That of a block is `rebuilt`.
     Bytes kept_in_place_of_output(int layer) const {
-        return pipetwin::reads_output(model_, layer) && !reads_output(layer) ? unkept(layer)
-                                                                             : Bytes{};
+        const bool does = pipetwin::reads_output(model_, layer) && !reads_output(layer) &&
+                          sample(layer).rebuilt_blocks == 0;
+        return does ? sample(layer).output : Bytes{};
     }
 
     Bytes saved(int layer) const { return sample(layer).saved + kept_in_place_of_output(layer); }
 
     /// The input of a layer, where it goes when its forward has read it.
-    Bytes passing_input(int layer) const { return unkept(layer) - kept_in_place_of_output(layer); }
+    Bytes passing_input(int layer) const {
+        return can_read_output(model_.layer(layer).spec)
+                   ? unkept(layer) - kept_in_place_of_output(layer)
+                   : unkept(layer);
+    }
 
     /// Most held during a backward, and the part of it that only the backward holds, where the
     /// layer that reaches it is computed again.

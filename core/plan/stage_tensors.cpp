@@ -51,7 +51,8 @@ class StageTensors::Walk {
 
     Bytes kept_by(int layer) const {
         const Bytes saved = samples_[as_index(layer)].saved;
-        return keeps_inputs(layer) ? saved - inputs_to_keep(layer) : saved;
+        const Bytes copy = values_.copies_output(layer) ? output(layer) : Bytes{};
+        return copy + (keeps_inputs(layer) ? saved - inputs_to_keep(layer) : saved);
     }
 
     /// What W of a layer reads of the gradient of its output.
@@ -92,9 +93,7 @@ class StageTensors::Walk {
     }
 
     /// The first layer of the model keeps the model's input.
-    bool keeps_model_input() const {
-        return values_.keeps_model_input() && (reads_output_of(0) || keeps_inputs(0));
-    }
+    bool keeps_model_input() const { return values_.keeps_model_input() && keeps_inputs(0); }
 
     /// What the backward of a layer writes before it is added to a gradient that is there: joins
     /// add to it at once, sequences with branches from their scratch, and of layers that are known
@@ -121,10 +120,9 @@ class StageTensors::Walk {
 
     /// True if the backward of a layer reads an output: its kind says so, and what it saves.
     bool keeps(const StageValues::Reader& reader) const {
-        return reader.keeps && (reads_output_of(reader.layer) || keeps_inputs(reader.layer));
+        const bool is_rectifier = can_read_output(model_.layer(reader.layer).spec);
+        return reader.keeps && (is_rectifier || keeps_inputs(reader.layer));
     }
-
-    bool reads_output_of(int layer) const { return reads_output(model_, layer); }
 
     const Model& model_;
     const LayerSamples& samples_;
@@ -268,7 +266,10 @@ StageTensors::StageTensors(const Model& model, const LayerSamples& samples, int 
 }
 
 Bytes kept_inside(const Model& model, const LayerSamples& samples, int layer) {
-    return StageTensors(model, samples, layer, layer + 1).kept_by(layer);
+    const StageTensors alone(model, samples, layer, layer + 1);
+    const bool has_copy =
+        reads_output(model, layer) && ends_with_rectifier(model.layer(layer).spec);
+    return alone.kept_by(layer) - (has_copy ? samples[as_index(layer)].output : Bytes{});
 }
 
 }  // namespace pipetwin

@@ -24,12 +24,18 @@ StageValues::StageValues(const Model& model, int first, int end)
     }
 }
 
-/// What a layer would read of its output it reads of its input where no layer of its own stage
+/// What a rectifier would read of its output it reads of its input where no layer of its own stage
 /// keeps the output.
 bool StageValues::keeps(int layer, std::size_t operand) const {
     const Layer& own = model_.layer(layer);
     return own.keeps_input.empty() || own.keeps_input[operand] ||
-           (pipetwin::reads_output(model_, layer) && !reads_output(layer));
+           (pipetwin::reads_output(model_, layer) && !reads_output(layer) &&
+            !ends_with_rectifier(own.spec));
+}
+
+bool StageValues::copies_output(int layer) const {
+    return pipetwin::reads_output(model_, layer) && !reads_output(layer) &&
+           ends_with_rectifier(model_.layer(layer).spec);
 }
 
 bool StageValues::keeps_model_input() const {

@@ -43,6 +43,9 @@ class StageValues {
     /// True for a layer of the stage whose backward reads its output in place of its input, as a
     /// later layer of the stage keeps that.
     bool reads_output(int layer) const { return reads_output_[index(layer)]; }
+    /// True for a sequence of the stage that has a copy of its output, which it would read where a
+    /// later layer of the stage kept that.
+    bool copies_output(int layer) const;
     /// True if the backward of the model's first layer reads the model's input.
     bool keeps_model_input() const;
 

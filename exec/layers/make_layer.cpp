@@ -29,8 +29,9 @@
 
 namespace pipetwin::exec {
 
-LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format) {
-    const std::unique_ptr<ExecutableLayer> made = make_layer(layer.spec, layer.inputs, format);
+LayerBytes layer_bytes(const Model& model, int index, int samples, NumberFormat format) {
+    const Layer& layer = model.layer(index);
+    const std::unique_ptr<ExecutableLayer> made = make_layer(model, index, format);
     LayerBytes bytes{
         .input = made->input_bytes(samples),
         .output = made->output_bytes(samples),
@@ -272,7 +273,12 @@ std::unique_ptr<ExecutableLayer> make_layer(const LayerSpec& spec,
 }
 
 std::unique_ptr<ExecutableLayer> make_layer(const Model& model, int index, NumberFormat format) {
-    return make_layer(model.layer(index).spec, model.layer(index).inputs, format);
+    const Layer& layer = model.layer(index);
+    if (ends_with_rectifier(layer.spec) && layer.inputs.size() == 1) {
+        return std::make_unique<Sequence>(
+            layer.spec.inner, layer.input, format, reads_output(model, index));
+    }
+    return make_layer(layer.spec, layer.inputs, format);
 }
 
 }  // namespace pipetwin::exec

@@ -40,8 +40,8 @@ struct LayerBytes {
 /// Bytes of a layer's running statistics, with what they follow within a step.
 Bytes running_bytes(const Layer& layer, NumberFormat format);
 
-/// The memory of a layer for a micro-batch of `samples` samples. Throws Error(Unavailable) for an
-/// opaque layer.
-LayerBytes layer_bytes(const Layer& layer, int samples, NumberFormat format);
+/// The memory of a layer of a model for a micro-batch of `samples` samples. Throws
+/// Error(Unavailable) for an opaque layer.
+LayerBytes layer_bytes(const Model& model, int index, int samples, NumberFormat format);
 
 }  // namespace pipetwin::exec

@@ -32,8 +32,9 @@ std::vector<std::unique_ptr<ExecutableLayer>> make_chain(const std::vector<Layer
 
 Sequence::Sequence(const std::vector<LayerSpec>& inner,
                    const SampleShape& input,
-                   NumberFormat format)
-    : Sequence(make_chain(inner, input, format), format) {
+                   NumberFormat format,
+                   bool reads_output)
+    : Sequence(make_chain(inner, input, format), format, reads_output) {
     for (std::size_t i = 0; i < inner.size(); ++i) {
         if (!inner[i].name.empty()) {
             names_[i] = inner[i].name;
@@ -41,9 +42,12 @@ Sequence::Sequence(const std::vector<LayerSpec>& inner,
     }
 }
 
-Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberFormat format)
+Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers,
+                   NumberFormat format,
+                   bool reads_output)
     : ExecutableLayer(layers.front()->input(), layers.back()->output(), format),
-      layers_(std::move(layers)) {
+      layers_(std::move(layers)),
+      is_given_output_(reads_output) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         names_.push_back(fmt::format("{}", i));
     }
@@ -63,7 +67,8 @@ void Sequence::find_what_backwards_read() {
         const bool is_before_loss = i + 1 < layers_.size() && layers_[i + 1]->output().width == 0;
         reads_output_[i] = dynamic_cast<const Rectifier*>(layers_[i].get()) != nullptr &&
                            i + 1 < layers_.size() && reads_input_[i + 1] && !is_before_loss;
-        reads_input_[i] = !reads_output_[i] && layers_[i]->backward_reads_input();
+        const bool is_given = is_given_output_ && i + 1 == layers_.size();
+        reads_input_[i] = !reads_output_[i] && !is_given && layers_[i]->backward_reads_input();
     }
 }
 
@@ -282,7 +287,9 @@ ConstView Sequence::read_by_backward(const LayerCall& call,
     if (reads_output_[layer]) {
         return kept.inner[layer + 1].input;
     }
-    return reads_input_[layer] ? ConstView(kept.inner[layer].input) : without_numbers(call, layer);
+    const bool is_given = is_given_output_ && layer + 1 == layers_.size();
+    return reads_input_[layer] || is_given ? ConstView(kept.inner[layer].input)
+                                           : without_numbers(call, layer);
 }
 
 /// Room for dx_i, i > 0. `dx`: of the whole sequence.

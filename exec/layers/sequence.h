@@ -37,9 +37,16 @@ class Linear;
 /// device may make both in one pass, unless no backward follows.
 class Sequence final : public ExecutableLayer {
   public:
-    Sequence(const std::vector<LayerSpec>& inner, const SampleShape& input, NumberFormat format);
+    /// `reads_output`: the last layer is a rectifier that reads y in place of x_n, and the caller
+    /// puts y into `Kept::inner.back().input` before the backward.
+    Sequence(const std::vector<LayerSpec>& inner,
+             const SampleShape& input,
+             NumberFormat format,
+             bool reads_output = false);
     /// A sequence of layers that the caller has made; their shapes must chain.
-    Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers, NumberFormat format);
+    Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers,
+             NumberFormat format,
+             bool reads_output = false);
 
     Bytes kept_bytes(int samples) const override;
     Bytes workspace_bytes(int samples) const override;
@@ -107,6 +114,7 @@ class Sequence final : public ExecutableLayer {
     Rooms rooms_;
     std::vector<std::size_t> forward_room_;                  ///< [layer] of x_i, where it is unkept
     std::array<std::vector<std::size_t>, 2> gradient_room_;  ///< [half][layer] of dx_i
+    bool is_given_output_ = false;                           ///< the last layer reads y
     CrossEntropy* loss_ = nullptr;  ///< the last layer, where it is one of several
 };
 

@@ -104,7 +104,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         cost.running_bytes = running_bytes(layer, format);
         for (const int size : sizes) {
-            const LayerBytes bytes = layer_bytes(layer, size, format);
+            const LayerBytes bytes = layer_bytes(kept, index, size, format);
             cost.samples.push_back({.micro_batch_size = size,
                                     .forward = std::chrono::milliseconds(1),
                                     .backward_input = std::chrono::milliseconds(1),

@@ -85,6 +85,10 @@ class StageBranches {
     bool hands_on(std::size_t layer) const { return hands_on_[layer]; }
     /// True for a layer of the stage whose backward reads its output in place of its input.
     bool reads_output(std::size_t layer) const { return reads_output_[layer]; }
+    /// True for a layer of the stage that has a copy of its output for its backward.
+    bool copies_output(std::size_t layer) const {
+        return lies_in_.copies_output(first_ + static_cast<int>(layer));
+    }
     /// True if F keeps all that the stage receives, or the model's input, for the backward.
     bool keeps_received() const { return keeps_received_; }
     /// The last layer of the stage that reads any of it.

@@ -16,6 +16,7 @@ void Stage::Impl::set_up_branches(const Model& model) {
     branches.emplace(model, place.first_layer, place.layer_count, *options.messages, blocks);
     made_for_group.reserve(layers.size());
     for (std::size_t index = 0; index < layers.size(); ++index) {
+        copies_output[index] = branches->copies_output(index);
         // The model's first layer reads its input alone.
         joining.push_back(branches->reads(index).empty()
                               ? nullptr
@@ -114,7 +115,7 @@ ConstView Stage::Impl::layer_input(Stash& stash, std::size_t index) const {
 
 /// What the backward of a layer that reads one output reads.
 ConstView Stage::Impl::backward_reads(Stash& stash, std::size_t index) const {
-    return branches->reads_output(index)
+    return branches->reads_output(index) && !is_given_output[index]
                ? ConstView(value_view(stash, branches->made_by(index).value(), {}))
                : layer_input(stash, index);
 }
@@ -170,6 +171,7 @@ void Stage::Impl::forward_layer(
         y = value_view(stash, *made, sent);
     }
     compute_layer(call, stash, index, y, kept);
+    copy_output(index, y, kept);
     show_branch(index, y);
 }
 
@@ -195,6 +197,7 @@ void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, st
             }
         }
         compute_layer(call, stash, i, stash.branches.values[made], stash.layers[i]);
+        copy_output(i, stash.branches.values[made], stash.layers[i]);
         tell(i, Op::Forward);
         free_made_for_group(stash, i);
     }
@@ -409,6 +412,9 @@ void Stage::Impl::backward_layer(
         layer.backward_weight(call, kept, x, dy);
         return;
     }
+    if (branches->reads_output(index)) {
+        give_output(index, value_view(stash, branches->made_by(index).value(), {}), kept);
+    }
     const auto compute = [&](View dx) {
         if (op == Op::Backward) {
             layer.backward(call, kept, x, dy, {}, dx);
@@ -497,6 +503,9 @@ void Stage::backward_input(int micro_batch,
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
         impl.tell(i, Op::BackwardInput);
+        if (impl.is_given_output[i] && !impl.copies_output[i]) {
+            stash.layers[i].inner.back().input = {};
+        }
         const std::optional<std::size_t> made = impl.computed_by(i);
         if (made && !impl.layers[i]->weight_reads_gradient()) {
             stash.branches.gradients[*made] = {};

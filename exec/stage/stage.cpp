@@ -180,6 +180,8 @@ void Stage::Impl::find_blocks() {
 void Stage::Impl::find_kept_inputs(const Model* model) {
     keeps_input.assign(layers.size(), true);
     reads_output.assign(layers.size(), false);
+    is_given_output.assign(layers.size(), false);
+    copies_output.assign(layers.size(), false);
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (model == nullptr) {
             keeps_input[i] = layers[i]->backward_reads_input() || blocks[i].has_value();
@@ -189,8 +191,10 @@ void Stage::Impl::find_kept_inputs(const Model* model) {
         const bool may_read_output =
             pipetwin::reads_output(*model, place.first_layer + static_cast<int>(i));
         reads_output[i] = may_read_output && !blocks[i] && i + 1 < layers.size() && !blocks[i + 1];
+        is_given_output[i] = may_read_output && ends_with_rectifier(layer.spec);
+        copies_output[i] = is_given_output[i] && !reads_output[i];
         keeps_input[i] = layer.keeps_input.front() || blocks[i] ||
-                         (may_read_output && !reads_output[i]) ||
+                         (may_read_output && !reads_output[i] && !is_given_output[i]) ||
                          (i == 0 && first() && options.input_gradient);
     }
 }
@@ -204,11 +208,29 @@ ConstView Stage::Impl::kept_view(std::size_t index, const Tensor& input, int sam
     return {nullptr, shape.type, shape.rows, shape.columns};
 }
 
+/// Keeps a copy of what a layer has made, for its own backward.
+void Stage::Impl::copy_output(std::size_t index, ConstView y, Kept& kept) const {
+    if (copies_output[index]) {
+        Tensor& copy = kept.inner.back().input;
+        copy = arena.allocate(y.dtype, y.rows, y.columns, MemoryKind::Stash);
+        kernels->copy_columns({.count = y.columns}, y, copy);
+    }
+}
+
+/// Shows a layer what it has made, for its backward, where it has no copy.
+void Stage::Impl::give_output(std::size_t index, View y, Kept& kept) const {
+    if (is_given_output[index] && !copies_output[index]) {
+        kept.inner.back().input =
+            Tensor::placed(device.memory(), y.data, y.dtype, y.rows, y.columns);
+    }
+}
+
 /// What the backward of a chain's layer reads.
 ConstView Stage::Impl::backward_reads(const std::vector<Kept>& kept,
                                       std::size_t index,
                                       int samples) const {
-    return kept_view(index, kept[reads_output[index] ? index + 1 : index].input, samples);
+    const bool reads_next = reads_output[index] && !is_given_output[index];
+    return kept_view(index, kept[reads_next ? index + 1 : index].input, samples);
 }
 
 Stage::Stash& Stage::Impl::stash(int micro_batch) {
@@ -383,6 +405,7 @@ Tensor Stage::Impl::run_forward(
         Tensor y = allocate_output(i, stash.samples);
         call.keeps = keep && !blocks[i];
         layers[i]->forward(call, x, {}, y, kept[i]);
+        copy_output(i, y, kept[i]);
         tell(i, Op::Forward);
         show(i, y);
         if (keep && blocks[i]) {
@@ -422,6 +445,7 @@ void Stage::Impl::compute_again(Stash& stash, const LayerCall& base, std::size_t
         Kept& kept = stash.layers[i];
         Tensor y = allocate_output(i, stash.samples);
         layers[i]->forward(call, x, {}, y, kept);
+        copy_output(i, y, kept);
         tell(i, Op::Forward);
         kept.input = std::move(x);
         x = std::move(y);
@@ -502,6 +526,9 @@ Tensor Stage::backward(int micro_batch, Tensor gradient) {
         Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
         const ConstView x = impl.backward_reads(stash.layers, i, stash.samples);
+        if (impl.reads_output[i]) {
+            impl.give_output(i, View(stash.layers[i + 1].input), kept);
+        }
         impl.layers[i]->backward(call, kept, x, gradient, {}, input_gradient);
         impl.tell(i, Op::BackwardInput);
         Tensor for_layer_before =
@@ -546,8 +573,14 @@ Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
         input_gradient = impl.allocate_input_gradient(i, stash.samples);
         call.after_part = impl.part_teller(i);
         const ConstView x = impl.backward_reads(stash.layers, i, stash.samples);
+        if (impl.reads_output[i]) {
+            impl.give_output(i, View(stash.layers[i + 1].input), kept);
+        }
         impl.layers[i]->backward_input(call, kept, x, *dy, {}, input_gradient);
         impl.tell(i, Op::BackwardInput);
+        if (impl.is_given_output[i]) {
+            kept.inner.back().input = {};  // W does not read it
+        }
         impl.free_unread(i, kept, *dy);
         if (i > 0) {
             input_gradient.move_to(MemoryKind::Stash);

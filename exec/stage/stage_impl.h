@@ -57,6 +57,10 @@ struct Stage::Impl {
     std::vector<bool> keeps_input;
     /// [layer] of a chain: its backward reads what the next layer keeps in place of that.
     std::vector<bool> reads_output;
+    /// [layer] that ends with a rectifier, whose backward is given its output.
+    std::vector<bool> is_given_output;
+    /// [layer] of these: no other layer of the stage keeps it, so that it has a copy.
+    std::vector<bool> copies_output;
     /// [layer]: the blocks that are computed again together with its own, or nothing.
     std::vector<std::optional<LayerRange>> blocks;
     /// What the stage does with outputs where the model has branches; none: of a chain.
@@ -100,6 +104,8 @@ struct Stage::Impl {
         int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
     void find_blocks();
     void find_kept_inputs(const Model* model);
+    void copy_output(std::size_t index, ConstView y, Kept& kept) const;
+    void give_output(std::size_t index, View y, Kept& kept) const;
     ConstView kept_view(std::size_t index, const Tensor& input, int samples) const;
     ConstView backward_reads(const std::vector<Kept>& kept, std::size_t index, int samples) const;
     bool is_computed_again(const LayerRange& block) const;

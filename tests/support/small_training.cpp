@@ -260,7 +260,7 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         cost.running_bytes = exec::running_bytes(layer, format);
         for (const int size : std::set<int>(sizes.begin(), sizes.end())) {
-            const exec::LayerBytes bytes = exec::layer_bytes(layer, size, format);
+            const exec::LayerBytes bytes = exec::layer_bytes(kept, index, size, format);
             cost.samples.push_back({.micro_batch_size = size,
                                     .forward = times.forward,
                                     .backward_input = times.backward / 2,

@@ -182,6 +182,11 @@ Model handed_on() {
                          of_type(LayerType::Relu, "cell2.end", {"cell2.narrow"}),
                          of_type(LayerType::Identity, "last", {"cell2.end"}),
                          of_type(LayerType::Concat, "both", {"last", "cell2.flat"}),
+                         {.name = "unit",
+                          .type = LayerType::Sequence,
+                          .inner = {linear("linear", 6),
+                                    of_type(LayerType::LayerNorm, "norm"),
+                                    of_type(LayerType::LeakyRelu, "relu")}},
                          linear("classes", 4),
                          loss()});
 }

@@ -51,7 +51,7 @@ TEST(Profiler, BytesAreTheLayersOwn) {
         quick_profile(model, {.stages = 1, .micro_batches = 2, .precision = Precision::Fp64});
     for (int index = 0; index < model.layer_count(); ++index) {
         const LayerCost& layer = profile.layers[static_cast<std::size_t>(index)];
-        const LayerBytes bytes = layer_bytes(model.layer(index), 4, DType::F64);
+        const LayerBytes bytes = layer_bytes(model, index, 4, DType::F64);
         EXPECT_EQ(layer.name, model.layer(index).spec.name);
         EXPECT_EQ(layer.parameter_bytes.count, 8 * model.layer(index).parameter_count);
         EXPECT_EQ(layer.samples.front().input, bytes.input);

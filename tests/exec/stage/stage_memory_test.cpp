@@ -40,7 +40,7 @@ Profile byte_profile(const Model& model, const std::vector<int>& sizes, Precisio
             static_cast<std::int64_t>(size_of(number_format(precision, Backend::Cpu).real))};
         for (const int size : sizes) {
             const LayerBytes bytes =
-                layer_bytes(layer, size, number_format(precision, Backend::Cpu));
+                layer_bytes(model, i, size, number_format(precision, Backend::Cpu));
             LayerSample sample;
             sample.micro_batch_size = size;
             sample.input = bytes.input;
@@ -313,29 +313,41 @@ TEST(Stage, HoldsTheBytesThatThePlanTellsWhereBackwardsDoNotReadInputs) {
     const auto plain = [](const char* name, LayerType type) {
         return LayerSpec{.name = name, .type = type, .dropout = 0.4};
     };
-    const Model model = Model::chain({.positions = 1, .width = 5},
-                                     {plain("first", LayerType::Relu),
-                                      linear("in", 6),
-                                      plain("relu", LayerType::Relu),
-                                      linear("block0.up", 7),
-                                      plain("block0.relu", LayerType::Relu),
-                                      plain("block0.drop", LayerType::Dropout),
-                                      linear("block1.down", 6),
-                                      plain("block1.drop", LayerType::Dropout),
-                                      plain("block1.relu", LayerType::LeakyRelu),
-                                      linear("block2.up", 8),
-                                      plain("block2.relu", LayerType::Relu),
-                                      plain("norm", LayerType::LayerNorm),
-                                      {.name = "inner",
-                                       .type = LayerType::Sequence,
-                                       .inner = {plain("relu", LayerType::Relu),
-                                                 plain("drop", LayerType::Dropout),
-                                                 linear("linear", 7),
-                                                 plain("again", LayerType::Relu)}},
-                                      linear("out", 3),
-                                      {.name = "loss", .type = LayerType::CrossEntropy}});
-    for (const std::vector<int>& partition :
-         {std::vector{15}, {1, 14}, {3, 12}, {5, 10}, {6, 9}, {8, 7}, {9, 3, 3}, {2, 1, 2, 3, 7}}) {
+    const Model model =
+        Model::chain({.positions = 1, .width = 5},
+                     {plain("first", LayerType::Relu),
+                      linear("in", 6),
+                      plain("relu", LayerType::Relu),
+                      linear("block0.up", 7),
+                      plain("block0.relu", LayerType::Relu),
+                      plain("block0.drop", LayerType::Dropout),
+                      linear("block1.down", 6),
+                      plain("block1.drop", LayerType::Dropout),
+                      plain("block1.relu", LayerType::LeakyRelu),
+                      linear("block2.up", 8),
+                      plain("block2.relu", LayerType::Relu),
+                      {.name = "block3.unit",
+                       .type = LayerType::Sequence,
+                       .inner = {linear("linear", 9), plain("relu", LayerType::LeakyRelu)}},
+                      linear("block3.next", 8),
+                      plain("norm", LayerType::LayerNorm),
+                      {.name = "inner",
+                       .type = LayerType::Sequence,
+                       .inner = {plain("relu", LayerType::Relu),
+                                 plain("drop", LayerType::Dropout),
+                                 linear("linear", 7),
+                                 plain("again", LayerType::Relu)}},
+                      linear("out", 3),
+                      {.name = "loss", .type = LayerType::CrossEntropy}});
+    for (const std::vector<int>& partition : {std::vector{17},
+                                              {1, 16},
+                                              {3, 14},
+                                              {5, 12},
+                                              {6, 11},
+                                              {8, 9},
+                                              {12, 5},
+                                              {9, 3, 5},
+                                              {2, 1, 2, 10, 2}}) {
         for (const char* const schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
             for (const int together : {0, 1, 2, 100}) {
                 for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
