@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/rank_device.h"
 #include "sim/calibration/step_range.h"
@@ -79,8 +77,7 @@ Outlook outlook(const Plan& plan,
             }
         }
         if (!outlook.utilisations.empty() && !outlook.utilisation()) {
-            const UnknownFlops why = why_unknown(flops_count, profile);
-            outlook.no_utilisation = fmt::format("{}: use --mfu {}", why.reason, why.hint);
+            outlook.no_utilisation = why_unknown(flops_count, profile);
         }
     }
     outlook.error = sim::step_range(plan, scenario, profile);

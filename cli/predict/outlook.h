@@ -22,8 +22,8 @@ struct Outlook {
     /// in it at their dense rates. Empty where a device's rate is not known.
     std::map<FlopsCount, double> utilisations;
     FlopsCount flops_count = default_flops_count;  ///< the one that is shown
-    /// Why the one that is shown is not known where another is; empty otherwise.
-    std::string no_utilisation;
+    /// Why the one that is shown is not known where another is; none otherwise.
+    std::optional<UnknownFlops> no_utilisation;
     /// Between what times a measured step is to be expected; none for measured costs.
     std::optional<ErrorRange> error;
     /// There is none because no published run of a model with experts was compared.

@@ -94,8 +94,9 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
                         words.name,
                         words.counted,
                         parts.profile.precision));
-    } else if (!parts.best.outlook.no_utilisation.empty()) {
-        lines.push_back("MFU is not known, as " + parts.best.outlook.no_utilisation);
+    } else if (const auto& why = parts.best.outlook.no_utilisation) {
+        lines.push_back(
+            fmt::format("MFU is not known, as {}: use --mfu {}", why->reason, why->known));
     }
     return lines;
 }

@@ -57,8 +57,10 @@ std::string outlook_text(const Prediction& prediction) {
         }
         text += '\n';
     }
-    if (!outlook.no_utilisation.empty()) {
-        text += fmt::format("  MFU is not known, as {}\n", outlook.no_utilisation);
+    if (outlook.no_utilisation) {
+        text += fmt::format("  MFU is not known, as {}:\n  use --mfu {}\n",
+                            outlook.no_utilisation->reason,
+                            outlook.no_utilisation->known);
     }
     if (outlook.error) {
         const auto times = [&prediction](double factor) {

@@ -67,17 +67,18 @@ UnknownFlops why_unknown(FlopsCount count, const Profile& profile) {
         return {.reason =
                     "the profile does not say how many operations its layers do "
                     "(layers[].operations_per_sample, as 'import hf' writes it)",
-                .hint = ""};
+                .known = ""};
     }
     return count == FlopsCount::Megatron
                ? UnknownFlops{.reason =
-                                  "the profile does not say which operations of attention a causal "
-                                  "mask hides (layers[].masked_operations_per_sample)",
-                              .hint = "palm, or write the profile anew"}
+                                  "the profile does not say which operations a causal mask hides "
+                                  "(layers[].masked_operations_per_sample, as 'import hf' writes "
+                                  "it)",
+                              .known = "palm"}
                : UnknownFlops{.reason =
                                   "only parts are computed again, whose operations are not "
                                   "known",
-                              .hint = "palm or megatron"};
+                              .known = "palm or megatron"};
 }
 
 }  // namespace pipetwin

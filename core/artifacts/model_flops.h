@@ -39,10 +39,10 @@ std::optional<double> model_flops(FlopsCount count,
                                   const SettledScenario& scenario,
                                   const Profile& profile);
 
-/// Why `model_flops` is not known, and what to do about it.
+/// Why `model_flops` is not known.
 struct UnknownFlops {
     std::string reason;
-    std::string hint;
+    std::string known;  ///< the counts that are, "palm or megatron"; empty: none
 };
 UnknownFlops why_unknown(FlopsCount count, const Profile& profile);
 

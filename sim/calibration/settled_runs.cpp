@@ -98,9 +98,9 @@ double operations_per_sample(const MeasuredRun& run,
             fmt::format("tflops_per_device with \"tflops_count\": \"{}\", but {}",
                         to_string(run.flops_count),
                         why.reason),
-            why.hint.empty()
+            why.known.empty()
                 ? "state step_seconds instead"
-                : fmt::format("state step_seconds, or tflops_per_device as {} counts", why.hint));
+                : fmt::format("state step_seconds, or tflops_per_device as {} counts", why.known));
     }
     return *operations;
 }
