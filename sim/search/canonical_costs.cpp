@@ -93,9 +93,15 @@ std::vector<Profile> canonical_profiles(const SettledScenario& scenario,
     const Profile timeless = with_times(profile, {.compute = 0, .update = 0});
     const double all_else = time_with(timeless);
     // What the layers take on the devices of the plan, beside what they do when each takes so long.
-    const double unit = mean_alone * layers / written;
-    const double compute =
-        time_with(with_times(profile, {.compute = unit, .update = 0})) - all_else;
+    double unit = mean_alone * layers / written;
+    const auto computing = [&] {
+        return time_with(with_times(profile, {.compute = unit, .update = 0})) - all_else;
+    };
+    double compute = computing();
+    if (compute < all_else) {  // gathers of weights hide layers that are that short
+        unit = ratios.front() * all_else / written;
+        compute = computing();
+    }
     const double of_step = compute * plan.micro_batches();
     double update = 0;
     for (const LayerCost& layer : profile.layers) {
