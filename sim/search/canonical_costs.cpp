@@ -108,6 +108,9 @@ std::vector<Profile> canonical_profiles(const SettledScenario& scenario,
         update += unit * static_cast<double>(layer.optimizer.count());
     }
     const double share = share_of_update(update, of_step);
+    if (compute < 1) {
+        return {profile};
+    }
     const auto with_mean = [&](double mean) {
         const double factor = mean * layers / compute;
         return with_times(profile,
