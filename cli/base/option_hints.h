@@ -1,8 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/scenario/scenario.h"
 
 namespace pipetwin::cli {
 
@@ -10,11 +13,31 @@ namespace pipetwin::cli {
 /// "--schedule"; empty if there is none.
 std::string key_of_option(const std::string& option);
 
-/// What to write in place of the option `word`, as in "--seq", that the command does not have:
-/// the option of another program's word, a key of the scenario, or the nearest of the `known` ones.
-std::string hint_for_option(const std::string& command,
-                            const std::string& word,
-                            const std::vector<std::string_view>& known);
+/// The key of a scenario that a text names, with its table: "pipeline.stages" for "stages", "pp"
+/// and "pipeline.pp"; empty if there is none.
+std::string whole_key(std::string_view text);
+
+/// "--set KEY=VALUE", with the word that the key takes for the value, and more devices where it
+/// needs them; the scenario, if there is one, can be read with it. Else what to do without it.
+std::string tried_setting(const std::string& key,
+                          const std::string& value,
+                          const std::filesystem::path& scenario,
+                          std::vector<Override> overrides);
+
+/// A command line with an option that the command does not have.
+struct UnknownOption {
+    std::string command;
+    std::string word;                     ///< "--pp", without "=4"
+    std::vector<std::string> args;        ///< all words behind the program's name
+    std::vector<std::string_view> known;  ///< the command's options, "--out"
+};
+
+/// What to write in place of the option, with its value: another option, a key of the scenario
+/// whose value was tried where the scenario can be read, or what to do without it.
+std::string hint_for_option(const UnknownOption& unknown);
+
+/// What to write in place of a word that is no command.
+std::string hint_for_command(const std::string& word, const std::vector<std::string_view>& known);
 
 /// What to do about a model without nodes: add --cluster, with the names that are known.
 std::string cluster_hint();

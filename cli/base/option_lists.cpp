@@ -41,6 +41,36 @@ std::string without_thousands_separators(std::string text) {
     return std::erase(text, ',') > 0 && whole_number(text) ? text : "";
 }
 
+/// "8,16" of "8 16", "8;16" and "[8, 16]"; empty where the text has commas alone, or names a file.
+std::string with_commas(std::string_view text) {
+    constexpr std::string_view dividers = " \t,;[](){}";
+    if (text.find_first_of(" \t;[](){}") == std::string_view::npos ||
+        text.find(".csv") != std::string_view::npos) {
+        return "";
+    }
+    std::string list;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find_first_of(dividers, begin), text.size());
+        if (end > begin) {
+            list += fmt::format("{}{}", list.empty() ? "" : ",", text.substr(begin, end - begin));
+        }
+        begin = end + 1;
+    }
+    return list;
+}
+
+/// The whole number that is written as another number: "4" of "4.0", "1000" of "1e3"; empty: the
+/// text is none.
+std::string as_whole_number(std::string_view text) {
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, number);
+    const bool is_plain = !text.starts_with('0') || text.starts_with("0.");
+    const bool is_whole = is_plain && status == std::errc{} && rest == end && number >= 1 &&
+                          number < 1e9 && number == static_cast<double>(static_cast<int>(number));
+    return is_whole ? fmt::to_string(static_cast<int>(number)) : "";
+}
+
 }  // namespace
 
 std::string_view list_example(std::string_view option) {
@@ -63,6 +93,12 @@ std::vector<std::string> list_entries(std::string_view option, std::string_view 
         std::string_view entry = text.substr(begin, end - begin);
         entry.remove_prefix(std::min(entry.find_first_not_of(blanks), entry.size()));
         entry = entry.substr(0, entry.find_last_not_of(blanks) + 1);
+        if (const std::string meant = with_commas(entry); !meant.empty()) {
+            throw Error(ErrorKind::Usage,
+                        std::string(option),
+                        fmt::format("'{}' is no list with commas", text),
+                        fmt::format("did you mean '{}'?", with_commas(text)));
+        }
         if (entry.empty()) {
             throw Error(ErrorKind::Usage,
                         std::string(option),
@@ -90,11 +126,12 @@ std::vector<int> whole_numbers(std::string_view option, const std::vector<std::s
         for (const std::string& entry : list_entries(option, text)) {
             const std::optional<int> number = whole_number(entry);
             if (!number) {
-                const std::string meant = without_thousands_separators(text);
+                const std::string joined = without_thousands_separators(text);
+                const std::string meant = joined.empty() ? as_whole_number(entry) : joined;
                 throw Error(
                     ErrorKind::Usage,
                     std::string(option),
-                    fmt::format("'{}', expected a whole number", meant.empty() ? entry : text),
+                    fmt::format("'{}', expected a whole number", joined.empty() ? entry : text),
                     meant.empty() ? hint_of_list(option)
                                   : fmt::format("did you mean '{}'?", meant));
             }

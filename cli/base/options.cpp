@@ -20,9 +20,12 @@
 #include "cli/base/option_hints.h"
 #include "cli/base/option_lists.h"
 #include "cli/base/shell_word.h"
+#include "cli/base/typed_words.h"
 #include "cli/base/usage_error.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "core/base/typed_text.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/schedule/generators/generate.h"
 
@@ -120,9 +123,10 @@ CommonOptions Grammar::common() const {
                 fmt::format("'{}' is not of the form key=value", setting),
                 "write the key as in the scenario, with its table: --set pipeline.stages=4");
         }
-        refuse_key_without_table(setting.substr(0, equals), setting.substr(equals + 1));
-        options.overrides.push_back(
-            {.key = setting.substr(0, equals), .value = setting.substr(equals + 1)});
+        const std::string key(trimmed(std::string_view(setting).substr(0, equals)));
+        const std::string value(trimmed(std::string_view(setting).substr(equals + 1)));
+        refuse_key_without_table(key, value);
+        options.overrides.push_back({.key = key, .value = value});
     }
     if (raw_.seed) {
         refuse_key_of_option("--seed", "training.seed", options.overrides);
@@ -297,23 +301,83 @@ std::string several_scenarios(const CLI::App& command, const std::vector<std::st
     return scenarios;
 }
 
+/// The words that the command took as a value of the list option before `extra`, which goes on
+/// with it: "--stages 2,4" of "--stages 2 4"; empty where no list goes on.
+std::string list_with(const std::string& extra, const std::vector<std::string>& args) {
+    constexpr std::array lists{std::string_view{"--schedule"},
+                               std::string_view{"--stages"},
+                               std::string_view{"--micro-batches"},
+                               std::string_view{"--forward-ms"},
+                               std::string_view{"--backward-ms"},
+                               std::string_view{"--rank-forward-ms"},
+                               std::string_view{"--rank-backward-ms"}};
+    const auto at = std::ranges::find(args, extra);
+    const auto is_option = [](const std::string& word) { return word.starts_with("--"); };
+    const auto option = std::find_if(std::make_reverse_iterator(at), args.rend(), is_option);
+    if (at == args.end() || option == args.rend() || std::ranges::count(lists, *option) == 0 ||
+        option.base() == at) {
+        return "";
+    }
+    const auto end = std::find_if(at, args.end(), [](const std::string& word) {
+        return word.starts_with("--") || word.ends_with(".toml");
+    });
+    std::string list;
+    for (auto word = option.base(); word != end; ++word) {
+        list += (list.empty() || list.ends_with(',') ? "" : ",") + *word;
+    }
+    return fmt::format("{} {}", *option, list);
+}
+
+/// What to do about a word that the command has no place for.
+std::string hint_for_extra(const CLI::App& command,
+                           const std::vector<std::string>& extras,
+                           const std::vector<std::string>& args) {
+    const std::string name = command.get_name();
+    const std::string& extra = extras.front();
+    const std::string scenarios = name == "simulate" ? several_scenarios(command, extras) : "";
+    if (!scenarios.empty()) {
+        return fmt::format("compare several plans with 'pipetwin sweep{}'", scenarios);
+    }
+    if (const std::string list = list_with(extra, args); !list.empty()) {
+        return fmt::format("write the list with commas: {}", list);
+    }
+    const auto at = std::ranges::find(args, extra);
+    if (at != args.begin() && at != args.end()) {
+        const std::string parts = *(at - 1) + ' ' + *at;
+        std::error_code ignored;
+        if (std::filesystem::exists(parts, ignored)) {
+            return fmt::format("put the name in quotes: {}", shell_word(parts));
+        }
+        if (*(at - 1) == "--resume") {
+            return fmt::format("--resume has no value: write --resume --out {}", shell_word(extra));
+        }
+    }
+    const CLI::Option* const out = command.get_option_no_throw("--out");
+    if (out != nullptr && out->get_required() && out->count() == 0) {
+        return fmt::format("write --out {}", shell_word(extra));
+    }
+    if (name == "launch" && command.get_option("--ranks")->count() == 0) {
+        return fmt::format("write --ranks {}", shell_word(extra));
+    }
+    if (name == "demo") {
+        return fmt::format("write --from {}", shell_word(extra));
+    }
+    return fmt::format("leave it out; 'pipetwin {} --help' says what the command takes", name);
+}
+
 /// Refuses what the command did not take, naming the nearest option it knows.
-void refuse_extras(const CLI::App& command) {
+void refuse_extras(const CLI::App& command, const std::vector<std::string>& args) {
     const std::vector<std::string> extras = command.remaining();
     if (extras.empty()) {
         return;
     }
     const std::string& extra = extras.front();
-    if (!extra.starts_with('-')) {
-        const std::string scenarios =
-            command.get_name() == "simulate" ? several_scenarios(command, extras) : "";
+    if (!extra.starts_with('-') && !begins_with_dash(extra)) {
         throw Error(
             ErrorKind::Usage,
             "",
             fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
-            scenarios.empty()
-                ? fmt::format("pipetwin {} --help", command.get_name())
-                : fmt::format("compare several plans with 'pipetwin sweep{}'", scenarios));
+            hint_for_extra(command, extras, args));
     }
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {
@@ -326,7 +390,8 @@ void refuse_extras(const CLI::App& command) {
     throw Error(ErrorKind::Usage,
                 "",
                 fmt::format("'{}' has no option '{}'", command.get_name(), word),
-                hint_for_option(command.get_name(), word, known));
+                hint_for_option(
+                    {.command = command.get_name(), .word = word, .args = args, .known = known}));
 }
 
 /// The words that `launch` calls each process with.
@@ -345,22 +410,27 @@ std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
 }  // namespace
 
 Parsed Grammar::parse(const std::vector<std::string>& args) {
+    refuse_split_settings(args);
     launch_.train = words_of_train(args);
     try {
         app_.parse(std::vector<std::string>(args.rbegin(), args.rend()));
     } catch (const CLI::CallForHelp&) {
         return app_.help();
     } catch (const CLI::CallForVersion&) {
-        return std::string("pipetwin " PIPETWIN_VERSION "\n");
+        return std::ranges::count(args, "--json") > 0
+                   ? std::string(
+                         "{\n  \"schema_version\": 1,\n  \"tool_version\": \"" PIPETWIN_VERSION
+                         "\"\n}\n")
+                   : std::string("pipetwin " PIPETWIN_VERSION "\n");
     } catch (const CLI::ParseError& error) {
         for (const CLI::App* command : app_.get_subcommands()) {
-            refuse_extras(
-                *command);  // a misspelt option explains better than the value that it left over
+            // A misspelt option explains better than the value that it left over.
+            refuse_extras(*command, args);
         }
         const std::vector<CLI::App*> commands = app_.get_subcommands();
         throw usage_error(error, commands.empty() ? nullptr : commands.front(), args);
     }
-    refuse_extras(*app_.get_subcommands().front());
+    refuse_extras(*app_.get_subcommands().front(), args);
     return selected();
 }
 
@@ -368,8 +438,12 @@ namespace {
 
 /// "help", "help plan" and "version" as the options that say the same.
 std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
-    if (!args.empty() && args.front() == "version" && args.size() == 1) {
-        return {"--version"};
+    if (!args.empty() && (args.front() == "version" || args.front() == "-V")) {
+        args.front() = "--version";
+    }
+    if (args.size() == 2 && args.back() == "help" &&
+        std::ranges::count(command_names, args.front()) > 0) {
+        args.back() = "--help";
     }
     if (!args.empty() && args.front() == "help" && args.size() <= 2) {
         std::ranges::rotate(args, args.begin() + 1);
@@ -470,6 +544,104 @@ void refuse_other_picture(const std::string& option, const std::filesystem::path
     }
 }
 
+/// Throws Error(Usage) for a table whose name says that it is of another kind.
+void refuse_other_table(const std::filesystem::path& file) {
+    const std::string ending = file.extension().string();
+    if (!ending.empty() && ending != ".csv" && ending != ".txt") {
+        throw Error(ErrorKind::Usage,
+                    "--csv",
+                    fmt::format("'{}' ends in {}, but the table is CSV", file.string(), ending),
+                    fmt::format("name it {}",
+                                std::filesystem::path(file).replace_extension(".csv").string()));
+    }
+}
+
+/// The file that the command reads, of which standard input is none; empty: it reads none, or
+/// takes "-".
+struct FileOf {
+    std::filesystem::path operator()(const auto& options) const {
+        if constexpr (requires { options.scenario; }) {
+            return options.scenario;
+        } else if constexpr (requires { options.run.scenario; }) {
+            return options.run.scenario;
+        } else if constexpr (requires { options.predicted; }) {
+            return options.predicted;
+        } else if constexpr (requires { options.scenarios; }) {
+            return options.scenarios.empty() ? std::filesystem::path() : options.scenarios.front();
+        } else if constexpr (requires { options.source; }) {
+            return options.source;
+        } else if constexpr (
+            requires { options.file; } && !requires { options.format; } &&
+            !requires { options.texts; }) {
+            return options.file;
+        } else {
+            return {};
+        }
+    }
+};
+
+/// Throws Error(Usage) for standard input in place of a file: what is read must be named in the
+/// answer, and read again.
+void refuse_standard_input(const Command& command, const std::vector<std::string>& args) {
+    const std::filesystem::path file = std::visit(FileOf(), command);
+    std::error_code ignored;
+    const bool is_input = (file == "-" && !std::filesystem::exists(file, ignored)) ||
+                          file == "/dev/stdin" || file == "/dev/fd/0" || file == "/proc/self/fd/0";
+    if (!is_input) {
+        return;
+    }
+    const std::string name = args.front() == "check"     ? "schedule.csv"
+                             : args.front() == "compare" ? "measured.trace.json"
+                                                         : "scenario.toml";
+    std::string again = "pipetwin";
+    for (const std::string& word : args) {
+        again += ' ' + (word == file ? name : shell_word(word));
+    }
+    throw Error(ErrorKind::Usage,
+                file.string(),
+                fmt::format("'{}' does not read standard input", args.front()),
+                fmt::format("write it to a file first: cat > {} && {}", name, again));
+}
+
+/// Throws Error(Usage) for the second entry of a list that stands where a scenario would.
+void refuse_split_list(const Command& command, const std::vector<std::string>& args) {
+    std::vector<std::filesystem::path> scenarios;
+    if (const auto* const simulate = std::get_if<SimulateOptions>(&command)) {
+        scenarios = {simulate->scenario};
+    } else if (const auto* const sweep = std::get_if<SweepCommand>(&command)) {
+        scenarios = sweep->scenarios;
+    }
+    for (const std::filesystem::path& scenario : scenarios) {
+        std::error_code ignored;
+        if (scenario.empty() || std::filesystem::exists(scenario, ignored) ||
+            !scenario.extension().empty()) {
+            continue;
+        }
+        if (const std::string list = list_with(scenario.string(), args); !list.empty()) {
+            throw Error(ErrorKind::Usage,
+                        "",
+                        fmt::format("'{}' is no scenario", scenario.string()),
+                        fmt::format("write the list with commas: {}", list));
+        }
+    }
+}
+
+/// Throws Error(Io) for the name of a model where a scenario is read.
+void refuse_model_name(const Command& command) {
+    if (std::holds_alternative<PlanOptions>(command)) {
+        return;  // which takes one
+    }
+    const std::string name = std::visit(FileOf(), command).string();
+    std::error_code ignored;
+    const bool is_missing = !name.empty() && !std::filesystem::exists(name, ignored);
+    if (is_missing && std::ranges::count(model_names(), name) > 0) {
+        throw Error(ErrorKind::Io,
+                    name,
+                    "there is no such file; it is the name of a model, expected a scenario",
+                    fmt::format("pipetwin plan {} --cluster 8x-h100-sxm plans the model", name));
+    }
+}
+
 /// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
 void refuse_without_effect(const Command& command) {
     const CommonOptions& common = common_options(command);
@@ -493,12 +665,30 @@ void refuse_without_effect(const Command& command) {
     }
     if (const auto* simulate = std::get_if<SimulateOptions>(&command); simulate != nullptr) {
         refuse_other_picture("--svg", simulate->sweep.svg);
+        refuse_other_table(simulate->sweep.csv);
     }
     if (const auto* sweep = std::get_if<SweepCommand>(&command); sweep != nullptr) {
         refuse_other_picture("--svg", sweep->lists.svg);
+        refuse_other_table(sweep->lists.csv);
     }
     refuse_costs_beside_numbers(command);
     refuse_question_without_cluster(command);
+}
+
+/// The command line with what stands before its command behind it; empty: there is no command.
+std::string command_first(const std::vector<std::string>& args) {
+    const auto command = std::ranges::find_if(
+        args, [](const std::string& word) { return std::ranges::count(command_names, word) > 0; });
+    if (command == args.end()) {
+        return "";
+    }
+    std::vector<std::string> words(command, args.end());
+    words.insert(words.end(), args.begin(), command);
+    std::string line = "pipetwin";
+    for (const std::string& word : words) {
+        line += ' ' + shell_word(word);
+    }
+    return line;
 }
 
 /// The first word must be a command, or an option of the program itself.
@@ -507,12 +697,15 @@ void check_command_word(const std::vector<std::string>& args) {
         throw Error(ErrorKind::Usage, "", "no command given", "pipetwin --help lists the commands");
     }
     const std::string& word = args.front();
-    if (word.starts_with('-')) {
+    if (word.starts_with('-') || begins_with_dash(word)) {
         if (word != "--help" && word != "-h" && word != "--version") {
+            const std::string in_order = command_first(args);
             throw Error(ErrorKind::Usage,
                         "",
                         fmt::format("'{}' comes before the command", word),
-                        "pipetwin <command> [SCENARIO.toml] [options]");
+                        word == "-v" && args.size() == 1 ? "did you mean '--version'?"
+                        : in_order.empty() ? "pipetwin <command> [SCENARIO.toml] [options]"
+                                           : in_order);
         }
         return;
     }
@@ -520,7 +713,7 @@ void check_command_word(const std::vector<std::string>& args) {
         throw Error(ErrorKind::Usage,
                     "",
                     fmt::format("'{}' is not a command", word),
-                    suggestion(word, command_names));
+                    hint_for_command(word, {command_names.begin(), command_names.end()}));
     }
 }
 
@@ -551,27 +744,32 @@ std::string_view RangeNameOptions::given() const {
 }
 
 std::string_view PlainOptions::given() const {
-    return schedule                 ? "--schedule"
-           : !schedule_file.empty() ? "--schedule-file"
-           : receives               ? "--receives"
-           : stages                 ? "--stages"
-           : chunks                 ? "--chunks"
-           : micro_batches          ? "--micro-batches"
-           : group_size             ? "--group-size"
-           : deferred_weights       ? "--deferred-weights"
-           : message_order          ? "--message-order"
-           : forward_ms             ? "--forward-ms"
-           : backward_ms            ? "--backward-ms"
-           : backward_input_ms      ? "--backward-input-ms"
-           : backward_weight_ms     ? "--backward-weight-ms"
-           : recompute              ? "--recompute"
-           : recompute_ms           ? "--recompute-ms"
-           : recompute_timing       ? "--recompute-timing"
-           : latency_ms             ? "--latency-ms"
-           : bandwidth_gbps         ? "--bandwidth-gbps"
-           : boundary_bytes         ? "--boundary-bytes"
-           : skips                  ? "--skips"
-                                    : "";
+    return schedule                  ? "--schedule"
+           : !schedule_file.empty()  ? "--schedule-file"
+           : receives                ? "--receives"
+           : stages                  ? "--stages"
+           : chunks                  ? "--chunks"
+           : micro_batches           ? "--micro-batches"
+           : group_size              ? "--group-size"
+           : deferred_weights        ? "--deferred-weights"
+           : message_order           ? "--message-order"
+           : forward_ms              ? "--forward-ms"
+           : backward_ms             ? "--backward-ms"
+           : backward_input_ms       ? "--backward-input-ms"
+           : backward_weight_ms      ? "--backward-weight-ms"
+           : recompute               ? "--recompute"
+           : recompute_ms            ? "--recompute-ms"
+           : rank_forward_ms         ? "--rank-forward-ms"
+           : rank_backward_ms        ? "--rank-backward-ms"
+           : rank_backward_input_ms  ? "--rank-backward-input-ms"
+           : rank_backward_weight_ms ? "--rank-backward-weight-ms"
+           : rank_recompute_ms       ? "--rank-recompute-ms"
+           : recompute_timing        ? "--recompute-timing"
+           : latency_ms              ? "--latency-ms"
+           : bandwidth_gbps          ? "--bandwidth-gbps"
+           : boundary_bytes          ? "--boundary-bytes"
+           : skips                   ? "--skips"
+                                     : "";
 }
 
 bool UncertaintyOptions::any() const {
@@ -619,6 +817,9 @@ Parsed parse_options(const std::vector<std::string>& given) {
     check_command_word(args);
     Parsed parsed = Grammar().parse(args);
     if (const auto* command = std::get_if<Command>(&parsed)) {
+        refuse_standard_input(*command, args);
+        refuse_split_list(*command, args);
+        refuse_model_name(*command);
         refuse_without_effect(*command);
     }
     return parsed;

@@ -44,6 +44,12 @@ struct PlainOptions {
     std::optional<std::string> backward_weight_ms;
     std::optional<std::string> recompute;
     std::optional<std::string> recompute_ms;
+    /// Times of all stages of a rank together; see cli/predict/rank_times.h.
+    std::optional<std::string> rank_forward_ms{};
+    std::optional<std::string> rank_backward_ms{};
+    std::optional<std::string> rank_backward_input_ms{};
+    std::optional<std::string> rank_backward_weight_ms{};
+    std::optional<std::string> rank_recompute_ms{};
     std::optional<std::string> recompute_timing;
     std::optional<std::string> latency_ms;
     std::optional<std::string> bandwidth_gbps;

@@ -170,6 +170,10 @@ std::string number_in(const std::string& written, CLI::Option& option) {
     }
     const std::string number(begin, end);
     const bool is_written = end == text.end();
+    constexpr std::string_view thousands = "kKMGT";
+    if (!is_written && !type.starts_with("N[") && thousands.find(*end) != std::string_view::npos) {
+        return "";  // 1000 or 1024 times as much
+    }
     if (!is_written) {
         const bool is_small = *end >= 'a' && *end <= 'z';
         for (const char unit : {*end, is_small ? static_cast<char>(*end - 'a' + 'A') : *end}) {
@@ -190,18 +194,42 @@ std::ptrdiff_t times_given(const std::string& option, const std::vector<std::str
     });
 }
 
-/// A value that the option takes, for a hint.
+/// A value that the option takes, for a hint; empty: none is known.
 std::string example_of(const CLI::Option& option) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> examples{
+    constexpr auto examples = std::to_array<std::pair<std::string_view, std::string_view>>(
         {{"--nodes", "8"},
          {"--sequence", "8192"},
          {"--batch-tokens", "4M"},
          {"--tokens", "15T"},
          {"--price", "2.5"},
-         {"--ranks", "4"}}};
+         {"--ranks", "4"},
+         {"--seed", "1"},
+         {"--chunks", "2"},
+         {"--group-size", "8"},
+         {"--samples", "256"},
+         {"--capacity", "1"},
+         {"--micro-batch-size", "1"},
+         {"--matrix", "8192"},
+         {"--beam", "4"},
+         {"--from", "2"},
+         {"--to", "3"},
+         {"--efficiency", "0.5"},
+         {"--memory-efficiency", "0.8"},
+         {"--jitter", "0.05"},
+         {"--transfer-jitter", "0.05"},
+         {"--device-jitter", "0.05"},
+         {"--deferred-weights", "1"},
+         {"--mtbf-hours", "10000"},
+         {"--failing-devices", "64"},
+         {"--checkpoint-every", "100"},
+         {"--checkpoint-s", "10"},
+         {"--restart-s", "60"}});
+    const std::vector<std::string> words = choices_of(option);
     const auto* const found = std::ranges::find(
         examples, option.get_name(), &std::pair<std::string_view, std::string_view>::first);
-    return found == examples.end() ? "" : std::string(found->second);
+    return !words.empty()            ? words.front()
+           : found == examples.end() ? ""
+                                     : std::string(found->second);
 }
 
 std::string help_of(const CLI::App* command) {
@@ -216,6 +244,20 @@ std::string kind_of(const CLI::Option& option) {
     return type.substr(0, type.find(':'));
 }
 
+/// The command with all that it needs: "pipetwin export FORMAT SOURCE --out FILE".
+std::string whole_command(const CLI::App& command) {
+    std::string all = fmt::format("pipetwin {}", command.get_name());
+    std::string options;
+    for (const CLI::Option* one : command.get_options()) {
+        if (one->get_required()) {
+            (one->get_positional() ? all : options) +=
+                one->get_positional() ? ' ' + kind_of(*one)
+                                      : fmt::format(" {} {}", one->get_name(), kind_of(*one));
+        }
+    }
+    return all + options;
+}
+
 Error missing_error(const CLI::App& command, std::string_view message) {
     const std::string name(message.substr(0, message.find(' ')));
     const CLI::Option* const option = command.get_option_no_throw(name);
@@ -223,22 +265,27 @@ Error missing_error(const CLI::App& command, std::string_view message) {
         return {ErrorKind::Usage, command.get_name(), std::string(message), help_of(&command)};
     }
     const std::string kind = kind_of(*option);
+    const auto is_missing = [](const CLI::Option* one) {
+        return one->get_positional() && one->get_required() && one->count() == 0;
+    };
+    const std::vector<const CLI::Option*> all_options = command.get_options();
+    const auto positional = std::ranges::find_if(all_options, is_missing);
+    if (name.starts_with("--") && positional != all_options.end()) {
+        return {ErrorKind::Usage,
+                command.get_name(),
+                fmt::format("no {} is given", kind_of(**positional)),
+                whole_command(command)};
+    }
     if (name.starts_with("--")) {
         return {ErrorKind::Usage,
                 command.get_name(),
                 fmt::format("{} is missing", name),
                 fmt::format("add {} {}", name, kind)};
     }
-    std::string all = fmt::format("pipetwin {}", command.get_name());
-    for (const CLI::Option* one : command.get_options()) {
-        if (one->get_positional() && one->get_required()) {
-            all += ' ' + kind_of(*one);
-        }
-    }
     return {ErrorKind::Usage,
             command.get_name(),
             fmt::format("no {} is given, expected {}", name, kind),
-            all};
+            whole_command(command)};
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ void expect_trained(const std::filesystem::path& folder, std::string hint) {
 /// The traces of one run folder.
 BothSides sides_of_run(const std::filesystem::path& folder) {
     expect_trained(folder, "compare a folder that 'pipetwin run' or 'pipetwin train' has written");
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / run_file::predicted, ignored)) {
+        throw Error(ErrorKind::BadInput,
+                    folder.string(),
+                    fmt::format("there is no run here, expected {} and {}",
+                                run_file::predicted,
+                                run_file::measured),
+                    "name a folder that 'pipetwin run' or 'pipetwin train' has written");
+    }
     return {.predicted = read_chrome_trace(folder / run_file::predicted),
             .measured = read_chrome_trace(folder / run_file::measured),
             .folder = folder};

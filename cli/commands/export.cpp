@@ -175,7 +175,8 @@ void refuse_other_picture(const ExportOptions& options, bool is_svg) {
 }  // namespace
 
 void execute(const ExportOptions& options, Console& console) {
-    const std::size_t index = format_index("export", options.format, built);
+    const std::size_t index =
+        format_index("export", options.format, options.source.string(), built);
     if (options.compute_only && exporters.at(index) != &export_torch_csv) {
         throw Error(ErrorKind::Usage,
                     "--compute-only",

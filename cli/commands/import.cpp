@@ -132,7 +132,7 @@ int required_micro_batch_size(const ImportOptions& options, std::string why) {
 }
 
 void execute(const ImportOptions& options, Console& console) {
-    const std::size_t index = format_index("import", options.format, names);
+    const std::size_t index = format_index("import", options.format, options.file.string(), names);
     const Importer& importer = importers.at(index);
     expect_options(importer, options);
     require_free(options.common.out, options.common.force);

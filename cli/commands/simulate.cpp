@@ -14,6 +14,7 @@
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/plain_sweep.h"
 #include "cli/predict/prediction.h"
+#include "cli/predict/rank_times.h"
 #include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/calibration_text.h"
@@ -190,8 +191,12 @@ void check_sweep(const SimulateOptions& options) {
 
 }  // namespace
 
-void execute(const SimulateOptions& options, Console& console) {
-    check_sweep(options);
+void execute(const SimulateOptions& given, Console& console) {
+    check_sweep(given);
+    SimulateOptions options = given;
+    if (options.scenario.empty() && add_unit_times(options.sweep, options.plain)) {
+        note_unit_times(console);
+    }
     if (options.sweep.any()) {
         refuse_keys(options.common.overrides);
         show_sweep([&options] { return sweep(options); },
@@ -205,7 +210,7 @@ void execute(const SimulateOptions& options, Console& console) {
     }
     const bool numbers = options.plain.any();
     if (numbers && !options.scenario.empty()) {
-        refuse_beside_scenario(options.plain.given(), options.scenario);
+        refuse_beside_scenario(options.plain, options.scenario, options.common.overrides);
     }
     if (!numbers && options.scenario.empty()) {
         throw Error(ErrorKind::Usage,

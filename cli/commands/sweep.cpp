@@ -10,6 +10,7 @@
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/predict/rank_times.h"
 #include "cli/predict/scenario_sweep.h"
 #include "cli/text/sweep_text.h"
 #include "cli/text/uncertainty.h"
@@ -46,7 +47,8 @@ void check(const SweepCommand& options) {
                     "--backward-ms 2");
     }
     if (!options.scenarios.empty() && costs_of(options.plain).any()) {
-        refuse_beside_scenario(costs_of(options.plain).given(), options.scenarios.front());
+        refuse_beside_scenario(
+            costs_of(options.plain), options.scenarios.front(), options.common.overrides);
     }
     if (options.scenarios.empty() && !options.common.overrides.empty()) {
         throw Error(ErrorKind::Usage,
@@ -70,6 +72,12 @@ std::vector<Uncertainty> varied_steps(const std::vector<SweepCell>& cells,
 }
 
 }  // namespace
+
+void note_unit_times(Console& console) {
+    console.note(
+        "no times are given: a forward of each stage takes 1 ms and a backward 2 ms; --forward-ms "
+        "and --backward-ms set them");
+}
 
 void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
                 const SweepOptions& lists,
@@ -102,7 +110,11 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
     }
 }
 
-void execute(const SweepCommand& options, Console& console) {
+void execute(const SweepCommand& given, Console& console) {
+    SweepCommand options = given;
+    if (options.scenarios.empty() && add_unit_times(options.lists, options.plain)) {
+        note_unit_times(console);
+    }
     check(options);
     const auto make_cells = [&options] {
         if (!options.scenarios.empty()) {

@@ -18,6 +18,9 @@ struct SweepSetting {
     std::uint64_t seed = 1;  ///< of steps that are drawn
 };
 
+/// Says that plans without times have unit costs.
+void note_unit_times(Console& console);
+
 /// Compares plans: makes them, writes the picture and the table that were asked for, and prints the
 /// table. Throws Error(Io) before anything is made if a file stands where one is to be written, and
 /// Error(Infeasible) behind the table if a schedule file of the list has no plan.

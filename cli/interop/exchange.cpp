@@ -1,6 +1,8 @@
 #include "cli/interop/exchange.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,8 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/output_file.h"
+#include "cli/base/shell_word.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
@@ -18,9 +22,48 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// The name that was meant: one that begins alike ("megatron" for "megatron-layout"), or the
-/// nearest.
+/// The format of a word of other programs, the first of these that is known.
+constexpr auto other_words = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"pytorch", "torch-csv"},
+    {"csv", "torch-csv"},
+    {"pipelining", "torch-csv"},
+    {"schedule", "torch-csv"},
+    {"png", "svg"},
+    {"pdf", "svg"},
+    {"picture", "svg"},
+    {"image", "svg"},
+    {"perfetto", "chrome-trace"},
+    {"trace", "chrome-trace"},
+    {"tracing", "chrome-trace"},
+    {"trace", "torch-trace"},
+    {"kineto", "torch-trace"},
+    {"profiler", "torch-trace"},
+    {"megatron-lm", "megatron"},
+    {"megatron-lm", "megatron-flags"},
+    {"mcore", "megatron"},
+    {"mcore", "megatron-flags"},
+    {"huggingface", "hf"},
+    {"hugging-face", "hf"},
+    {"transformers", "hf"},
+    {"safetensors", "hf"},
+    {"config.json", "hf"},
+    {"titan", "torchtitan"},
+    {"ds", "deepspeed"},
+    {"zero", "deepspeed"},
+    {"nsight", "nsys"},
+    {"nsight-systems", "nsys"},
+    {"sqlite", "nsys"},
+});
+
+/// The name that was meant: a word of other programs, one that begins alike ("megatron" for
+/// "megatron-layout"), or the nearest.
 std::string_view meant(std::string_view word, std::span<const std::string_view> known) {
+    for (const auto& [theirs, ours] : other_words) {
+        const bool is_same = std::ranges::equal(word, theirs, {}, ascii::lower, ascii::lower);
+        if (is_same && std::ranges::count(known, ours) > 0) {
+            return ours;
+        }
+    }
     const auto begins_alike = [word](std::string_view name) {
         return !word.empty() && (name.starts_with(word) || word.starts_with(name));
     };
@@ -37,18 +80,26 @@ Json or_null(const std::optional<Value>& value) {
 
 std::size_t format_index(std::string_view command,
                          std::string_view word,
+                         std::string_view source,
                          std::span<const std::string_view> known) {
     const auto found = std::ranges::find(known, word);
     if (found != known.end()) {
         return static_cast<std::size_t>(found - known.begin());
     }
-    const std::string those =
-        fmt::format("this version can {} {}", command, fmt::join(known, ", "));
+    const bool is_turned = std::ranges::find(known, source) != known.end();
     const std::string_view near = meant(word, known);
     throw Error(ErrorKind::Usage,
                 "",
-                fmt::format("'{}' is not a format that can be {}ed", word, command),
-                near.empty() ? those : fmt::format("did you mean '{}'? {}", near, those));
+                fmt::format("'{}' is not a format that can be {}ed; known: {}",
+                            word,
+                            command,
+                            fmt::join(known, ", ")),
+                is_turned ? fmt::format("the format stands first: pipetwin {} {} {} --out FILE",
+                                        command,
+                                        source,
+                                        shell_word(word))
+                : near.empty() ? "name one of these"
+                               : fmt::format("did you mean '{}'?", near));
 }
 
 void require_free(const std::filesystem::path& out, bool force, std::string_view option) {

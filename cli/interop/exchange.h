@@ -15,9 +15,10 @@
 namespace pipetwin::cli {
 
 /// The index of `word` in the formats that a command ("export") knows, in the order in which they
-/// are listed. Throws Error(Usage) with the nearest name and all of them.
+/// are listed; `source` is the word behind it. Throws Error(Usage) with the nearest name.
 std::size_t format_index(std::string_view command,
                          std::string_view word,
+                         std::string_view source,
                          std::span<const std::string_view> known);
 
 /// Throws Error(Io) if something stands where the result shall go and `force` does not allow to

@@ -13,6 +13,7 @@
 
 #include "cli/base/option_hints.h"
 #include "cli/base/option_lists.h"
+#include "cli/predict/rank_times.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -41,14 +42,49 @@ auto blame(std::string_view option, Work work) {
     }
 }
 
+/// The number of the option's own unit that a number with a unit is: "0.05" of "50us" where
+/// milliseconds are expected; empty: there is no number, or its unit is another quantity's.
+std::string meant_number(std::string_view text, std::string_view option) {
+    struct Unit {
+        std::string_view ending;  ///< of the option
+        std::string_view word;
+        double factor;
+    };
+    constexpr std::array units{Unit{"-ms", "ms", 1},
+                               Unit{"-ms", "us", 1e-3},
+                               Unit{"-ms", "ns", 1e-6},
+                               Unit{"-ms", "s", 1e3},
+                               Unit{"-gbps", "Gbps", 1},
+                               Unit{"-gbps", "gbps", 1},
+                               Unit{"-gbps", "Gb/s", 1},
+                               Unit{"-gbps", "Gbit/s", 1},
+                               Unit{"-gbps", "GB/s", 8},
+                               Unit{"-gbps", "GBps", 8},
+                               Unit{"-gbps", "Tbps", 1e3},
+                               Unit{"-gbps", "Mbps", 1e-3}};
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, value);
+    if (status != std::errc{} || !std::isfinite(value) || value < 0) {
+        return "";
+    }
+    std::string_view word(rest, static_cast<std::size_t>(end - rest));
+    word.remove_prefix(std::min(word.find_first_not_of(' '), word.size()));
+    const auto* const unit = std::ranges::find_if(
+        units, [&](const Unit& one) { return option.ends_with(one.ending) && one.word == word; });
+    return unit == units.end() ? "" : fmt::format("{:g}", value * unit->factor);
+}
+
 double number(std::string_view text, std::string_view option) {
     double value = 0;
     const char* const end = text.data() + text.size();
     const auto [rest, status] = std::from_chars(text.data(), end, value);
     if (status != std::errc{} || rest != end || !std::isfinite(value) || value < 0) {
+        const std::string meant = meant_number(text, option);
         refuse(option,
                fmt::format("'{}' is not a number of zero or more", text),
-               "write it as in 18.5");
+               meant.empty() ? fmt::format("write it as in {} 18.5", option)
+                             : fmt::format("did you mean '{}'?", meant));
     }
     return value;
 }
@@ -72,6 +108,13 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
     }
     if (costs.size() == 1) {
         costs.assign(as_index(pieces), costs.front());
+    }
+    if (costs.size() == 2 && pieces != 2 && text->starts_with("0,")) {
+        refuse(option,
+               fmt::format("2 numbers for {}", counted(pieces, "stage")),
+               fmt::format("a comma divides stages; did you mean '{}.{}'?",
+                           text->substr(0, text->find(',')),
+                           text->substr(text->find(',') + 1)));
     }
     if (costs.size() != static_cast<std::size_t>(pieces)) {
         refuse(option,
@@ -150,13 +193,14 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
                    "it is for schedule files, but none is given",
                    "leave it out: a generated schedule receives where it needs the tensor");
         }
-        costs.shape = {.ranks = required(options.stages, "--stages"),
-                       .chunks = options.chunks.value_or(1),
-                       .micro_batches = required(options.micro_batches, "--micro-batches")};
-        expect_shape(costs.shape);
         if (options.schedule) {
             costs.schedule = asked_schedule(*options.schedule);
         }
+        costs.shape = {
+            .ranks = required(options.stages, "--stages"),
+            .chunks = options.chunks.value_or(default_chunks(schedule_traits(costs.schedule))),
+            .micro_batches = required(options.micro_batches, "--micro-batches")};
+        expect_shape(costs.shape);
         costs.schedule_name = std::string(to_string(costs.schedule));
         return;
     }
@@ -193,34 +237,54 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
                    .micro_batches = costs.schedule_from_file->micro_batches};
 }
 
-void read_compute(const PlainOptions& options, int pieces, PlainCosts& costs) {
-    costs.forward = cost_list(options.forward_ms, "--forward-ms", pieces);
-    costs.backward = cost_list(options.backward_ms, "--backward-ms", pieces);
-    costs.backward_input = cost_list(options.backward_input_ms, "--backward-input-ms", pieces);
-    costs.backward_weight = cost_list(options.backward_weight_ms, "--backward-weight-ms", pieces);
-    costs.recompute_cost = cost_list(options.recompute_ms, "--recompute-ms", pieces);
+/// `prefix` is that of the options that were given: "--", or "--rank-" for times of ranks.
+void read_compute(const PlainOptions& options,
+                  std::string_view prefix,
+                  int pieces,
+                  PlainCosts& costs) {
+    const auto option = [prefix](std::string_view name) {
+        return fmt::format("{}{}", prefix, name);
+    };
+    const auto read = [&](const std::optional<std::string>& text, std::string_view name) {
+        return cost_list(text, option(name), pieces);
+    };
+    costs.forward = read(options.forward_ms, "forward-ms");
+    costs.backward = read(options.backward_ms, "backward-ms");
+    costs.backward_input = read(options.backward_input_ms, "backward-input-ms");
+    costs.backward_weight = read(options.backward_weight_ms, "backward-weight-ms");
+    costs.recompute_cost = read(options.recompute_ms, "recompute-ms");
     if (costs.forward.empty()) {
         refuse("",
-               "--forward-ms is missing",
-               "add --forward-ms X and --backward-ms X, the times of one stage");
+               fmt::format("{} is missing", option("forward-ms")),
+               fmt::format("add {}{}, the times of one {}",
+                           option("forward-ms X"),
+                           costs.backward.empty() && costs.backward_input.empty()
+                               ? " and " + option("backward-ms X")
+                               : "",
+                           prefix == "--" ? "stage" : "rank"));
     }
     const bool whole = !costs.backward.empty();
     const bool input = !costs.backward_input.empty();
     const bool weight = !costs.backward_weight.empty();
-    const auto [part, other] = input ? std::pair("--backward-input-ms", "--backward-weight-ms")
-                                     : std::pair("--backward-weight-ms", "--backward-input-ms");
+    const auto [part, other] = input ? std::pair("backward-input-ms", "backward-weight-ms")
+                                     : std::pair("backward-weight-ms", "backward-input-ms");
     if (whole && (input || weight)) {
-        refuse(part, "cannot be used together with --backward-ms", "leave one of the two out");
+        refuse(option(part),
+               fmt::format("cannot be used together with {}", option("backward-ms")),
+               "leave one of the two out");
     }
     if (input != weight) {
-        refuse(part,
-               fmt::format("needs {}, which is missing", other),
-               fmt::format("add {} X, or give --backward-ms X alone", other));
+        refuse(option(part),
+               fmt::format("needs {}, which is missing", option(other)),
+               fmt::format("add {} X, or give {} alone", option(other), option("backward-ms X")));
     }
     if (!whole && !input) {
         refuse("",
-               "--backward-ms is missing",
-               "add --backward-ms X, or --backward-input-ms X --backward-weight-ms X");
+               fmt::format("{} is missing", option("backward-ms")),
+               fmt::format("add {}, or {} {}",
+                           option("backward-ms X"),
+                           option("backward-input-ms X"),
+                           option("backward-weight-ms X")));
     }
     for (std::size_t piece = 0; input && piece < costs.backward_input.size(); ++piece) {
         costs.backward.push_back(costs.backward_input[piece] + costs.backward_weight[piece]);
@@ -268,8 +332,11 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
     const bool recomputes =
         costs.recompute.everywhere() != Recompute::None ||
         (costs.schedule_from_file && recompute_of(*costs.schedule_from_file) != Recompute::None);
-    if (!recomputes && (options.recompute_ms || options.recompute_timing)) {
-        refuse(options.recompute_ms ? "--recompute-ms" : "--recompute-timing",
+    if (!recomputes &&
+        (options.recompute_ms || options.rank_recompute_ms || options.recompute_timing)) {
+        refuse(options.rank_recompute_ms ? "--rank-recompute-ms"
+               : options.recompute_ms    ? "--recompute-ms"
+                                         : "--recompute-timing",
                "nothing is recomputed, so it has no effect",
                "add --recompute always, or leave it out");
     }
@@ -285,6 +352,21 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
                                       : "without the bandwidth of the links it has no effect",
                options.bandwidth_gbps ? "add --boundary-bytes N" : "add --bandwidth-gbps X");
     }
+}
+
+/// The value of an option that has the name of a scenario's key.
+std::string given_value(const PlainOptions& options, std::string_view option) {
+    const auto text_of = [](const auto& value) { return value ? fmt::to_string(*value) : ""; };
+    return option == "--schedule"           ? text_of(options.schedule)
+           : option == "--stages"           ? text_of(options.stages)
+           : option == "--chunks"           ? text_of(options.chunks)
+           : option == "--micro-batches"    ? text_of(options.micro_batches)
+           : option == "--group-size"       ? text_of(options.group_size)
+           : option == "--deferred-weights" ? text_of(options.deferred_weights)
+           : option == "--message-order"    ? text_of(options.message_order)
+           : option == "--recompute"        ? text_of(options.recompute)
+           : option == "--recompute-timing" ? text_of(options.recompute_timing)
+                                            : "VALUE";
 }
 
 }  // namespace
@@ -330,7 +412,10 @@ std::string with_options(std::string hint) {
     return hint;
 }
 
-void refuse_beside_scenario(std::string_view option, const std::filesystem::path& scenario) {
+void refuse_beside_scenario(const PlainOptions& options,
+                            const std::filesystem::path& scenario,
+                            const std::vector<Override>& overrides) {
+    const std::string_view option = options.given();
     const std::string key = key_of_option(std::string(option));
     const std::string name = scenario.string();
     std::error_code ignored;
@@ -342,16 +427,17 @@ void refuse_beside_scenario(std::string_view option, const std::filesystem::path
                        name),
            is_schedule   ? fmt::format("--schedule {} names a schedule", name)
            : key.empty() ? "leave the option out, or leave the scenario out"
-                         : fmt::format("--set {}=VALUE changes the scenario", key));
+                         : tried_setting(key, given_value(options, option), scenario, overrides));
 }
 
-PlainCosts plain_costs(const PlainOptions& options) {
+PlainCosts plain_costs(const PlainOptions& given) {
     PlainCosts costs;
-    read_order(options, costs);
+    read_order(given, costs);
+    const PlainOptions options = with_stage_times(given, costs);
     const int pieces = costs.schedule_from_file
                            ? std::max(1, model_stage_count(*costs.schedule_from_file))
                            : costs.shape.ranks * costs.shape.chunks;
-    read_compute(options, pieces, costs);
+    read_compute(options, has_rank_times(given) ? "--rank-" : "--", pieces, costs);
     costs.recompute = recompute_rules(options.recompute, pieces);
     costs.recompute_timing = choice(options.recompute_timing,
                                     "--recompute-timing",
@@ -384,7 +470,7 @@ PlainCosts plain_costs(const PlainOptions& options) {
     if (options.skips) {
         costs.skips = parse_skips(*options.skips, pieces);
     }
-    refuse_without_effect(options, costs);
+    refuse_without_effect(given, costs);
     return costs;
 }
 

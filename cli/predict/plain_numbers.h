@@ -10,14 +10,15 @@
 
 namespace pipetwin::cli {
 
-/// Throws Error(Usage) for an option that takes the place of a scenario, beside `scenario`.
-[[noreturn]] void refuse_beside_scenario(std::string_view option,
-                                         const std::filesystem::path& scenario);
+/// Throws Error(Usage) for the first option that takes the place of a scenario, beside `scenario`.
+[[noreturn]] void refuse_beside_scenario(const PlainOptions& options,
+                                         const std::filesystem::path& scenario,
+                                         const std::vector<Override>& overrides);
 
 /// The costs that plain numbers on the command line describe. Throws Error(Usage), naming the
 /// option, for what is missing, contradictory or no number; Error(BadInput) for a schedule file
 /// that cannot be read.
-PlainCosts plain_costs(const PlainOptions& options);
+PlainCosts plain_costs(const PlainOptions& given);
 
 /// The schedule of a name that --schedule gives. Throws Error(Usage) for an unknown one; a name
 /// with a dot or a slash is meant as a file.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/predict/plain_numbers.h"
+#include "cli/predict/rank_times.h"
 #include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -61,99 +62,8 @@ Lists lists_of(const SimulateOptions& options) {
 }
 
 int chunks_of(const ScheduleTraits& row, const std::optional<int>& asked) {
-    switch (row.chunks) {
-        case ChunkCounts::One:
-            return 1;
-        case ChunkCounts::Two:
-            return 2;
-        default:
-            return asked.value_or(2);
-    }
-}
-
-/// The ranks of the stages; of two pipelines, those of the first one.
-std::vector<int> first_pipeline(const Schedule& schedule) {
-    std::vector<int> ranks = schedule.rank_of_stage;
-    ranks.resize(std::min(ranks.size(), as_index(model_stage_count(schedule))));
-    return ranks;
-}
-
-/// The rank of each piece of the model, in model order. Where all ranks take the same time, a loop
-/// is as good as any other placement, and rows need not be generated.
-std::vector<int> ranks_of_pieces(const SweepCell& cell, bool are_alike) {
-    if (is_schedule_file(cell.schedule)) {
-        return first_pipeline(read_schedule_file(cell.schedule));
-    }
-    const ScheduleKind kind = schedule_kind(cell.schedule);
-    const ScheduleTraits& row = schedule_traits(kind);
-    if (!are_alike && row.placement == StagePlacement::BothWays) {
-        throw Error(
-            ErrorKind::Infeasible,
-            "",
-            "each stage is on two ranks, so a time for each rank does not say what it takes",
-            "give one number for all ranks");
-    }
-    if (!are_alike && !row.order_from_costs) {
-        return first_pipeline(generate(
-            kind,
-            {.ranks = cell.stages, .chunks = cell.chunks, .micro_batches = cell.micro_batches}));
-    }
-    const int chunks = row.placement == StagePlacement::BothWays ? 1 : cell.chunks;
-    std::vector<int> ranks;
-    for (int piece = 0; piece < cell.stages * chunks; ++piece) {
-        ranks.push_back(piece % cell.stages);
-    }
-    return ranks;
-}
-
-/// The times of the ranks, in milliseconds, as times of the pieces that they have: each takes an
-/// equal part of its rank's.
-void share_out(std::optional<std::string>& text,
-               std::string_view option,
-               const SweepCell& cell,
-               const std::vector<int>& rank_of_piece) {
-    if (!text) {
-        return;
-    }
-    const std::vector<double> times = numbers(*text, option);
-    if (times.size() != 1 && std::cmp_not_equal(times.size(), cell.stages)) {
-        throw Error(ErrorKind::Usage,
-                    std::string(option),
-                    fmt::format("{} for {} of {}",
-                                counted(times.size(), "number"),
-                                counted(cell.stages, "rank"),
-                                cell.schedule),
-                    "give one number for all ranks, or one for each: the time of the rank's share "
-                    "of the model");
-    }
-    std::string pieces;
-    for (const int rank : rank_of_piece) {
-        pieces += fmt::format("{}{}",
-                              pieces.empty() ? "" : ",",
-                              times[times.size() == 1 ? 0 : as_index(rank)] /
-                                  static_cast<double>(std::ranges::count(rank_of_piece, rank)));
-    }
-    text = std::move(pieces);
-}
-
-/// The options of a cell, with the times of its pieces in place of those of its ranks.
-PlainOptions with_shares(PlainOptions plain, const SweepCell& cell) {
-    const auto is_list = [](const std::optional<std::string>& text) {
-        return text && text->find(',') != std::string::npos;
-    };
-    const bool are_alike = std::ranges::none_of(std::array{plain.forward_ms,
-                                                           plain.backward_ms,
-                                                           plain.backward_input_ms,
-                                                           plain.backward_weight_ms,
-                                                           plain.recompute_ms},
-                                                is_list);
-    const std::vector<int> ranks = ranks_of_pieces(cell, are_alike);
-    share_out(plain.forward_ms, "--forward-ms", cell, ranks);
-    share_out(plain.backward_ms, "--backward-ms", cell, ranks);
-    share_out(plain.backward_input_ms, "--backward-input-ms", cell, ranks);
-    share_out(plain.backward_weight_ms, "--backward-weight-ms", cell, ranks);
-    share_out(plain.recompute_ms, "--recompute-ms", cell, ranks);
-    return plain;
+    return row.chunks == ChunkCounts::Several ? asked.value_or(default_chunks(row))
+                                              : default_chunks(row);
 }
 
 PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
@@ -164,7 +74,7 @@ PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
         plain.chunks.reset();
         plain.micro_batches.reset();
         plain.group_size.reset();
-        return with_shares(std::move(plain), cell);
+        return plain;
     }
     plain.schedule = cell.schedule;
     plain.stages = cell.stages;
@@ -173,7 +83,7 @@ PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
     if (!schedule_traits(schedule_kind(cell.schedule)).has_groups) {
         plain.group_size.reset();
     }
-    return with_shares(std::move(plain), cell);
+    return plain;
 }
 
 void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
@@ -245,6 +155,11 @@ std::string costs_words(const PlainOptions& plain) {
     add("input gradient", plain.backward_input_ms, " ms");
     add("weight gradient", plain.backward_weight_ms, " ms");
     add("recompute", plain.recompute_ms, " ms");
+    add("forward of a rank", plain.rank_forward_ms, " ms");
+    add("backward of a rank", plain.rank_backward_ms, " ms");
+    add("input gradient of a rank", plain.rank_backward_input_ms, " ms");
+    add("weight gradient of a rank", plain.rank_backward_weight_ms, " ms");
+    add("recompute of a rank", plain.rank_recompute_ms, " ms");
     add("latency", plain.latency_ms, " ms");
     add("messages of", plain.boundary_bytes, " B");
     add("at", plain.bandwidth_gbps, " Gbit/s");

@@ -40,11 +40,9 @@ std::string why_no_plan(const Error& error, std::string_view schedule);
 void expect_any_plan(const std::vector<SweepCell>& cells);
 
 /// Every combination of the lists, schedules outermost; a schedule file is one plan, of the stages
-/// and micro-batches that it has. The times are those of a rank's share of
-/// the model, one for all ranks or one for each: where a rank has V pieces, each takes a V-th of
-/// them, so that all plans do the same work. Schedules of two chunks have two; those of several as
-/// --chunks says, or two. Throws Error(Usage) for what no plan could have, Error(Infeasible) where
-/// none of them is one, and as `read_schedule_file`.
+/// and micro-batches that it has. Schedules of two chunks have two; those of
+/// several as --chunks says, or two. Throws Error(Usage) for what no plan could have,
+/// Error(Infeasible) where none of them is one, and as `read_schedule_file`.
 std::vector<SweepCell> sweep(const SimulateOptions& options);
 
 }  // namespace pipetwin::cli

@@ -276,6 +276,23 @@ Json step_json(const exec::StepReport& step) {
     return json;
 }
 
+namespace {
+
+Json noise_json(const Noise& noise) {
+    const auto if_known = [&noise](const auto& value) {
+        return noise.is_known() ? Json(value) : Json(nullptr);
+    };
+    return {{"stolen_percent", if_known(noise.stolen_percent)},
+            {"p90_over_p10", if_known(noise.p90_over_p10)},
+            {"dropped_steps", if_known(noise.dropped_steps)},
+            {"steps", if_known(noise.steps)},
+            {"costs_apart", or_null(noise.costs_apart)},
+            {"sharing_ranks", if_known(noise.sharing_ranks)},
+            {"shared_cores", if_known(noise.shared_cores)}};
+}
+
+}  // namespace
+
 Json comparison_json(const Comparison& comparison, const std::optional<ErrorRange>& expected) {
     Json json = json_head();
     json["makespan_ms"] = pair_json(comparison.makespan);
@@ -314,17 +331,10 @@ Json comparison_json(const Comparison& comparison, const std::optional<ErrorRang
         json["replay"] = {{"step_ms", to_milliseconds(comparison.replay->predicted)},
                           {"error_percent", comparison.replay->error_percent()}};
     }
-    json["noise"] = {{"stolen_percent", comparison.noise.stolen_percent},
-                     {"p90_over_p10", comparison.noise.p90_over_p10},
-                     {"dropped_steps", comparison.noise.dropped_steps},
-                     {"steps", comparison.noise.steps},
-                     {"costs_apart", comparison.noise.costs_apart},
-                     {"sharing_ranks", comparison.noise.sharing_ranks},
-                     {"shared_cores", comparison.noise.shared_cores}};
-    json["not_measurable"] = nullptr;
-    if (auto why = comparison.noise.not_measurable()) {
-        json["not_measurable"] = *std::move(why);
-    }
+    json["noise"] = noise_json(comparison.noise);
+    const std::optional<std::string> why = comparison.noise.not_measurable();
+    json["not_measurable"] = or_null(why);
+    json["verdict"] = why ? Json(comparison.noise.verdict()) : Json(nullptr);
     return json;
 }
 

@@ -126,7 +126,7 @@ std::string order_text(const sim::SearchResult& result) {
         return fmt::format("{}. No other simulated plan is that close to the best.", known);
     }
     const std::string closer =
-        fmt::format("The first {} of the fastest plans are closer to the best than that", near);
+        fmt::format("The {} fastest plans are within that of the best", near);
     return near <= most_to_measure
                ? fmt::format("{}. {}: measure all of them.", known, closer)
                : fmt::format("{}. {}: measure as many of them as you can.", known, closer);

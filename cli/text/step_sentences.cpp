@@ -28,7 +28,7 @@ class Words {
           what_(what),
           time_(what.step),
           shown_(time_.parts_of(what.wait,
-                                {what.bubble,
+                                {what.fill_and_drain,
                                  what.imbalance,
                                  what.communication,
                                  what.host_copies,
@@ -99,7 +99,7 @@ class Words {
             time_(shown(Part::Bubble)));
         say_filling();
         if (what_.more) {
-            const double now = share(what_.bubble, what_.step);
+            const double now = share(what_.fill_and_drain, what_.step);
             if (what_.more->bubble_share < now - 0.0005) {
                 add("More micro-batches make this share of the step smaller: {} instead of {} "
                     "would bring it from {} to {}{}.",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -71,11 +72,32 @@ bool have_equal_passes(const std::vector<SweepCell>& cells) {
     });
 }
 
-/// Whether a step does the same work in each plan. With plain numbers a rank's share of the model
-/// has the same time in each, so more ranks are a larger model.
+/// Computing time of a micro-batch on all ranks together.
+double work_of(const SweepCell& cell) {
+    Duration busy{};
+    for (const DeviceMetrics& device : cell.prediction->metrics.devices) {
+        busy += device.busy;
+    }
+    return to_seconds(busy) / cell.micro_batches;
+}
+
+/// Whether the models of the plans take the same time. Parts of a time are rounded to nanoseconds.
+bool have_equal_models(const std::vector<SweepCell>& cells) {
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
+    for (const SweepCell& cell : cells) {
+        if (cell.prediction) {
+            least = std::min(least, work_of(cell));
+            most = std::max(most, work_of(cell));
+        }
+    }
+    return most <= least * (1 + 1e-4);
+}
+
+/// Whether a step does the same work in each plan.
 bool do_equal_work(const std::vector<SweepCell>& cells) {
     return have_equal_batches(cells) && have_equal_passes(cells) &&
-           (is_of_scenarios(cells) || have_equal_ranks(cells));
+           (is_of_scenarios(cells) || have_equal_models(cells));
 }
 
 /// The shortest step, if all do the same work.
@@ -225,10 +247,14 @@ std::string unequal_work_text(const std::vector<SweepCell>& cells) {
                "steps\n";
     }
     std::string text;
-    if (!have_equal_ranks(cells)) {
+    if (!have_equal_models(cells) && !have_equal_ranks(cells)) {
         text +=
-            "  more ranks are a larger model, because each rank has the same times: compare "
-            "bubbles\n";
+            "  more ranks are a larger model, because each has the same times: compare bubbles\n";
+    } else if (!have_equal_models(cells)) {
+        text +=
+            "  more stages on a rank are a larger model, because --forward-ms and the other times "
+            "are of one stage: --rank-forward-ms and --rank-backward-ms give all plans the same "
+            "work\n";
     }
     if (!have_equal_batches(cells)) {
         text +=
@@ -310,10 +336,6 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
            (has_chunks ? "  xV: V stages (chunks) on each rank; the stash of one of them counts as "
                          "1/V of a stash\n"
                        : "") +
-           (has_chunks && !is_of_scenarios(cells)
-                ? "  --forward-ms and the other times are of all stages of a rank together; each "
-                  "stage takes 1/V of them (without a comparison they are the times of one stage)\n"
-                : "") +
            meanings + (is_of_scenarios(cells) ? "  memory: peak of the fullest rank\n" : "") +
            unequal_work_text(cells) + notes_text(cells) + missing;
 }

@@ -454,6 +454,19 @@ std::string compared_steps(const Noise& noise) {
                                          noise.dropped_steps);
 }
 
+std::string noise_line(const Noise& noise) {
+    if (!noise.is_known()) {
+        return "  noise: not known, as the measured trace does not say how quiet its steps were\n";
+    }
+    return fmt::format(
+        "  noise: during the compared steps {} took {:.2f} % of the time; p90/p10 of step times "
+        "{:.3f}; {}\n",
+        noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
+        noise.stolen_percent,
+        noise.p90_over_p10,
+        compared_steps(noise));
+}
+
 }  // namespace
 
 std::string comparison_text(const Comparison& comparison,
@@ -478,9 +491,7 @@ std::string comparison_text(const Comparison& comparison,
     const std::optional<std::string> not_valid = noise.not_measurable();
     std::string text;
     if (not_valid) {
-        text += fmt::format("  {}: the errors below say nothing about the prediction, as {}\n\n",
-                            console.styled(Style::Bad, noise.verdict()),
-                            *not_valid);
+        text += fmt::format("  {}\n\n", console.styled(Style::Bad, noise_sentence(noise)));
     }
     text += text_table(rows);
     if (comparison.predicted_breakdown && comparison.measured_breakdown) {
@@ -492,13 +503,7 @@ std::string comparison_text(const Comparison& comparison,
             "  emulated: the device is paced, so an action takes the time that the plan says, "
             "or longer on a\n  busy machine; messages and overhead are real\n";
     }
-    text += fmt::format(
-        "\n  noise: during the compared steps {} took {:.2f} % of the time; p90/p10 of step times "
-        "{:.3f}; {}\n",
-        noise.sharing_ranks > 0 ? "other ranks and programs" : "other programs",
-        noise.stolen_percent,
-        noise.p90_over_p10,
-        compared_steps(noise));
+    text += '\n' + noise_line(noise);
     if (expected) {
         text += fmt::format(
             "  expected range of the measured step: {} (90 % of the {} were this close to their "

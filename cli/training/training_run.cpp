@@ -392,6 +392,7 @@ std::optional<FinishedRun> train_and_compare(
                               verb_for(steps, "is", "are"))
                 : "all steps are done");
     }
+    result.measured.noise.costs_apart = 1;
     if (rounds && rounds->has_measured()) {
         result.measured.noise.costs_apart = rounds->rounds().apart();
         predict_again(run, rounds->rounds(), model, plan, *prediction, console);

@@ -13,6 +13,7 @@
 #include "core/artifacts/chrome_trace_metadata.h"
 #include "core/artifacts/chrome_trace_stream.h"
 #include "core/artifacts/chrome_trace_words.h"
+#include "core/artifacts/report_noise.h"
 #include "core/artifacts/trace_contradictions.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -295,20 +296,23 @@ Trace read_chrome_trace(const std::filesystem::path& file) {
         fmt::format("the steps of the trace {}", file.string()),
         "a trace of fewer steps does, or a higher limit of memory ('ulimit -v' shows it)");
     TraceStream stream = stream_of(file);
-    if (stream.complete()) {
-        return consistent(stream.take(), file.string());
+    if (!stream.complete() && stream.bytes() > largest_strict) {
+        throw stream.error();
     }
-    if (stream.bytes() <= largest_strict) {
-        return consistent(parse_strictly(read_file(file, max_trace_bytes), file.string()),
-                          file.string());
-    }
-    throw stream.error();
+    Trace trace = stream.complete()
+                      ? stream.take()
+                      : parse_strictly(read_file(file, max_trace_bytes), file.string());
+    trace = consistent(std::move(trace), file.string());
+    complete_noise(trace, file);
+    return trace;
 }
 
 TraceSoFar read_chrome_trace_so_far(const std::filesystem::path& file) {
     TraceStream stream = stream_of(file);
     if (stream.complete()) {
-        return {.trace = consistent(stream.take(), file.string())};
+        TraceSoFar whole{.trace = consistent(stream.take(), file.string())};
+        complete_noise(whole.trace, file);
+        return whole;
     }
     Error error = stream.error();
     if (stream.bytes() <= largest_strict) {

@@ -157,18 +157,28 @@ class MetadataReader {
         // NOLINTNEXTLINE(misc-const-correctness): written through pointers to members
         Breakdown breakdown;
         for (const BreakdownPart& part : breakdown_parts) {
-            keys.push_back(part.key);
-            breakdown.*part.value = Duration{object.whole(part.key)};
+            // Older versions wrote "bubble", the word for the whole idle share of a step.
+            const bool is_old = part.value == &Breakdown::fill_and_drain && object.has("bubble");
+            const string_view key = is_old ? "bubble" : part.key;
+            keys.push_back(key);
+            breakdown.*part.value = Duration{object.whole(key)};
         }
         object.expect_keys(keys);
         result_.trace.timelines.breakdown = breakdown;
     }
 
+    /// None where the trace is of a version that did not keep it.
+    static std::optional<double> costs_apart(const JsonObject& object) {
+        return object.has("costs_apart") ? std::optional(object.number_or("costs_apart", 1))
+                                         : std::nullopt;
+    }
+
     void read_noise(const JsonObject& object) {
-        object.expect_keys(std::array<string_view, 6>{"stolen_percent",
+        object.expect_keys(std::array<string_view, 7>{"stolen_percent",
                                                       "p90_over_p10",
                                                       "dropped_steps",
                                                       "steps",
+                                                      "costs_apart",
                                                       "sharing_ranks",
                                                       "shared_cores"});
         const auto count_if_known = [&object](string_view key) {
@@ -178,6 +188,7 @@ class MetadataReader {
                                          .p90_over_p10 = object.number_or("p90_over_p10", 1),
                                          .dropped_steps = count_in(object, "dropped_steps"),
                                          .steps = count_in(object, "steps"),
+                                         .costs_apart = costs_apart(object),
                                          .sharing_ranks = count_if_known("sharing_ranks"),
                                          .shared_cores = count_if_known("shared_cores")};
     }

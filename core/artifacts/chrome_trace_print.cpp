@@ -104,6 +104,9 @@ class Writer {
                    {"p90_over_p10", set.noise.p90_over_p10},
                    {"dropped_steps", set.noise.dropped_steps},
                    {"steps", set.noise.steps}}}};
+        if (set.noise.costs_apart) {
+            all["noise"]["costs_apart"] = *set.noise.costs_apart;
+        }
         if (!set.numbers.empty()) {
             all["step_numbers"] = set.numbers;
         }

@@ -40,6 +40,13 @@ constexpr std::array aliases{
     Alias{"bfloat16", "bf16"},
     Alias{"float16", "fp16"},
     Alias{"half", "fp16"},
+    Alias{"fp16", "bf16", "fp64"},
+    Alias{"transformer", "gpt", "mlp"},
+    Alias{"decoder", "gpt", "mlp"},
+    Alias{"resnet50", "resnet"},
+    Alias{"nccl", "cuda", "paced"},
+    Alias{"gloo", "cpu", "paced"},
+    Alias{"mpi", "cpu", "paced"},
     Alias{"f16", "fp16"},
     Alias{"16", "fp16"},
     Alias{"f32", "fp32"},
@@ -97,6 +104,30 @@ constexpr std::array aliases{
     Alias{"parameters", "weights"},
     Alias{"0", "none", "weights"},
     Alias{"no_shard", "none"},
+    // Schedules.
+    Alias{"zero-bubble", "zb-h1"},
+    Alias{"zerobubble", "zb-h1"},
+    Alias{"zero_bubble", "zb-h1"},
+    Alias{"zb", "zb-h1"},
+    Alias{"zb1p", "zb-h1"},
+    Alias{"zb-1p", "zb-h1"},
+    Alias{"zb2p", "zb-h2"},
+    Alias{"zb-2p", "zb-h2"},
+    Alias{"zbv", "zb-v"},
+    Alias{"vpp", "interleaved-1f1b"},
+    Alias{"virtual-pipeline", "interleaved-1f1b"},
+    Alias{"interleaving", "interleaved-1f1b"},
+    Alias{"interleave", "interleaved-1f1b"},
+    Alias{"pipedream-flush", "1f1b"},
+    Alias{"dapple", "1f1b"},
+    Alias{"one-forward-one-backward", "1f1b"},
+    Alias{"fthenb", "gpipe"},
+    Alias{"f-then-b", "gpipe"},
+    Alias{"afab", "gpipe"},
+    Alias{"all-forward-all-backward", "gpipe"},
+    Alias{"bfs", "looped-bfs"},
+    Alias{"breadth-first", "looped-bfs"},
+    Alias{"bidirectional", "chimera"},
     // Keys.
     Alias{"lr", "learning_rate"},
     Alias{"dtype", "precision"},
@@ -161,6 +192,27 @@ constexpr std::array<std::string_view, 9> not_supported{"context_parallel",
                                                         "cpu_offload",
                                                         "expert_tensor_parallel",
                                                         "loss_scale"};
+
+/// A key that other programs have and that follows from others here.
+struct Explained {
+    std::string_view theirs;
+    std::string_view beside;  ///< a key of the list in which it is meant
+    std::string_view hint;
+};
+
+constexpr std::array explained{
+    Explained{"micro_batch_size",
+              "micro_batches",
+              "write micro_batches, which is training.batch / (data_parallel x the size)"},
+    Explained{"microbatch_size",
+              "micro_batches",
+              "write micro_batches, which is training.batch / (data_parallel x the size)"},
+    Explained{"mbs",
+              "micro_batches",
+              "write micro_batches, which is training.batch / (data_parallel x the size)"},
+    Explained{"epochs", "steps", "write steps: a training counts them, as in steps = 100"},
+    Explained{"num_epochs", "steps", "write steps: a training counts them, as in steps = 100"},
+};
 
 bool is_alike(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, {}, lower, lower);
@@ -254,6 +306,11 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
+    for (const Explained& one : explained) {
+        if (is_alike(one.theirs, word) && std::ranges::find(known, one.beside) != known.end()) {
+            return std::string(one.hint);
+        }
+    }
     const std::string_view near = nearest_word(word, known);
     if (near.empty()) {
         return fmt::format(

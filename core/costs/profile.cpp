@@ -101,7 +101,7 @@ SizesWithCosts sizes_with_costs(const std::vector<LayerSample>& samples) {
     throw Error(
         ErrorKind::BadInput,
         fmt::format("profile, layer '{}'", layer.name),
-        fmt::format("{} {}, not of {}",
+        fmt::format("{} {}, but these have {}",
                     known_sizes,
                     smallest == largest ? counted(smallest, "sample")
                                         : fmt::format("{} to {} samples", smallest, largest),

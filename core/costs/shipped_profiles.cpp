@@ -96,6 +96,17 @@ std::filesystem::path find_file(const Shelf& shelf,
     std::error_code ignored;
     if (!is_name || !std::filesystem::exists(file, ignored)) {
         const std::vector<std::string> known = names_in(shelf);
+        if (known.empty()) {
+            throw Error(
+                ErrorKind::BadInput,
+                place.string(),
+                fmt::format(
+                    "no {} is here, expected files such as NAME{}", shelf.what, shelf.ending),
+                std::getenv("PIPETWIN_PROFILES") != nullptr  // NOLINT(concurrency-mt-unsafe)
+                    ? "unset PIPETWIN_PROFILES, or set it to the folder 'profiles' of "
+                      "pipetwin"
+                    : "set PIPETWIN_PROFILES to the folder 'profiles' of pipetwin");
+        }
         refuse_name(shelf.what,
                     name,
                     asked_by.empty() || known.empty() ? place.string() : std::string(asked_by),

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -53,6 +54,26 @@ void leave_open(Scenario::PipelinePart& pipeline) {
     pipeline.scatter_boundaries_auto = true;
 }
 
+/// Refuses what is no table of a scenario; a key above all tables belongs below one.
+void expect_tables(const TomlTable& root) {
+    constexpr std::array<std::string_view, 6> tables{
+        "model", "data", "training", "pipeline", "cluster", "output"};
+    for (const KeyGroup& group : all_key_groups()) {
+        for (const KeyFacts& facts : group.keys) {
+            const bool is_table = group.where.starts_with('[') && !group.where.starts_with("[[");
+            if (is_table && root.has(facts.name) &&
+                std::ranges::find(tables, facts.name) == tables.end()) {
+                const std::string header = group.where.substr(0, group.where.find(']') + 1);
+                throw Error(ErrorKind::BadInput,
+                            root.place(facts.name),
+                            fmt::format("unknown key '{}'", facts.name),
+                            fmt::format("write it below the line {}", header));
+            }
+        }
+    }
+    root.expect_keys(tables);
+}
+
 }  // namespace
 
 Scenario parse_scenario(std::string_view text,
@@ -68,8 +89,7 @@ Scenario parse_scenario(std::string_view text,
     TomlDocument document(text, file.string(), overrides);
     fill_in_cluster(document, file);
     const TomlTable root = document.root();
-    root.expect_keys(std::array<std::string_view, 6>{
-        "model", "data", "training", "pipeline", "cluster", "output"});
+    expect_tables(root);
 
     Scenario scenario;
     scenario.file = file;

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/suggest.h"
+#include "core/text/toml_slips.h"
 
 namespace pipetwin {
 
@@ -125,6 +126,28 @@ std::string_view line_at(std::string_view text, std::size_t index) {
                     : fmt::format("write {} where the text ends", quote));
 }
 
+/// What to do about a document that toml++ refuses at a line.
+std::string syntax_hint(std::string_view text,
+                        const toml::source_position& at,
+                        std::string_view description) {
+    constexpr std::string_view twice = "cannot redefine existing";
+    std::size_t begin = 0;
+    for (toml::source_index line = 1; line < at.line && begin < text.size(); ++line) {
+        begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    }
+    const std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
+    const std::size_t redefined = description.find(twice);
+    if (redefined != std::string_view::npos) {
+        return description.find("table", redefined) != std::string_view::npos
+                   ? "write all keys of the table below one header"
+                   : "leave one of the two out";
+    }
+    const std::string mended = mended_line(line);
+    return mended.empty() ? "expected TOML: [table] lines and key = value lines, strings in quotes"
+           : mended.starts_with("leave") ? printable(mended)
+                                         : fmt::format("write {}", printable(mended));
+}
+
 toml::table parse_toml(std::string_view text, const std::string& place) {
     const std::size_t unclosed = check_depth(text, place);
     try {
@@ -137,7 +160,7 @@ toml::table parse_toml(std::string_view text, const std::string& place) {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}:{}:{}", place, at.line, at.column),
                     printable(error.description()),
-                    "expected TOML: [table] lines and key = value lines, strings in quotes");
+                    syntax_hint(text, at, error.description()));
     }
 }
 
@@ -266,6 +289,31 @@ std::string word_of(const toml::node& node) {
 std::string meant_word(std::string_view word, std::span<const std::string_view> built) {
     const std::string_view near = nearest_word(word, built);
     return near.empty() ? std::string() : fmt::format("did you mean '{}'?", near);
+}
+
+/// What to write for a key, in the document or as the option that set it.
+std::string key_with(std::string_view key,
+                     std::string_view path,
+                     std::string_view place,
+                     std::string_view value) {
+    return place.starts_with("--set") ? fmt::format("write --set {}={}", path, value)
+                                      : fmt::format("write {} = {}", key, value);
+}
+
+/// What to do about a value of another kind than `expected`; `node` is null where there is none.
+std::string hint_of_value(std::string_view key,
+                          std::string_view path,
+                          std::string_view place,
+                          const toml::node* node,
+                          std::string_view expected) {
+    const std::string meant = node == nullptr ? "" : meant_value(key, *node, expected);
+    if (!meant.empty()) {
+        return key_with(key, path, place, meant);
+    }
+    const bool is_one_table = node != nullptr && node->is_array_of_tables() &&
+                              expected == "a table" && node->as_array()->size() == 1;
+    return is_one_table ? fmt::format("write [{}], with single brackets", path)
+                        : where_keys_are(path);
 }
 
 bool holds(std::string_view outer, std::string_view path) {
@@ -428,7 +476,7 @@ void TomlTable::refuse(std::string_view key, std::string_view expected, std::str
                 !hint.empty() ? std::move(hint)
                 : node != nullptr && is_quoted_number(*node) && !place(key).starts_with("--set")
                     ? fmt::format("leave the quotes out: {} = {}", key, node->as_string()->get())
-                    : where_keys_are(path_of(key)));
+                    : hint_of_value(key, path_of(key), place(key), node, expected));
 }
 
 void TomlTable::missing(std::string_view key, std::string_view expected) const {
@@ -485,7 +533,11 @@ std::optional<std::int64_t> TomlTable::integer(std::string_view key, Range range
     }
     const std::optional<std::int64_t> value = node->value_exact<std::int64_t>();
     if (!value || *value < range.low || *value > range.high) {
-        refuse(key, fmt::format("a whole number {}", describe(range)));
+        const std::string nearest =
+            value ? fmt::to_string(std::clamp(*value, range.low, range.high)) : std::string();
+        refuse(key,
+               fmt::format("a whole number {}", describe(range)),
+               nearest.empty() ? "" : key_with(key, path_of(key), place(key), nearest));
     }
     return value;
 }

@@ -33,7 +33,7 @@ Duration total_of(const Timeline& timeline, Op op) {
     Duration total{};
     for (const auto& row : timeline.ranks) {
         for (const Span& span : row) {
-            total += span.action.op == op ? span.end - span.begin : Duration{};
+            total += span.action.op == op ? span.end - span.ready : Duration{};
         }
     }
     return total;
@@ -42,6 +42,11 @@ Duration total_of(const Timeline& timeline, Op op) {
 /// Whether compute spans begin with the host time before the action; measured ones begin after it.
 bool has_overhead_in_spans(const Timeline& timeline) {
     return timeline.origin != Origin::Measured;
+}
+
+/// Whether a clock measured the steps, so that they can have noise.
+bool is_measured(const TimelineSet& set) {
+    return set.steps.front().origin != Origin::Predicted;
 }
 
 [[noreturn]] void refuse(std::string place, std::string text) {
@@ -164,6 +169,9 @@ double PeakDelta::error_percent() const {
 }
 
 std::optional<std::string> Noise::not_measurable() const {
+    if (!is_known()) {
+        return std::nullopt;
+    }
     if (sharing_ranks > 0) {
         return fmt::format("{} shared {}, and the prediction gives each one of its own",
                            counted(sharing_ranks, "rank"),
@@ -175,10 +183,10 @@ std::optional<std::string> Noise::not_measurable() const {
     if (steps < fewest_steps) {
         return fmt::format("fewer than {} steps were quiet ({})", fewest_steps, steps);
     }
-    if (costs_apart > most_costs_apart) {
+    if (costs_apart.value_or(1) > most_costs_apart) {
         return fmt::format(
             "the machine was up to {:.2f} times as slow between some steps as between others",
-            costs_apart);
+            *costs_apart);
     }
     return std::nullopt;
 }
@@ -188,7 +196,7 @@ bool Noise::machine_was_busy() const {
     constexpr int enough_steps = 40;  // of a run; some of so many are quiet on an idle machine
     const bool has_few_quiet = steps < fewest_steps && (stolen_percent > most_stolen_percent ||
                                                         steps + dropped_steps >= enough_steps);
-    return sharing_ranks == 0 && (has_few_quiet || costs_apart > most_costs_apart);
+    return sharing_ranks == 0 && (has_few_quiet || costs_apart.value_or(1) > most_costs_apart);
 }
 
 std::string_view Noise::verdict() const {
@@ -197,20 +205,29 @@ std::string_view Noise::verdict() const {
                                 : "The run is too short to be compared";
 }
 
+std::string noise_sentence(const Noise& noise) {
+    const std::optional<std::string> why = noise.not_measurable();
+    return why ? fmt::format("{}: the errors say nothing about the prediction, as {}.",
+                             noise.verdict(),
+                             *why)
+               : "";
+}
+
+Duration overhead_beside(const Timeline& timeline, Duration overhead) {
+    return has_overhead_in_spans(timeline) ? Duration{} : overhead;
+}
+
 double bubble_beside(const Timeline& timeline, Duration overhead) {
     const auto ranks = static_cast<std::int64_t>(timeline.ranks.size());
-    Duration work{};
+    Duration work = overhead_beside(timeline, overhead) * ranks;
     for (const Op op :
          {Op::Forward, Op::Backward, Op::BackwardInput, Op::BackwardWeight, Op::Recompute}) {
         work += total_of(timeline, op);
     }
-    if (has_overhead_in_spans(timeline)) {
-        work -= std::min(work, overhead * ranks);
-    }
     const Duration area = pipeline_time(timeline) * ranks;
-    return area == Duration{}
-               ? 0
-               : static_cast<double>((area - work).count()) / static_cast<double>(area.count());
+    return area == Duration{} ? 0
+                              : static_cast<double>((area - std::min(work, area)).count()) /
+                                    static_cast<double>(area.count());
 }
 
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
@@ -230,7 +247,7 @@ Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
             .predicted_breakdown = predicted.breakdown,
             .measured_breakdown = measured.breakdown,
             .replay = replay_of(measured),
-            .noise = measured.noise};
+            .noise = is_measured(measured) ? measured.noise : Noise{}};
 }
 
 const Timeline& median_step(const TimelineSet& set) {

@@ -20,8 +20,9 @@ struct Noise {
     int steps = 0;            ///< the others
 
     /// Longest step of the pipeline in which layers were measured while the run went on, over the
-    /// shortest, of one round to another; 1 where they were not.
-    double costs_apart = 1;
+    /// shortest, of one round to another; 1 where they were not measured, none where the record
+    /// does not say.
+    std::optional<double> costs_apart{};
 
     /// Ranks that had to share cores, as there were more of them, and the cores; 0: each rank had a
     /// core of its own, or shared them in the prediction, too.
@@ -33,14 +34,24 @@ struct Noise {
     /// Costs of rounds that lie further apart say nothing about a step.
     static constexpr double most_costs_apart = 1.25;
 
-    /// Why an error of the prediction says nothing; none where it does say something.
+    /// Whether the measurement says how quiet its steps were: a trace of another program does not.
+    bool is_known() const { return steps > 0 || dropped_steps > 0; }
+    /// Why an error of the prediction says nothing; none where it does say something, or where the
+    /// noise is not known.
     std::optional<std::string> not_measurable() const;
     /// True if the error says nothing because something else used the machine, and not because
     /// ranks shared cores or the run had few steps.
     bool machine_was_busy() const;
     /// The cause in a few words, where the error says nothing: "The machine was busy".
     std::string_view verdict() const;
+
+    bool operator==(const Noise&) const = default;
 };
+
+/// Verdict and cause in a sentence: "The machine was busy: the errors say nothing about the
+/// prediction, as none of the 40 steps was quiet."; empty where the errors say something, or the
+/// noise is not known.
+std::string noise_sentence(const Noise& noise);
 
 /// One side of a comparison: the timelines of one step or several of the same rows, and what only
 /// the plan's owner can know.
@@ -103,11 +114,14 @@ struct Comparison {
     Noise noise;
 };
 
-/// The idle share of all ranks' pipeline time, as `Bubble::total`, but with overhead counted as
-/// idle: a measured span begins after the host time before its action, a predicted or emulated one
-/// with it. `overhead`: the mean over ranks of the host time in predicted spans
-/// (`Breakdown::overhead`).
+/// The idle share of all ranks' pipeline time, as `Bubble::total`: host time counts as work. A
+/// predicted or emulated span begins with the host time before its action; a measured one begins
+/// after it, so there the predicted one is added. `overhead`: the mean over ranks of the host time
+/// in predicted spans (`Breakdown::overhead`).
 double bubble_beside(const Timeline& timeline, Duration overhead);
+
+/// Host time of a mean rank that `bubble_beside` adds to the work of a step.
+Duration overhead_beside(const Timeline& timeline, Duration overhead);
 
 /// Joins by position with equality of the action as a check. The step time of a side is that of its
 /// median step, so that a breakdown of that sums to it; all else are medians of their own. Throws

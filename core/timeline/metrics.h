@@ -82,7 +82,7 @@ struct Breakdown {
     Duration recompute{};
     Duration communication_wait{};  ///< idle that vanishes when every link is free and instant
     Duration imbalance{};           ///< idle that then vanishes when every piece costs the mean
-    Duration bubble{};              ///< the idle left
+    Duration fill_and_drain{};      ///< the idle left
     Duration reduction{};
     Duration optimizer{};
     Duration overhead{};  ///< dispatch, set-up
@@ -106,7 +106,7 @@ inline constexpr std::array breakdown_parts{
     BreakdownPart{"recompute", "recompute", &Breakdown::recompute},
     BreakdownPart{"communication wait", "communication_wait", &Breakdown::communication_wait},
     BreakdownPart{"imbalance", "imbalance", &Breakdown::imbalance},
-    BreakdownPart{"fill and drain", "bubble", &Breakdown::bubble},
+    BreakdownPart{"fill and drain", "fill_and_drain", &Breakdown::fill_and_drain},
     BreakdownPart{"reduction", "reduction", &Breakdown::reduction},
     BreakdownPart{"optimizer", "optimizer", &Breakdown::optimizer},
     BreakdownPart{"overhead", "overhead", &Breakdown::overhead}};

@@ -24,14 +24,6 @@ namespace {
 const QString no_difference = QStringLiteral("\u2013");  ///< where models differ
 constexpr int letters_of_name = 20;  ///< that a run's name has room for at least
 
-double bubble_of(const SideData& side) {
-    double busy = 0;
-    for (const RankSummary& rank : side.ranks) {
-        busy += rank.utilisation;
-    }
-    return side.ranks.empty() ? 0 : 1 - busy / static_cast<double>(side.ranks.size());
-}
-
 QString qt(const std::string& text) {
     return QString::fromStdString(text);
 }
@@ -75,12 +67,12 @@ RunHeadline headline_of(const RunData& run) {
     headline.planned = run.planned;
     if (run.predicted) {
         headline.predicted_step = run.predicted->step;
-        headline.predicted_bubble = bubble_of(*run.predicted);
+        headline.predicted_bubble = bubble_of(run, Side::Predicted);
     }
     if (run.measured) {
         headline.measured_step = run.measured->step;
         headline.is_emulated = run.measured->origin == Origin::Emulated;
-        headline.measured_bubble = bubble_of(*run.measured);
+        headline.measured_bubble = bubble_of(run, Side::Measured);
     }
     headline.says_nothing = says_nothing(run);
     headline.throughput = throughput_of(run, run.measured ? Side::Measured : Side::Predicted);

@@ -21,7 +21,7 @@ struct RunHeadline {
     std::optional<Duration> predicted_step{};
     std::optional<Duration> measured_step{};
     bool is_emulated = false;                  ///< the measured side was emulated
-    std::optional<double> predicted_bubble{};  ///< shares of the pipeline time: 1 - busy / (p T)
+    std::optional<double> predicted_bubble{};  ///< shares of the pipeline time
     std::optional<double> measured_bubble{};
     std::optional<Throughput> throughput{};       ///< measured where it was
     std::string says_nothing{};                   ///< why the error says nothing; else ""

@@ -135,7 +135,7 @@ Breakdown breakdown(const Plan& plan, const Timeline& timeline) {
     }
     mean.communication_wait = replayed - silent;
     mean.imbalance = silent - equal;
-    mean.bubble = (equal * ranks - all_work) / ranks;
+    mean.fill_and_drain = (equal * ranks - all_work) / ranks;
     mean.overhead = step - mean.sum();
     return mean;
 }

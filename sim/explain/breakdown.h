@@ -14,7 +14,7 @@ namespace pipetwin::sim {
 ///     replay                       |-----------------------------------|         overhead
 ///     ... links free and instant   |---------------------------| communication_wait
 ///     ... and every piece alike    |-----------------------|                     imbalance
-///     work of a mean rank          |--------------|                              bubble
+///     work of a mean rank          |--------------|                              fill_and_drain
 ///                                  forward, backward, ..., optimizer
 ///
 /// - overhead: what the replay does not explain (gaps between measured spans), the dispatch time
@@ -23,7 +23,7 @@ namespace pipetwin::sim {
 /// - communication_wait: idle that vanishes when links are free and instant and have room for every
 /// message;
 /// - imbalance: idle that then vanishes when every action lasts the mean of its op, rounded up;
-/// - bubble: the idle left.
+/// - fill_and_drain: the idle left.
 ///
 /// The parts sum to the step time exactly, and none is negative. Two of the differences could be:
 /// equal pieces can make a step longer (its order suits the unequal stages), and a measured step

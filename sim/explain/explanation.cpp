@@ -150,7 +150,7 @@ void explain_causes(const Plan& plan,
     Conditions roomy = std::move(on_device);
     roomy.channel_capacity.reset();
     const Duration with_room = replayed_step(plan, roomy);
-    result.bubble = breakdown.bubble;
+    result.fill_and_drain = breakdown.fill_and_drain;
     result.imbalance = breakdown.imbalance;
     // Who comes first on a shared link decides a lot: room, or a link less to share, can lengthen a
     // step. Such a difference counts as 0.
@@ -260,7 +260,7 @@ Explanation::MoreMicroBatches with_more(const Plan& plan) {
     const Breakdown parts = breakdown(plan, timeline);
     const Duration step = step_time(timeline);
     return {.micro_batches = plan.micro_batches(),
-            .bubble_share = static_cast<double>(parts.bubble.count()) /
+            .bubble_share = static_cast<double>(parts.fill_and_drain.count()) /
                             static_cast<double>(std::max<std::int64_t>(1, step.count())),
             .step = step,
             .same_batch = plan.samples().has_value()};

@@ -17,7 +17,7 @@ struct Explanation {
     Duration wait{};  ///< the rest of the step is work
     /// The wait by its cause: the parts of the breakdown, with copies of stashes and back-pressure
     /// on their own and, under contention, what ranks and messages lose by sharing.
-    Duration bubble{};
+    Duration fill_and_drain{};
     Duration imbalance{};
     Duration communication{};
     Duration host_copies{};

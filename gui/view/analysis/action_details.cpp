@@ -219,43 +219,45 @@ DetailLine bubble_line(const OnSides<double>& bubbles) {
     return line;
 }
 
-int compute_actions(const RowIndex& row) {
-    int count = 0;
-    for (int cell = 0; cell < row.size(); ++cell) {
-        count += pipetwin::is_compute(row.op(cell)) ? 1 : 0;
-    }
-    return count;
+/// Host time of a mean rank that the spans of a step leave out, where the prediction says it.
+Duration overhead_of(const RunData& run, const StepRows& rows) {
+    const bool is_known = run.comparison && run.comparison->predicted_breakdown;
+    return is_known && rows.origin == Origin::Measured
+               ? run.comparison->predicted_breakdown->overhead
+               : Duration{};
 }
 
-/// The bubble: the share of the ranks' pipeline time in which they do not compute. `dispatch` of
-/// each compute action is no computing.
-double bubble_of(const StepRows& rows, Duration dispatch) {
-    Duration idle{};
+/// The share of the ranks' pipeline time in which they do not compute, as `bubble_beside` counts.
+double bubble_of(const RunData& run, const StepRows& rows) {
+    const auto ranks = static_cast<std::int64_t>(rows.ranks.size());
+    Duration work = overhead_of(run, rows) * ranks;
     for (const RowIndex& row : rows.ranks) {
-        const Duration work = compute_of(row.between(Duration{0}, row.last_end()));
-        const Duration host = dispatch == Duration{} ? dispatch : dispatch * compute_actions(row);
-        idle += rows.pipeline - (work - std::min(host, work));
+        work += compute_of(row.between(Duration{0}, row.last_end()));
     }
-    const Duration all = rows.pipeline * static_cast<std::int64_t>(rows.ranks.size());
-    return all > Duration{0} ? to_seconds(idle) / to_seconds(all) : 0;
+    const Duration all = rows.pipeline * ranks;
+    return all > Duration{0} ? to_seconds(all - std::min(work, all)) / to_seconds(all) : 0;
 }
 
 }  // namespace
+
+std::optional<double> bubble_of(const RunData& run, Side side) {
+    if (run.comparison) {
+        return side == Side::Predicted ? run.comparison->predicted_bubble_total
+                                       : run.comparison->measured_bubble_total;
+    }
+    const StepRows* const rows = run.side(side) ? run.twin.step(side, run.main_step()) : nullptr;
+    return rows == nullptr ? std::nullopt : std::optional(bubble_of(run, *rows));
+}
 
 std::vector<DetailLine> step_lines(const RunData& run, int step) {
     OnSides<Duration> length;
     OnSides<Duration> pipeline;
     OnSides<double> bubble;
-    const bool is_compared = run.comparison && run.comparison->predicted_breakdown;
     for (std::size_t side = 0; side < both_sides.size(); ++side) {
         if (const StepRows* const rows = run.twin.step(both_sides[side], step)) {
             length[side] = rows->length;
             pipeline[side] = rows->pipeline;
-            // Beside each other the sides count alike, as in the comparison of the whole run.
-            const Duration dispatch =
-                is_compared ? run.side(both_sides[side])->dispatch.value_or(Duration{})
-                            : Duration{};
-            bubble[side] = bubble_of(*rows, dispatch);
+            bubble[side] = bubble_of(run, *rows);
         }
     }
     if (!length[0] && !length[1]) {

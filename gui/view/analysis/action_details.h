@@ -36,6 +36,10 @@ std::string sentence_of(const RunData& run, const SpanRef& ref);
 /// Lines about a step: step time, pipeline time and the share of the bubble.
 std::vector<DetailLine> step_lines(const RunData& run, int step);
 
+/// The bubble of a side: that of the comparison, or of its step nearest the median where there is
+/// nothing to compare; none where the side is missing.
+std::optional<double> bubble_of(const RunData& run, Side side);
+
 /// " (110 to 150 ms)": where a measured step is to be expected, for a run that was
 /// predicted from estimated costs; "" for every other run.
 std::string expected_range(const RunData& run);

@@ -69,11 +69,9 @@ std::span<const GlossaryEntry> glossary() {
         GlossaryEntry{"idle",
                       "the time in which a rank is not busy: it waits for a message or for "
                       "other ranks, or it has nothing more to do"},
-        GlossaryEntry{
-            "bubble",
-            "the share of rank time that is idle, for any reason, between the first "
-            "forward and the last backward or message. Beside a measured step, overhead counts "
-            "as idle on both sides"},
+        GlossaryEntry{"bubble",
+                      "the share of rank time that is idle, for any reason, between the first "
+                      "forward and the last backward or message. Overhead counts as work"},
         GlossaryEntry{"communication wait",
                       "the idle time that would vanish if messages took no time"},
         GlossaryEntry{

@@ -217,10 +217,10 @@ std::string headline_of(const PlaygroundSettings& settings,
                         const PlaygroundStep& step) {
     const Breakdown parts = sim::breakdown(plan, timeline);
     const std::array<Cause, 3> causes{
-        {{.kind = Cause::Kind::Bubble, .time = parts.bubble},
+        {{.kind = Cause::Kind::Bubble, .time = parts.fill_and_drain},
          {.kind = Cause::Kind::Imbalance, .time = parts.imbalance},
          {.kind = Cause::Kind::Messages, .time = parts.communication_wait}}};
-    const Duration idle = parts.bubble + parts.imbalance + parts.communication_wait;
+    const Duration idle = parts.fill_and_drain + parts.imbalance + parts.communication_wait;
     if (idle <= Duration{}) {
         return "No rank is ever idle.";
     }

@@ -610,15 +610,7 @@ std::string cost_source(const RunData& run) {
 }
 
 std::string says_nothing(const RunData& run) {
-    const Noise noise = run.comparison ? run.comparison->noise : Noise{};
-    if (noise.steps == 0 && noise.dropped_steps == 0) {  // nothing is known
-        return "";
-    }
-    const std::optional<std::string> why = noise.not_measurable();
-    return why ? fmt::format("{}: the errors say nothing about the prediction, as {}.",
-                             noise.verdict(),
-                             *why)
-               : "";
+    return run.comparison ? noise_sentence(run.comparison->noise) : "";
 }
 
 std::string side_name(const RunData& run, Side side) {

@@ -253,7 +253,7 @@ batch = 8
     const std::vector<Wrong> all{
         {{"pipeline.micro_batches=1"},
          3,
-         "costs are known for micro-batches of 1 sample, not of 8",
+         "costs are known for micro-batches of 1 sample, but these have 8",
          "set pipeline.micro_batches to a number from 4 to 8"},
         {{"cluster.memory_limit=0"}, 3, "--set cluster.memory_limit: 0, expected", ""},
         {{"pipeline.data_parallel=3", "cluster.count=3"},

@@ -192,7 +192,7 @@ TEST_F(PlanCommand, SaysWhichCostsAreMissing) {
         plan("[cluster]\ncount = 2\n[pipeline]\nmicro_batches = 1\ndata_parallel = 1\n");
     EXPECT_EQ(outcome.code, 3);
     EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("costs are known for micro-batches of 1 sample, not of 8"),
+                AllOf(HasSubstr("costs are known for micro-batches of 1 sample, but these have 8"),
                       HasSubstr("hint: profile the layers at these sizes")));
 }
 

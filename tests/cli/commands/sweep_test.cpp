@@ -17,14 +17,15 @@ using ::testing::Not;
 class Sweep : public InFolder {
   protected:
     static nlohmann::json plans(const std::vector<std::string>& more) {
-        const Outcome outcome = pipetwin(
-            joined({"simulate", "--json", "--forward-ms", "1", "--backward-ms", "2"}, more));
+        const Outcome outcome = pipetwin(joined(
+            {"simulate", "--json", "--rank-forward-ms", "1", "--rank-backward-ms", "2"}, more));
         EXPECT_EQ(outcome.code, 0) << outcome.err;
         return nlohmann::json::parse(outcome.out)["plans"];
     }
 
     static Outcome table(const std::vector<std::string>& more) {
-        return pipetwin(joined({"simulate", "--forward-ms", "1", "--backward-ms", "2"}, more));
+        return pipetwin(
+            joined({"simulate", "--rank-forward-ms", "1", "--rank-backward-ms", "2"}, more));
     }
 };
 
@@ -75,15 +76,66 @@ TEST_F(Sweep, SaysWhyACombinationIsNoPlan) {
                       HasSubstr("set --micro-batches 1, or --schedule gpipe")));
 }
 
-// The list's zb-v does the work of the 1f1b beside it; alone, each of its chunks takes the times.
-TEST_F(Sweep, SaysThatTimesAreOfARanksShare) {
-    const std::string said = "times are of all stages of a rank together";
+/// --forward-ms is the time of one stage, alone and in a list; --rank-forward-ms that of all stages
+/// of a rank. Each took its time once from where it stood: a list halved what a zb-v took alone.
+TEST_F(Sweep, AStageTakesTheSameTimeAloneAndInAList) {
+    const std::vector<std::string> shape{"--stages", "4", "--micro-batches", "8"};
+    const auto both = [&shape](const std::string& forward, const std::string& backward) {
+        const std::vector<std::string> times{forward, "1", backward, "2", "--json"};
+        const auto alone =
+            pipetwin(joined(joined({"simulate", "--schedule", "zb-v"}, shape), times)).json();
+        const auto list =
+            pipetwin(joined(joined({"simulate", "--schedule", "zb-v,1f1b"}, shape), times)).json();
+        EXPECT_EQ(alone["step_ms"], list["plans"][0]["step_ms"]) << forward;
+        return list["plans"];
+    };
+    const auto of_stages = both("--forward-ms", "--backward-ms");
+    const auto of_ranks = both("--rank-forward-ms", "--rank-backward-ms");
+    EXPECT_EQ(of_stages[0]["step_ms"].get<double>(), 2 * of_ranks[0]["step_ms"].get<double>());
+    EXPECT_EQ(of_stages[1]["step_ms"], of_ranks[1]["step_ms"]);  // one stage on each rank
+}
+
+TEST_F(Sweep, SaysThatMoreStagesOnARankAreALargerModel) {
+    const std::string said = "more stages on a rank are a larger model";
+    const std::vector<std::string> shape{"--stages", "4", "--micro-batches", "8"};
+    const auto told = [&shape](const std::string& schedules, const std::string& prefix) {
+        return pipetwin(joined({"simulate",
+                                "--schedule",
+                                schedules,
+                                prefix + "forward-ms",
+                                "1",
+                                prefix + "backward-ms",
+                                "2"},
+                               shape))
+            .out;
+    };
+    EXPECT_THAT(told("zb-v,1f1b", "--"), AllOf(HasSubstr(said), Not(HasSubstr("fastest"))));
+    EXPECT_THAT(told("zb-v,1f1b", "--rank-"), AllOf(Not(HasSubstr(said)), HasSubstr("fastest")));
+    EXPECT_THAT(told("gpipe,1f1b", "--"), AllOf(Not(HasSubstr(said)), HasSubstr("fastest")));
+}
+
+TEST_F(Sweep, RefusesTimesOfRanksBesideTimesOfStages) {
+    const Outcome mixed = pipetwin({"simulate",
+                                    "--stages",
+                                    "4",
+                                    "--micro-batches",
+                                    "8",
+                                    "--rank-forward-ms",
+                                    "1",
+                                    "--backward-ms",
+                                    "2"});
+    EXPECT_EQ(mixed.code, 2);
+    EXPECT_THAT(mixed.err, HasSubstr("hint: write --rank-backward-ms 2\n"));
+}
+
+TEST_F(Sweep, HasUnitCostsWhereNoneAreGiven) {
     const std::vector<std::string> shape{
-        "--stages", "4", "--micro-batches", "8", "--forward-ms", "1", "--backward-ms", "2"};
-    EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "zb-v,1f1b"}, shape)).out,
-                HasSubstr(said));
-    EXPECT_THAT(pipetwin(joined({"simulate", "--schedule", "gpipe,1f1b"}, shape)).out,
-                Not(HasSubstr(said)));
+        "--schedule", "gpipe,zb-v", "--stages", "4", "--micro-batches", "8", "--json"};
+    const Outcome unit = pipetwin(joined({"simulate"}, shape));
+    EXPECT_EQ(unit.code, 0) << unit.err;
+    EXPECT_THAT(unit.err, HasSubstr("no times are given: a forward of each stage takes 1 ms"));
+    EXPECT_EQ(unit.out,
+              pipetwin(joined({"simulate", "--forward-ms", "1", "--backward-ms", "2"}, shape)).out);
 }
 
 // A step of 16 micro-batches takes longer than one of 8, and is not the slower plan for that.
@@ -209,9 +261,9 @@ TEST_F(Sweep, RanksMayTakeDifferentTimes) {
                                       "2",
                                       "--micro-batches",
                                       "1",
-                                      "--forward-ms",
+                                      "--rank-forward-ms",
                                       "1,3",
-                                      "--backward-ms",
+                                      "--rank-backward-ms",
                                       "2,4"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     for (const auto& plan : outcome.json()["plans"]) {
@@ -291,9 +343,9 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
                "2",
                "--micro-batches",
                "4",
-               "--forward-ms",
+               "--rank-forward-ms",
                "1,2,3",
-               "--backward-ms",
+               "--rank-backward-ms",
                "2"},
               2,
               "3 numbers for 2 ranks"}}) {
@@ -462,7 +514,7 @@ TEST_F(Sweep, OfScenariosRefusesWhatIsNoComparison) {
     for (const Case& one : std::vector<Case>{
              {{"sweep"}, 2, "nothing to compare"},
              {{"sweep", scenario, "--forward-ms", "1"}, 2, "leave the option out"},
-             {{"sweep", scenario, "--recompute", "always"}, 2, "--set pipeline.recompute=VALUE"},
+             {{"sweep", scenario, "--recompute", "always"}, 2, "--set pipeline.recompute=always"},
              {{"sweep", scenario, "--out", path("x")}, 2, "--csv FILE.csv"},
              {{"sweep", path("none.toml")}, 6, "none.toml"},
              {{"sweep", scenario}, 3, "pipetwin profile"},

@@ -932,14 +932,14 @@ TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
     const Outcome misspelt = refused({"export", "torch-cvs", csv});
     EXPECT_EQ(misspelt.code, 2);
     EXPECT_EQ(misspelt.err,
-              "error: 'torch-cvs' is not a format that can be exported\n"
-              "hint: did you mean 'torch-csv'? this version can export torch-csv, chrome-trace, "
-              "megatron-layout, megatron-flags, torchtitan, json, svg, hf\n");
+              "error: 'torch-cvs' is not a format that can be exported; known: torch-csv, "
+              "chrome-trace, megatron-layout, megatron-flags, torchtitan, json, svg, hf\n"
+              "hint: did you mean 'torch-csv'?\n");
     EXPECT_THAT(refused({"export", "megatron", csv}).err,
                 HasSubstr("did you mean 'megatron-layout'?"));
     const Outcome strange = refused({"import", "visio", csv});
     EXPECT_EQ(strange.code, 2);
-    EXPECT_THAT(strange.err, HasSubstr("hint: this version can import torch-csv, megatron"));
+    EXPECT_THAT(strange.err, HasSubstr("known: torch-csv, megatron"));
 }
 
 TEST_F(Exchange, WhatIsThereIsKeptUnlessForced) {

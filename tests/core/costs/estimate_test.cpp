@@ -848,7 +848,7 @@ TEST(Calibration, WhatDoesNotFitIsRefused) {
     EXPECT_THAT(refusal({"head", 1, Duration{0}, Duration{1}}).text(),
                 HasSubstr("measured 0 ns, estimated 25600 ns"));
     EXPECT_THAT(refusal({"head", 100, Duration{1}, Duration{1}}).text(),
-                HasSubstr("samples, not of 100"));
+                HasSubstr("samples, but these have 100"));
     EXPECT_THAT(error_of([] {
                     parse_calibration(
                         R"({"schema_version": 1, "points": [

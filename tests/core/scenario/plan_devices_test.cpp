@@ -239,7 +239,7 @@ TEST(PlanDevices, SizesOutsideTheSamplesAreNamed) {
                             "scaled in proportion, 'b' from size 1"));
     EXPECT_EQ(plan->cost_source, CostSource::Estimated);
     EXPECT_THAT(plan_error_of(partitioned({2, 3}, 2, 6), profile).text(),
-                HasSubstr("costs are known for micro-batches of 1 sample, not of 3"));
+                HasSubstr("costs are known for micro-batches of 1 sample, but these have 3"));
 }
 
 }  // namespace plan_devices_test

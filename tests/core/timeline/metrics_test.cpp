@@ -100,7 +100,7 @@ TEST(Breakdown, SumAddsEveryPart) {
                           .recompute = Duration{16},
                           .communication_wait = Duration{32},
                           .imbalance = Duration{64},
-                          .bubble = Duration{128},
+                          .fill_and_drain = Duration{128},
                           .reduction = Duration{256},
                           .optimizer = Duration{512},
                           .overhead = Duration{1024}};

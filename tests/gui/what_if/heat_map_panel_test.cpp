@@ -193,7 +193,7 @@ HeatMap map_with_gaps() {
             {.per_second = 0, .bubble = 0, .peak = {}, .reason = "no order"});
     }
     map.micro_batches_without_costs = {49, 50};
-    map.no_costs = "costs are known for micro-batches of 4 samples, not of 1";
+    map.no_costs = "costs are known for micro-batches of 4 samples, but these have 1";
     return map;
 }
 
@@ -209,7 +209,7 @@ TEST_F(HeatMapPanelTest, NamesAFewNumbersForEachReasonAndTheRestInTheTooltip) {
     EXPECT_TRUE(tip.contains("M = 2-3, 9-11, 17-18, 21, 30, 40 (infeasible)\n"))
         << tip.toStdString();
     EXPECT_TRUE(tip.contains("M = 4-8, 12-15, 19, 22, 24-29, 31-39, 41-47 (not simulated)\n"));
-    EXPECT_TRUE(tip.contains("M = 49: costs are known for micro-batches of 4 samples, not of 1."));
+    EXPECT_TRUE(tip.contains("M = 49: costs are known for micro-batches of 4 samples, but these have 1."));
     EXPECT_TRUE(tip.contains("no order"));
     for (const int width : {1600, 1280, 900}) {
         panel.resize(width, 300);
@@ -252,7 +252,7 @@ TEST_F(HeatMapPanelTest, TellsCellsWithoutCostsFromInfeasibleOnes) {
     HeatMapView& view = panel.view();
     EXPECT_EQ(view.left_out().toStdString(), "Not shown: M = 1-3, 17-32 (no costs)");
     EXPECT_TRUE(view.tip_of_left_out().endsWith(
-        "M = 1: costs are known for micro-batches of 4 samples, not of 32."));
+        "M = 1: costs are known for micro-batches of 4 samples, but these have 32."));
     EXPECT_FALSE(view.summary().contains("no costs")) << "no such cell is shown";
     WhatIf settings = source->settings();
     settings.micro_batches = 2;
@@ -262,7 +262,7 @@ TEST_F(HeatMapPanelTest, TellsCellsWithoutCostsFromInfeasibleOnes) {
     ASSERT_TRUE(view.cell_of(2, 2));
     EXPECT_EQ(view.sentence_of(*view.cell_of(2, 2)).toStdString(),
               "2 ranks, 2 micro-batches: no costs: costs are known for micro-batches of 4 samples, "
-              "not of 16 (current settings)");
+              "but these have 16 (current settings)");
     EXPECT_TRUE(view.summary().endsWith("hatched: infeasible; dotted: no costs."))
         << view.summary().toStdString();
     EXPECT_EQ(view.left_out().toStdString(), "Not shown: M = 1, 3, 17-32 (no costs)");

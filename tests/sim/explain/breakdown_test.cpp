@@ -46,7 +46,7 @@ TEST(Breakdown, OfEqualStagesWithoutLatencyIsWorkAndBubble) {
     const Breakdown parts = of(plain(ScheduleKind::GPipe, 4, 8));
     EXPECT_EQ(parts.forward, Duration(milliseconds(8)));
     EXPECT_EQ(parts.backward, Duration(milliseconds(16)));
-    EXPECT_EQ(parts.bubble, Duration(milliseconds(9)));  // (p - 1)(F + B)
+    EXPECT_EQ(parts.fill_and_drain, Duration(milliseconds(9)));  // (p - 1)(F + B)
     EXPECT_EQ(parts.sum(), Duration(milliseconds(33)));
     EXPECT_EQ(parts.communication_wait + parts.imbalance + parts.overhead, Duration{});
 }
@@ -56,7 +56,7 @@ TEST(Breakdown, LatencyIsTimeSpentWaitingForCommunication) {
     costs.link.latency = milliseconds(1);
     const Breakdown parts = of(costs);
     EXPECT_EQ(parts.communication_wait, Duration(milliseconds(6)));  // 2 (p - 1) c
-    EXPECT_EQ(parts.bubble, Duration(milliseconds(9)));
+    EXPECT_EQ(parts.fill_and_drain, Duration(milliseconds(9)));
 }
 
 TEST(Breakdown, BackPressureIsTimeSpentWaitingForCommunication) {
@@ -66,7 +66,7 @@ TEST(Breakdown, BackPressureIsTimeSpentWaitingForCommunication) {
     costs.channel_capacity = 0;
     const Breakdown bounded = of(costs);
     EXPECT_GT(bounded.communication_wait, unbounded.communication_wait);
-    EXPECT_EQ(bounded.bubble, unbounded.bubble);
+    EXPECT_EQ(bounded.fill_and_drain, unbounded.fill_and_drain);
 }
 
 TEST(Breakdown, WhatASlowStageCostsIsImbalance) {
@@ -77,7 +77,7 @@ TEST(Breakdown, WhatASlowStageCostsIsImbalance) {
     // 11 * 3.3 = 36.3.
     const Breakdown parts = of(costs);
     EXPECT_EQ(parts.imbalance, Duration(microseconds(6'300)));
-    EXPECT_EQ(parts.bubble, Duration(microseconds(9'900)));
+    EXPECT_EQ(parts.fill_and_drain, Duration(microseconds(9'900)));
     EXPECT_EQ(parts.forward + parts.backward, Duration(microseconds(26'400)));
     EXPECT_EQ(parts.sum(), Duration(microseconds(42'600)));
 }
@@ -88,7 +88,7 @@ TEST(Breakdown, AllIdleOfOneStageIsGone) {
     const Breakdown parts = of(costs);
     EXPECT_EQ(parts.recompute, Duration(milliseconds(2)));
     EXPECT_EQ(parts.sum(), Duration(milliseconds(11)));
-    EXPECT_EQ(parts.bubble + parts.imbalance + parts.communication_wait, Duration{});
+    EXPECT_EQ(parts.fill_and_drain + parts.imbalance + parts.communication_wait, Duration{});
 }
 
 TEST(Breakdown, DispatchInsidePredictedActionsIsOverhead) {
@@ -123,7 +123,7 @@ TEST(Breakdown, GapsBetweenMeasuredSpansAreOverhead) {
     const Timeline measured = with_gaps(plan, microseconds(50));
     const Breakdown parts = breakdown(plan, measured);
     EXPECT_EQ(parts.forward, Duration(milliseconds(4)));
-    EXPECT_EQ(parts.bubble, Duration(milliseconds(6)));
+    EXPECT_EQ(parts.fill_and_drain, Duration(milliseconds(6)));
     // 2 (m + p - 1) gaps lie on the path; the first of them before the step's first begin.
     EXPECT_EQ(parts.overhead, step_time(measured) - step_time(simulate(plan)));
     EXPECT_EQ(parts.sum(), step_time(measured));
@@ -161,7 +161,7 @@ TEST(Breakdown, PartsSumToTheStepAndNoneIsNegative) {
                     ASSERT_EQ(parts.sum(), step_time(*timeline));
                     ASSERT_GE(parts.communication_wait, Duration{});
                     ASSERT_GE(parts.imbalance, Duration{});
-                    ASSERT_GE(parts.bubble, Duration{});
+                    ASSERT_GE(parts.fill_and_drain, Duration{});
                     ASSERT_GE(parts.overhead, Duration{});
                 }
                 // Nothing but the division by the ranks is left over where every wait has a cause.
@@ -186,7 +186,7 @@ TEST(Breakdown, RecomputeOnSomeStagesAloneIsImbalance) {
     EXPECT_EQ(parts.sum(), Duration(milliseconds(13)));
     EXPECT_EQ(parts.recompute, Duration(milliseconds(2)));
     EXPECT_EQ(parts.imbalance, Duration(milliseconds(1)));
-    EXPECT_EQ(parts.bubble, Duration(milliseconds(4)));
+    EXPECT_EQ(parts.fill_and_drain, Duration(milliseconds(4)));
 }
 
 // Found by the property above: equal pieces make this step longer, so imbalance would have been
@@ -197,7 +197,7 @@ TEST(Breakdown, AnOrderThatSuitsItsUnequalStagesHasNoImbalance) {
     costs.backward = {milliseconds(1), milliseconds(6)};
     const Breakdown parts = of(costs);
     EXPECT_EQ(parts.imbalance, Duration{});
-    EXPECT_EQ(parts.bubble, Duration(milliseconds(7)));
+    EXPECT_EQ(parts.fill_and_drain, Duration(milliseconds(7)));
     EXPECT_EQ(parts.sum(), Duration(milliseconds(77)));
 }
 

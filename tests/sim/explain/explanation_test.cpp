@@ -28,7 +28,7 @@ TEST(Explanation, OfBalancedGPipeKnowsTheBubbleAndNothingElse) {
                                        make_plan(plain(ScheduleKind::GPipe, 4, 32)));
     EXPECT_EQ(what.step, Duration(milliseconds(57)));
     EXPECT_EQ(what.wait, Duration(milliseconds(9)));
-    EXPECT_EQ(what.bubble, Duration(milliseconds(9)));
+    EXPECT_EQ(what.fill_and_drain, Duration(milliseconds(9)));
     EXPECT_EQ(what.imbalance + what.communication + what.back_pressure + what.sharing, Duration{});
     EXPECT_EQ(what.last_to_begin->rank, 3);
     EXPECT_EQ(what.last_to_begin->time, Duration(milliseconds(3)));
@@ -148,7 +148,7 @@ TEST(Explanation, CausesSumToTheWait) {
             plan = with_offload(plan);
         }
         const Explanation what = explained(plan);
-        const Duration sum = what.bubble + what.imbalance + what.communication + what.host_copies +
+        const Duration sum = what.fill_and_drain + what.imbalance + what.communication + what.host_copies +
                              what.back_pressure + what.sharing;
         RC_ASSERT(std::chrono::abs(what.wait - sum) <= Duration{2 * plan.rank_count()});
         for (const Duration cause : {what.imbalance,

@@ -110,7 +110,7 @@ TEST(HeatMap, SaysWhichNumbersHaveNoCosts) {
     const std::vector<int> above = from_to(17, 32);
     without.insert(without.end(), above.begin(), above.end());
     EXPECT_EQ(map.micro_batches_without_costs, without);
-    EXPECT_EQ(map.no_costs, "costs are known for micro-batches of 4 samples, not of 32");
+    EXPECT_EQ(map.no_costs, "costs are known for micro-batches of 4 samples, but these have 32");
     EXPECT_THAT(map.infeasible_micro_batches, IsEmpty());
     EXPECT_EQ(map.cells.size(), map.stages.size() * map.micro_batches.size());
     for (const HeatCell& cell : map.cells) {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/base/grammar.h"
+#include "cli/base/options.h"
+
+/// Declarations of the options of `simulate` and `sweep`: plans, their costs, what varies.
+namespace pipetwin::cli {
+
+/// Group of the help with the options that replace a scenario.
+inline constexpr const char* costs_group = "Costs on the command line, instead of a scenario";
+
+/// The options that name a plan, or several to compare, in a group of the help.
+void add_plans(CLI::App& app,
+               const std::string& group,
+               std::string_view default_schedules,
+               PlainOptions& plain,
+               SweepOptions& sweep,
+               RawCommon& raw);
+
+/// The options of plain numbers.
+void add_costs(CLI::App& app, PlainOptions& plain);
+
+/// The options of variation and failures.
+void add_uncertain(CLI::App& app, UncertaintyOptions& options);
+
+}  // namespace pipetwin::cli

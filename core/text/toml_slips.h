@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <toml++/toml.h>
+
+/// Slips of typing in TOML, and what was meant.
+namespace pipetwin {
+
+/// The line of a document as it can be read, where its slip is known: quotes and dashes of a
+/// document, a word without quotes, "key: value", a comma or comment of another language at the
+/// end, True, 1,024, a bracket that is missing. Empty: nothing is known.
+std::string mended_line(std::string_view line);
+
+/// The value as TOML that was meant where a key expects a list, a number, or true or false: "[2,
+/// 1]" for "2, 1" in quotes, "400" for "400 Gbps" of link_gbps, "1000" for 1e3. Empty: nothing is
+/// known.
+std::string meant_value(std::string_view key, const toml::node& written, std::string_view expected);
+
+}  // namespace pipetwin
