@@ -113,6 +113,11 @@ std::string own_value(const std::string& key, const std::string& value) {
     return near.empty() ? value : std::string(near);
 }
 
+/// Whether a key of words takes the value, or means one of its words by it.
+bool is_word_of_key(const std::string& key, const std::string& value) {
+    return std::ranges::count(words_of_key(key), string_view(own_value(key, value))) > 0;
+}
+
 /// Finds what to write in place of an unknown option.
 class OptionHint {
   public:
@@ -250,7 +255,7 @@ class OptionHint {
                            : key_hint("cluster.count", value_);
             case Meaning::Device:
                 return has("--device") ? did_you_mean("--device")
-                       : own_value("cluster.backend", value_) != value_
+                       : is_word_of_key("cluster.backend", value_)
                            ? key_hint("cluster.backend", value_)
                            : key_hint("cluster.device", value_);
             case Meaning::Hardware:

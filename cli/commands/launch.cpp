@@ -204,7 +204,7 @@ void execute(const LaunchOptions& options, Console&) {
                                 code - by_signal,
                                 strsignal(code - by_signal)),  // NOLINT(concurrency-mt-unsafe)
                     "'flight' in the run folder shows what each process was doing; --resume "
-                    "continues from the last checkpoint");
+                    "continues where a checkpoint was written");
     }
     if (code != 0) {
         throw ReportedByPeer(code);

@@ -29,6 +29,7 @@
 #include "core/base/number_text.h"
 #include "core/base/undertaking.h"
 #include "core/costs/profile_json.h"
+#include "core/interop/hf_folder.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"
@@ -36,12 +37,15 @@
 #include "exec/data/data_check.h"
 #include "exec/executor/backend.h"
 #include "exec/profiling/profiler.h"
+#include "exec/training/checkpoint.h"
 #include "exec/training/held_out_translations.h"
 #include "exec/training/published_weights.h"
 
 namespace pipetwin::cli {
 
 namespace {
+
+constexpr std::size_t largest_config = std::size_t{16} << 20;
 
 Profile costs(const RunOptions& options,
               const SettledScenario& scenario,
@@ -192,6 +196,12 @@ void measure(const RunOptions& options,
                                    : options.common.out,
         options.resume ? RunFolder::Old::GoesOn : unless_forced(options.common.force));
     run.folder->write(run_file::scenario, print_scenario(wanted.written));
+    std::error_code ignored;
+    const std::filesystem::path config = options.weights / hf_file::config;
+    if (!options.weights.empty() && std::filesystem::is_regular_file(config, ignored)) {
+        // For 'export hf', which takes the model's context from it.
+        run.folder->write(run_file::config, read_file(config, largest_config));
+    }
     if (!wanted.settled) {
         run.scenario = planned(options, wanted.space, *run.folder, console);
         refuse_what_does_not_fit(run.scenario, processes);
@@ -254,6 +264,27 @@ void predict_again(SettledRun& run,
                     format_duration(before)));
 }
 
+/// Throws the error of a training again where its hint names --resume and there is no checkpoint.
+void rethrow_without_resume(const Error& error, const std::filesystem::path& folder) {
+    constexpr std::string_view option = "--resume";
+    const bool is_of_training =
+        error.kind() == ErrorKind::WorkerFailed || error.kind() == ErrorKind::Hang ||
+        error.kind() == ErrorKind::NotFinite || error.kind() == ErrorKind::Disagreement;
+    const std::string& hint = error.hint();
+    const bool leads_there =
+        hint.find(option) != std::string::npos || (hint.empty() && is_of_training);
+    if (!leads_there || !exec::Checkpoints(folder / run_file::checkpoints).whole().empty()) {
+        return;
+    }
+    const std::size_t other = hint.rfind("; ", hint.find(option));
+    throw Error(error.kind(),
+                error.place(),
+                error.text(),
+                fmt::format("{}no checkpoint was written: train again, with --set "
+                            "output.checkpoint_every=10 to continue from one next time",
+                            other == std::string::npos ? "" : hint.substr(0, other + 2)));
+}
+
 /// Trains with all processes together, until the last step or until a signal stops one of them.
 exec::TrainingResult trained(const RunOptions& options,
                              SettledRun& run,
@@ -272,7 +303,16 @@ exec::TrainingResult trained(const RunOptions& options,
         note_shared_cores(run, plan, training.place, console);
         record.emplace(options, run, data, on_step, rounds, console).follow(training, plan);
     });
-    exec::TrainingResult result = exec::train(run.scenario, model, plan, training);
+    exec::TrainingResult result = [&] {
+        try {
+            return exec::train(run.scenario, model, plan, training);
+        } catch (const Error& error) {
+            if (run.folder) {
+                rethrow_without_resume(error, run.folder->path());
+            }
+            throw;
+        }
+    }();
     if (record) {
         record->finish();
     }

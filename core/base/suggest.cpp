@@ -41,6 +41,8 @@ constexpr std::array aliases{
     Alias{"float16", "fp16"},
     Alias{"half", "fp16"},
     Alias{"fp16", "bf16", "fp64"},
+    Alias{"float16", "bf16", "fp64"},
+    Alias{"half", "bf16", "fp64"},
     Alias{"transformer", "gpt", "mlp"},
     Alias{"decoder", "gpt", "mlp"},
     Alias{"resnet50", "resnet"},

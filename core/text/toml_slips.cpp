@@ -101,7 +101,10 @@ std::string as_list(string_view value) {
 std::string in_quotes(const std::string& value) {
     constexpr string_view of_words =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~";
-    const bool is_word = !value.empty() && value.find_first_not_of(of_words) == std::string::npos &&
+    const std::size_t letters = value.find_first_not_of("0123456789.");
+    const bool is_scaled = letters != 0 && letters + 1 == value.size();  // "8k"
+    const bool is_word = !value.empty() && !is_scaled &&
+                         value.find_first_not_of(of_words) == std::string::npos &&
                          std::ranges::any_of(value, ascii::is_letter);
     return is_word ? fmt::format("\"{}\"", value) : "";
 }

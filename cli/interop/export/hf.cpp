@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/base/input.h"
 #include "cli/interop/export/exporters.h"
@@ -12,6 +13,8 @@
 #include "core/interop/hf_folder.h"
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/text/json_object.h"
+#include "core/text/json_text.h"
 #include "exec/base/durable_file.h"
 #include "exec/training/exported_weights.h"
 
@@ -20,6 +23,8 @@ namespace pipetwin::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t largest_config = std::size_t{16} << 20;
 
 /// Throws Error(Io) if something stands where the folder shall be written and may not be replaced.
 void require_free_folder(const fs::path& out, bool force) {
@@ -106,6 +111,34 @@ class UnfinishedFolder {
     fs::path path_;
 };
 
+/// Writes the context of the model that the training began with into config.json: the training may
+/// have had shorter samples, and a model with rotary positions still has its own context after it.
+void keep_context(const fs::path& config_file, const fs::path& began_with, Console& console) {
+    constexpr std::string_view key = "max_position_embeddings";
+    std::error_code ignored;
+    if (!fs::is_regular_file(began_with, ignored)) {
+        return;
+    }
+    const nlohmann::json theirs =
+        parse_json(read_file(began_with, largest_config), began_with.string());
+    auto ours = nlohmann::ordered_json::parse(read_file(config_file, largest_config));
+    const JsonObject model(theirs, began_with.string(), "");
+    const std::int64_t context = model.whole_or(key, 0);
+    const auto trained = ours.value(key, std::int64_t{0});
+    if (context <= trained) {
+        return;
+    }
+    ours[std::string(key)] = context;
+    exec::DurableFile file(config_file);
+    file.write(ours.dump(2) + '\n');
+    file.finish();
+    console.note(
+        fmt::format("config.json has the model's context of {} tokens; it was trained here "
+                    "with {}",
+                    context,
+                    trained));
+}
+
 }  // namespace
 
 Exchanged export_hf(const ExportOptions& options, Console& console) {
@@ -135,6 +168,10 @@ Exchanged export_hf(const ExportOptions& options, Console& console) {
                                  options.source / run_file::checkpoints,
                                  unfinished.path(),
                                  shard_bytes(options.shard_size));
+        if (scenario.model.kind == ModelKind::Llama) {
+            keep_context(
+                unfinished.path() / hf_file::config, options.source / run_file::config, console);
+        }
         unfinished.move_files();
         for (const std::string& damaged : written.damaged) {
             console.note(fmt::format("a damaged checkpoint is left out: {}", damaged));

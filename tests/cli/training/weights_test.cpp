@@ -190,6 +190,11 @@ TEST_F(Weights, OfALlamaComeBackBitForBit) {
             const Outcome written = exported(run, run + "-hf");
             ASSERT_EQ(written.code, 0) << written.err;
             EXPECT_EQ(read_published(folder() / (run + "-hf")), by_name(tensors));
+            // The context is the model's, not the 8 tokens of the samples that it was trained on.
+            const auto config =
+                nlohmann::json::parse(content_of(folder() / (run + "-hf") / "config.json"));
+            EXPECT_EQ(config["max_position_embeddings"], 64);
+            EXPECT_THAT(written.err, HasSubstr("it was trained here with 8"));
             // The folder begins a training of the same scenario, config.json included.
             const Outcome again = pipetwin({"train",
                                             path(run) + "/scenario.toml",
