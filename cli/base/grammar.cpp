@@ -436,6 +436,7 @@ void Grammar::add_question(CLI::App& plan) {
                     "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
                     "docs/planning.md lists)")
         ->type_name("NAME[,NAME...]");
+    take_one_word(*plan.get_option("--schedule"));
     plan.add_flag("--whole-blocks",
                   plan_.whole_blocks,
                   "Keep every transformer block on one stage, as Megatron and torchtitan do");

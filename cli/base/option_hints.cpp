@@ -496,7 +496,8 @@ std::string tried_setting(const std::string& key,
                           const std::filesystem::path& scenario,
                           std::vector<Override> overrides) {
     std::vector<Override> wanted{{.key = key, .value = own_value(key, value)}};
-    for (bool is_read = scenario.empty(); !is_read;) {
+    std::error_code ignored;
+    for (bool is_read = !std::filesystem::is_regular_file(scenario, ignored); !is_read;) {
         std::vector<Override> all = overrides;
         all.insert(all.end(), wanted.begin(), wanted.end());
         try {
@@ -517,9 +518,13 @@ std::string tried_setting(const std::string& key,
                 wanted.front().value = word;
             } else {
                 const std::string& text = error.text();
-                return error.hint().starts_with("known: ")
-                           ? fmt::format("{} is one of {}", key, error.hint().substr(7))
-                           : fmt::format("leave it out: {}", text.substr(0, text.find('\n')));
+                const std::vector<string_view> words = words_of_key(key);
+                return words.empty()
+                           ? fmt::format("leave it out: {}", text.substr(0, text.find('\n')))
+                           : fmt::format("write one of {}, as in --set {}={}",
+                                         fmt::join(words, ", "),
+                                         key,
+                                         words.front());
             }
         } catch (const std::exception&) {
             is_read = true;  // the scenario itself is at fault: that is another error

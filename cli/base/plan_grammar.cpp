@@ -42,6 +42,10 @@ struct GroupedOptions {
 
 }  // namespace
 
+void take_one_word(CLI::Option& list) {
+    list.expected(1)->allow_extra_args(false)->take_all();
+}
+
 void add_plans(CLI::App& app,
                const std::string& group,
                std::string_view default_schedules,
@@ -66,6 +70,9 @@ void add_plans(CLI::App& app,
         "M[,M...]");
     add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
     add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
+    for (const char* const list : {"--schedule", "--stages", "--micro-batches"}) {
+        take_one_word(*app.get_option(list));
+    }
 }
 
 void add_costs(CLI::App& app, PlainOptions& plain) {

@@ -14,6 +14,10 @@ namespace pipetwin::cli {
 /// Group of the help with the options that replace a scenario.
 inline constexpr const char* costs_group = "Costs on the command line, instead of a scenario";
 
+/// A list is one word, whose entries have commas between them: the word behind it is a scenario.
+/// The option can be repeated.
+void take_one_word(CLI::Option& list);
+
 /// The options that name a plan, or several to compare, in a group of the help.
 void add_plans(CLI::App& app,
                const std::string& group,

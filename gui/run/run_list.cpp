@@ -76,12 +76,7 @@ RunHeadline headline_of(const RunData& run) {
     }
     headline.says_nothing = says_nothing(run);
     headline.throughput = throughput_of(run, run.measured ? Side::Measured : Side::Predicted);
-    for (const Side side : {Side::Predicted, Side::Measured}) {
-        if (run.side(side) && !run.side(side)->memory.empty()) {
-            headline.peak =
-                std::ranges::max_element(run.side(side)->memory, {}, &MemoryRow::peak)->peak();
-        }
-    }
+    headline.peak = peak_of(run);
     return headline;
 }
 

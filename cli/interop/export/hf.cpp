@@ -129,6 +129,7 @@ void keep_context(const fs::path& config_file, const fs::path& began_with, Conso
         return;
     }
     ours[std::string(key)] = context;
+    fs::remove(config_file);
     exec::DurableFile file(config_file);
     file.write(ours.dump(2) + '\n');
     file.finish();

@@ -249,6 +249,19 @@ std::optional<double> bubble_of(const RunData& run, Side side) {
     return rows == nullptr ? std::nullopt : std::optional(bubble_of(run, *rows));
 }
 
+std::optional<Bytes> peak_of(const RunData& run) {
+    if (run.comparison && !run.comparison->peaks.empty()) {
+        return std::ranges::max_element(run.comparison->peaks, {}, &PeakDelta::measured)->measured;
+    }
+    std::optional<Bytes> peak;
+    for (const Side side : {Side::Predicted, Side::Measured}) {
+        if (run.side(side) && !run.side(side)->memory.empty()) {
+            peak = std::ranges::max_element(run.side(side)->memory, {}, &MemoryRow::peak)->peak();
+        }
+    }
+    return peak;
+}
+
 std::vector<DetailLine> step_lines(const RunData& run, int step) {
     OnSides<Duration> length;
     OnSides<Duration> pipeline;

@@ -40,6 +40,10 @@ std::vector<DetailLine> step_lines(const RunData& run, int step);
 /// nothing to compare; none where the side is missing.
 std::optional<double> bubble_of(const RunData& run, Side side);
 
+/// Peak memory of the fullest rank: counted in the run where it was, else predicted; none where no
+/// file says it.
+std::optional<Bytes> peak_of(const RunData& run);
+
 /// " (110 to 150 ms)": where a measured step is to be expected, for a run that was
 /// predicted from estimated costs; "" for every other run.
 std::string expected_range(const RunData& run);

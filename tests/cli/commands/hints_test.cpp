@@ -29,6 +29,13 @@ struct Mistake {
 };
 
 constexpr auto mistakes = std::to_array<Mistake>({
+    {"simulate --stages 2 4 --micro-batches 8 $times",
+     "simulate --stages 2,4 --micro-batches 8 $times"},
+    {"simulate --schedule gpipe 1f1b --stages 4 --micro-batches 8 $times",
+     "simulate --schedule gpipe,1f1b --stages 4 --micro-batches 8 $times"},
+    {"sweep {}/s.toml --schedule gpipe 1f1b", "sweep {}/s.toml --schedule gpipe,1f1b"},
+    {"simulate --schedule gpipe {}/s.toml --profile {}/costs.profile.json",
+     "$sim --set pipeline.schedule=gpipe"},
     {"$sim --pp 3", "$sim --set pipeline.stages=3 --set cluster.count=3"},
     {"$sim --pp 2", "$sim --set pipeline.stages=2"},
     {"$sim --pipeline-model-parallel-size 2", "$sim --set pipeline.stages=2"},
@@ -164,7 +171,7 @@ constexpr auto mistakes = std::to_array<Mistake>({
     {"simulate --stages 4 --microbatches 8 $times", "$plain $times"},
     {"simulate --stages 4 --micro_batches 8 $times", "$plain $times"},
     {"simulate --pp 4 --micro-batches 8 $times", "$plain $times"},
-    {"$plain --fwd-ms 1 --bwd-ms 2", "$plain --forward-ms 1 --bwd-ms 2", "", false},
+    {"$plain --fwd-ms 1 --backward-ms 2", "$plain $times", "", false},
     {"$plain --forward 1 --backward-ms 2", "$plain $times"},
     {"$plain --forward-us 1000 --backward-ms 2", "$plain $times"},
     {"$plain $times --latency-us 5", "$plain $times --latency-ms 0.005"},
@@ -348,7 +355,8 @@ class Hints : public InFolder {
             return word == "scenario.toml" || word == "schedule.csv";
         });
         if (mistake.runs && is_quick && has_file) {
-            const Outcome tried = pipetwin(mended);
+            const bool writes = std::ranges::count(mended, "--out") > 0;
+            const Outcome tried = pipetwin(writes ? joined(mended, {"--force"}) : mended);
             EXPECT_EQ(tried.code, 0) << "the hint: " << tried.err;
         }
     }

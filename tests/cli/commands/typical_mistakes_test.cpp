@@ -690,7 +690,7 @@ TEST_F(TypicalMistakes, OfCommandLines) {  // 39 to 57
          "--seed",
          "'x'",
          "expected a whole number of zero or more",
-         "pipetwin simulate --help"},
+         "write it as in --seed 1"},
         {"a colour",
          simulate({"--color", "blue"}),
          2,
