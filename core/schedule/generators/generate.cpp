@@ -1,6 +1,7 @@
 #include "core/schedule/generators/generate.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -82,6 +83,37 @@ const ScheduleTraits& schedule_traits(std::string_view our_name) {
     return row == rows.end() ? file_traits : **row;
 }
 
+namespace {
+
+/// What papers and programs call a schedule, or a family of which it is the plain one.
+constexpr auto other_names = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"zero-bubble", "zb-h1"},
+    {"zerobubble", "zb-h1"},
+    {"zero_bubble", "zb-h1"},
+    {"zb", "zb-h1"},
+    {"zb1p", "zb-h1"},
+    {"zb-1p", "zb-h1"},
+    {"zb2p", "zb-h2"},
+    {"zb-2p", "zb-h2"},
+    {"zbv", "zb-v"},
+    {"vpp", "interleaved-1f1b"},
+    {"virtual-pipeline", "interleaved-1f1b"},
+    {"interleaving", "interleaved-1f1b"},
+    {"interleave", "interleaved-1f1b"},
+    {"pipedream-flush", "1f1b"},
+    {"dapple", "1f1b"},
+    {"one-forward-one-backward", "1f1b"},
+    {"fthenb", "gpipe"},
+    {"f-then-b", "gpipe"},
+    {"afab", "gpipe"},
+    {"all-forward-all-backward", "gpipe"},
+    {"bfs", "looped-bfs"},
+    {"breadth-first", "looped-bfs"},
+    {"bidirectional", "chimera"},
+});
+
+}  // namespace
+
 ScheduleKind schedule_kind(std::string_view name) {
     // PyTorch's classes are called ScheduleGPipe, Schedule1F1B, ...; its option values leave the
     // prefix out.
@@ -106,6 +138,11 @@ ScheduleKind schedule_kind(std::string_view name) {
         const ScheduleTraits& row = schedule_traits(known.kind);
         if (!row.kin.empty() && equal_ignoring_case(word, row.kin)) {
             hint = row.kin_differs;
+        }
+    }
+    for (const auto& [theirs, ours] : other_names) {
+        if (equal_ignoring_case(word, theirs)) {
+            hint = fmt::format("did you mean '{}'?", ours);
         }
     }
     throw Error(ErrorKind::BadInput,
