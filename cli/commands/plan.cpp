@@ -23,6 +23,7 @@
 #include "cli/text/largest_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
+#include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/plan_json.h"
@@ -427,7 +428,7 @@ sim::EveryShape shapes_with_progress(const Scenario& scenario,
     const StopSignal stop;
     Progress progress(console, "every shape");
     return sim::best_of_every_shape(
-        scenario, plan.model, plan.profile, plan.result, [&progress](double share) {
+        scenario, plan.model, plan.profile, plan.result, most_ranked, [&progress](double share) {
             progress.update(share, "");
             return StopSignal::received() == 0;
         });

@@ -105,7 +105,7 @@ std::string enumerated(std::vector<std::string> words) {
 /// many rows of the table.
 std::int64_t within_error(const sim::SearchResult& result) {
     const Duration most = scaled(result.ranked.front().step, 1 + order_error(result.cost_source));
-    return std::ranges::count_if(fastest_of_each_candidate(result.ranked),
+    return std::ranges::count_if(sim::fastest_of_each_candidate(result.ranked),
                                  [most](const FoundPlan& plan) { return plan.step <= most; });
 }
 
@@ -366,6 +366,7 @@ Json found_plan_json(const FoundPlan& plan) {
         plan.samples_per_second ? Json(*plan.samples_per_second) : Json(nullptr);
     json["bubble_total"] = plan.bubble;
     json["peak_bytes"] = plan.peak.count;
+    json["finished"] = plan.finished;
     return json;
 }
 
@@ -433,7 +434,7 @@ std::string hidden_plans(const std::vector<FoundPlan>& ranked,
 std::string search_text(const Scenario& scenario,
                         const sim::SearchResult& result,
                         const Console& console) {
-    const std::vector<FoundPlan> plans = fastest_of_each_candidate(result.ranked);
+    const std::vector<FoundPlan> plans = sim::fastest_of_each_candidate(result.ranked);
     std::string text = ranked_table(scenario, plans, console.width());
     const std::size_t shown = std::min(plans.size(), most_ranked);
     if (result.ranked.size() > shown) {

@@ -102,7 +102,7 @@ std::string planned_text(const Scenario& scenario, const sim::SearchResult& resu
                                               counted(result.candidates, "plan"))
                                 : fmt::format("the fastest that was found among {}",
                                               counted(result.candidates, "plan"));
-    const std::vector<sim::FoundPlan> plans = fastest_of_each_candidate(result.ranked);
+    const std::vector<sim::FoundPlan> plans = sim::fastest_of_each_candidate(result.ranked);
     return fmt::format("planned: {}, layers {}; predicted step {}, {}{}",
                        candidate_text(scenario, best.candidate, best.recompute),
                        partition_text(best.partition),

@@ -89,6 +89,10 @@ void add_columns_of_shares(const std::vector<FoundPlan>& plans, std::vector<Colu
     }
 }
 
+bool is_unfinished(const FoundPlan& plan) {
+    return !plan.finished;
+}
+
 /// What the first number of "devices" counts: stages, or ranks if a rank can have several stages.
 std::string place_in_pipeline(const std::vector<FoundPlan>& plans) {
     const bool has_chunks = std::ranges::any_of(
@@ -150,6 +154,13 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
          [](const FoundPlan& plan) { return recompute_text(plan); },
          [](const std::string& cell) { return "recompute " + cell; }}};
     add_columns_of_shares(plans, columns);
+    if (any(is_unfinished)) {
+        columns.push_back({"",
+                           [](const FoundPlan& plan) {
+                               return is_unfinished(plan) ? "not finished" : std::string();
+                           },
+                           [](const std::string& cell) { return cell; }});
+    }
     columns.push_back({"bubble", [](const FoundPlan& plan) { return percent_text(plan.bubble); }});
     columns.push_back(
         {"memory",
@@ -191,6 +202,10 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
         parts.emplace_back(
             "11+5x10: a stage of 11 layers, then five stages of 10; ...: too long for this table");
     }
+    if (any(is_unfinished)) {
+        parts.emplace_back(
+            "not finished: alone (--set), such a plan is searched further, and may be faster");
+    }
     if (std::ranges::find(heads, "memory") != heads.end()) {
         parts.emplace_back("memory: peak of the fullest rank");
     }
@@ -215,16 +230,6 @@ bool divides_sequence(const FoundPlan& plan) {
 
 std::string partition_text(const std::vector<int>& sizes) {
     return fmt::format("{}", fmt::join(runs_of(sizes), "+"));
-}
-
-std::vector<FoundPlan> fastest_of_each_candidate(const std::vector<FoundPlan>& ranked) {
-    std::vector<FoundPlan> fastest;
-    for (const FoundPlan& plan : ranked) {
-        if (std::ranges::find(fastest, plan.candidate, &FoundPlan::candidate) == fastest.end()) {
-            fastest.push_back(plan);
-        }
-    }
-    return fastest;
 }
 
 std::string ranked_table(const Scenario& scenario,

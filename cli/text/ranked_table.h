@@ -15,9 +15,6 @@ bool divides_sequence(const sim::FoundPlan& plan);
 /// Most rows of the table.
 constexpr std::size_t most_ranked = 10;
 
-/// The fastest plan of each candidate, in order: other partitions of it are left out.
-std::vector<sim::FoundPlan> fastest_of_each_candidate(const std::vector<sim::FoundPlan>& ranked);
-
 /// The fastest plans as a table, no line of it longer than `width` where that is at least 80. What
 /// is the same in all rows stands once above it; partitions that leave no room are shortened.
 std::string ranked_table(const Scenario& scenario,

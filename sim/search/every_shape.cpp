@@ -38,39 +38,76 @@ bool is_of_shape(const FoundPlan& plan, const Shape& shape) {
            own.tensor_parallel == shape.tensor_parallel;
 }
 
+/// One shape among many needs no proof: what is within 2 % of its best plan may be left out.
+const SearchOptions at_first{.exact_actions = 0,
+                             .most_actions = 2'000'000,
+                             .most_partition_actions = 0,
+                             .least_ranked = 1,
+                             .finished_rows = 0,
+                             .finds_closest = false};
+constexpr double tolerance = 0.001;  ///< of a plan that is finished
+const SearchOptions more_closely{.exact_actions = 0,
+                                 .tolerance = tolerance,
+                                 .most_actions = 10'000'000,
+                                 .most_partition_actions = 0,
+                                 .least_ranked = 1,
+                                 .finished_rows = 2,
+                                 .most_row_actions = 2'000'000,
+                                 .finds_closest = false};
+
+/// The best plan of a shape, by the search of it, which has found one.
+FoundPlan best_of(const SearchResult& result) {
+    FoundPlan best = result.ranked.front();
+    best.finished =
+        result.complete && result.any_partition_bound >= best.step - scaled(best.step, tolerance);
+    return best;
+}
+
+void add_simulated(const SearchResult& result, EveryShape& every) {
+    every.simulated.insert(every.simulated.end(), result.ranked.begin(), result.ranked.end());
+}
+
 }  // namespace
 
 EveryShape best_of_every_shape(const Scenario& scenario,
                                const Model& model,
                                const Profile& profile,
                                const SearchResult& found,
+                               std::size_t improved,
                                const std::function<bool(double share)>& progress) {
-    // One shape among many needs no proof: what is within 2 % of its best plan may be left out.
-    const SearchOptions quick{.exact_actions = 0,
-                              .most_actions = 2'000'000,
-                              .most_partition_actions = 0,
-                              .least_ranked = 1,
-                              .finds_closest = false};
     EveryShape every;
     const std::set<Shape> shapes = whole_shapes(found);
     double done = 0;
+    const auto goes_on = [&] {
+        const double all = static_cast<double>(shapes.size() + std::min(improved, shapes.size()));
+        return !progress || progress(done++ / all);
+    };
     for (const Shape& shape : shapes) {
-        if (progress && !progress(done / static_cast<double>(shapes.size()))) {
+        if (!goes_on()) {
             return every;
         }
-        done += 1;
         if (!found.ranked.empty() && is_of_shape(found.ranked.front(), shape)) {
             every.plans.push_back(found.ranked.front());
+            every.plans.back().finished = every.plans.back().finished && found.complete;
             continue;
         }
         const SearchResult result =
-            search_plans(with_shape(scenario, shape), model, profile, quick);
+            search_plans(with_shape(scenario, shape), model, profile, at_first);
         if (result.ranked.empty()) {
             every.without_plan.push_back(shape);
         } else {
-            every.plans.push_back(result.ranked.front());
-            every.simulated.insert(
-                every.simulated.end(), result.ranked.begin(), result.ranked.end());
+            every.plans.push_back(best_of(result));
+            add_simulated(result, every);
+        }
+    }
+    std::ranges::stable_sort(every.plans, {}, &FoundPlan::step);
+    for (std::size_t i = 0; i < std::min(improved, every.plans.size()) && goes_on(); ++i) {
+        FoundPlan& plan = every.plans[i];
+        if (!plan.finished) {
+            const SearchResult result = search_plans(
+                with_shape(scenario, plan.candidate.shape), model, profile, more_closely);
+            add_simulated(result, every);
+            plan = best_of(result);
         }
     }
     std::ranges::stable_sort(every.plans, {}, &FoundPlan::step);

@@ -17,12 +17,15 @@ struct EveryShape {
 
 /// Searches every number of stages, of replicas and of devices per layer that together take as many
 /// devices as `found` has in its largest shape, each by a search of its own; `found` is a search of
-/// the same scenario, whose best plan is that of its shape. `progress` is called before each with
-/// the share that is done; it ends the search where it returns false.
+/// the same scenario, whose best plan is that of its shape. The fastest of these, `improved` of
+/// them, are searched more closely. A plan is `finished` where no plan of its shape is faster by
+/// more than a thousandth. `progress` is called before each search with the share that is done; it
+/// ends the search where it returns false.
 EveryShape best_of_every_shape(const Scenario& scenario,
                                const Model& model,
                                const Profile& profile,
                                const SearchResult& found,
+                               std::size_t improved,
                                const std::function<bool(double share)>& progress = {});
 
 /// Adds what was simulated of every shape to `found`, the search that the shapes are from.

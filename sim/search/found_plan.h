@@ -23,10 +23,20 @@ struct FoundPlan {
     std::optional<double> samples_per_second{};
     double bubble = 0;  ///< total, as GPipe defines it
     Bytes peak{};       ///< of the fullest rank
+    /// A search of the candidate alone would come to no faster partition. False where the search
+    /// ended before, where the plan is too large for it, or where nothing asked for it.
+    bool finished = false;
 };
 
 /// The scenario with the plan in place of every "auto".
 SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan);
+
+/// Sorts plans, the fastest first and of equal ones the one of fewer devices, and leaves out those
+/// that are there twice.
+void rank(std::vector<FoundPlan>& plans);
+
+/// The fastest plan of each candidate, in order: other partitions of it are left out.
+std::vector<FoundPlan> fastest_of_each_candidate(const std::vector<FoundPlan>& ranked);
 
 /// Why some candidates are no plans.
 struct Infeasible {

@@ -36,6 +36,11 @@ struct SearchOptions {
     /// Where fewer plans were simulated, some of those that were left out are, too, as far as their
     /// bound is within 5 % of the best plan.
     std::int64_t least_ranked = 10;
+    /// Of so many of the fastest candidates the partition is improved as far as a search of the
+    /// candidate alone would (`FoundPlan::finished`).
+    std::int64_t finished_rows = 10;
+    /// So many actions are simulated for all of these together.
+    std::int64_t most_row_actions = 20'000'000;
     /// Keeps the best plan of every number of stages (`telling_stage_counts`) and of micro-batches,
     /// and does not leave out one because another cell has a faster one: for a heat map.
     bool every_cell = false;
@@ -70,10 +75,6 @@ struct SearchResult {
     std::vector<Infeasible> infeasible;
     std::optional<ClosestPlan> closest;  ///< where nothing fits
 };
-
-/// Sorts plans, the fastest first and of equal ones the one of fewer devices, and leaves out those
-/// that are there twice.
-void rank(std::vector<FoundPlan>& plans);
 
 /// Tries everything that the scenario leaves open ("auto"), best bound first, and leaves out what
 /// cannot beat the best plan so far (sim/search/step_bound.h): branch and bound. Deterministic:

@@ -106,13 +106,6 @@ FoundPlan found_plan(const Candidate& candidate,
 
 }  // namespace
 
-SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan) {
-    SettledScenario settled = with_candidate(scenario, plan.candidate);
-    settled.pipeline.partition = plan.partition;
-    settled.pipeline.recompute = plan.recompute;
-    return settled;
-}
-
 Error out_of_memory() {
     return {ErrorKind::Infeasible, "", std::string(out_of_memory_text)};
 }

@@ -1,0 +1,300 @@
+#include "sim/search/further_partitions.h"
+
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+#include "sim/search/open_queue.h"
+#include "sim/search/partition_choice.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+/// Layers times pieces of the candidates of which further partitions are tried, together.
+constexpr std::int64_t most_looked_at = 500'000;
+constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
+constexpr std::int64_t fair_actions = 1'500'000;           ///< of many candidates for each
+constexpr std::size_t few_contenders = 4;  ///< for two searches of the partition of each
+
+/// Whether so many actions are too few to move layers between its pieces.
+bool is_too_large_for(const Candidate& candidate, std::int64_t actions) {
+    return actions < 10 * actions_of(candidate);
+}
+
+/// The order in which contenders are looked at: those with a plan or a bound, the most promising
+/// first, by turns with those of which no partition has been found that fits, the least bound
+/// first.
+std::vector<Contender> in_turn(std::vector<Contender> contenders) {
+    const auto refused = std::ranges::partition(
+        contenders, [](const Contender& of) { return of.promise < Duration::max(); });
+    const std::span<Contender> known(contenders.begin(), refused.begin());
+    const std::span<Contender> others(refused.begin(), refused.end());
+    std::ranges::sort(known);
+    std::ranges::sort(others);
+    std::vector<Contender> result;
+    for (std::size_t i = 0; i < std::max(known.size(), others.size()); ++i) {
+        if (i < known.size()) {
+            result.push_back(known[i]);
+        }
+        if (i < others.size()) {
+            result.push_back(others[i]);
+        }
+    }
+    return result;
+}
+
+}  // namespace
+
+/// Where nothing fits yet no limit makes the partitions fewer: whether so many can be looked at.
+bool FurtherPartitions::is_quick_to_count(const Candidate& candidate) const {
+    const std::int64_t layers = state_.space.model.layer_count();
+    return layers * layers * candidate.shape.stages <= 100'000;
+}
+
+/// A candidate of which no partition had been found that fits has one.
+void FurtherPartitions::take_back_refusal(const Candidate& candidate) {
+    std::erase_if(state_.too_large, [&](const auto& entry) { return entry.second == candidate; });
+    const auto refused = state_.all.infeasible.find(std::string(out_of_memory_text));
+    if (refused == state_.all.infeasible.end()) {
+        return;
+    }
+    ++state_.all.searched;
+    if (--refused->second.count == 0) {
+        state_.all.infeasible.erase(refused);
+    } else if (refused->second.example == candidate && !state_.too_large.empty()) {
+        refused->second.example = state_.too_large.begin()->second;
+    }
+}
+
+/// Simulates partitions of a candidate. `best` becomes the step of the fastest of all.
+void FurtherPartitions::try_each(const Contender& contender,
+                                 const std::vector<std::vector<int>>& partitions,
+                                 Duration& best) {
+    const Candidate& candidate = contender.candidate;
+    state_.partitions += std::ssize(partitions);
+    std::vector<Outcome> outcomes(partitions.size());
+    std::optional<CommonRows> common;
+    if (partitions.size() > 2) {
+        try {
+            common = common_rows(state_.space, candidate, partitions.front());
+        } catch (const Error&) {  // each says so itself
+        }
+    }
+    tbb::parallel_for(std::size_t{0}, partitions.size(), [&](std::size_t i) {
+        try {
+            try_partition(state_.space,
+                          candidate,
+                          partitions[i],
+                          best,
+                          outcomes[i],
+                          common ? &*common : nullptr);
+        } catch (const Error&) {  // no plan whatever the partition
+            outcomes[i] = {};
+        }
+    });
+    bool fits = false;
+    for (Outcome& outcome : outcomes) {
+        for (const FoundPlan& found : outcome.found) {
+            best = std::min(best, found.step);
+            state_.best.add(found);
+            fits = true;
+        }
+        state_.all.add(std::move(outcome));
+    }
+    if (fits && contender.promise == Duration::max()) {
+        take_back_refusal(candidate);
+    }
+}
+
+/// The fastest plan of a candidate that was simulated, with whatever recompute; null: none fits.
+const FoundPlan* FurtherPartitions::fastest_of(const Candidate& candidate) const {
+    const FoundPlan* fastest = nullptr;
+    for (const FoundPlan& plan : state_.all.found) {
+        const ScheduleChoice& choice = plan.candidate.choice;
+        if (plan.candidate.shape == candidate.shape &&
+            choice.schedule == candidate.choice.schedule &&
+            choice.chunks == candidate.choice.chunks &&
+            (fastest == nullptr || plan.step < fastest->step)) {
+            fastest = &plan;
+        }
+    }
+    return fastest;
+}
+
+/// Moves layers between the pieces of a candidate, from each of these partitions on (an empty one
+/// stands for what `partition = "auto"` begins with), and simulates what comes of it. Returns the
+/// actions that were simulated. Throws as make_plan where the candidate is no plan.
+std::int64_t FurtherPartitions::improve_one(const Contender& contender,
+                                            const std::vector<std::vector<int>>& starts,
+                                            std::int64_t actions,
+                                            Duration& best) {
+    const Candidate& candidate = contender.candidate;
+    const SearchSpace& space = state_.space;
+    SettledScenario settled = with_candidate(space.scenario, candidate);
+    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute_auto) {
+        settled.pipeline.recompute = Recompute::Always;
+    }
+    std::vector<std::vector<int>> chosen;
+    std::int64_t simulated = 0;
+    for (const std::vector<int>& start : starts) {
+        ChosenPartition one = chosen_partition(settled, space.model, space.profile, actions, start);
+        simulated += one.actions;
+        chosen.push_back(std::move(one.layers_per_piece));
+    }
+    try_each(contender, chosen, best);
+    return simulated;
+}
+
+/// Moves layers between the pieces of candidates that have too many partitions to try them all: of
+/// the most promising first. Those that turn out to be no plans, whatever the partition, are
+/// removed.
+void FurtherPartitions::improve(std::vector<Contender>& contenders, Duration& best) {
+    std::int64_t room = state_.options.most_partition_actions;
+    std::int64_t left = std::ssize(contenders);
+    std::set<Candidate> no_plans;
+    for (const Contender& contender : contenders) {
+        const Candidate& candidate = contender.candidate;
+        const std::int64_t share = std::max(room / std::max<std::int64_t>(left--, 1), fair_actions);
+        const std::int64_t actions = std::min({most_improved_actions, share, room});
+        if (is_too_large_for(candidate, actions) || !state_.goes_on(0, contender.least)) {
+            continue;
+        }
+        std::vector<std::vector<int>> starts{{}};
+        if (const FoundPlan* const found = fastest_of(candidate)) {
+            starts.insert(starts.begin(), found->partition);
+            if (contenders.size() > few_contenders) {
+                starts.pop_back();
+            }
+        }
+        try {
+            room -= improve_one(contender, starts, actions, best);
+        } catch (const Error&) {
+            no_plans.insert(candidate);
+        }
+    }
+    std::erase_if(contenders, [&](const Contender& contender) {
+        return no_plans.contains(contender.candidate);
+    });
+}
+
+bool FurtherPartitions::finish(const FoundPlan& plan, std::int64_t& room) {
+    const Candidate& candidate = plan.candidate;
+    const bool is_only_one = std::ssize(plan.partition) == 1 ||
+                             std::ssize(plan.partition) == state_.space.model.layer_count();
+    if (state_.space.scenario.pipeline.partition || is_only_one) {
+        return true;
+    }
+    Duration best = plan.step;
+    const std::optional<Duration> least =
+        state_.bounds.of(candidate.shape, candidate.choice).least(candidate.choice, best);
+    const Contender contender{
+        .promise = best, .least = least.value_or(Duration{}), .candidate = candidate};
+    const std::int64_t actions = std::min(most_improved_actions, room);
+    const std::int64_t each = actions_of(candidate);
+    const FasterPartitions faster = faster_partitions(contender, best, actions);
+    if (!faster.may_be_any) {
+        return true;
+    }
+    if (faster.all && std::ssize(*faster.all) <= actions / each) {
+        room -= std::ssize(*faster.all) * each;
+        try_each(contender, *faster.all, best);
+        return true;
+    }
+    if (is_too_large_for(candidate, actions)) {
+        return false;
+    }
+    const std::int64_t simulated = improve_one(contender, {{}}, actions, best);
+    room -= simulated;
+    const bool has_ended_by_itself = simulated + 2 * each < actions;
+    return actions == most_improved_actions || has_ended_by_itself;
+}
+
+/// `room`: actions that may be simulated.
+FasterPartitions FurtherPartitions::faster_partitions(const Contender& contender,
+                                                      Duration best,
+                                                      std::int64_t room) const {
+    const Candidate& candidate = contender.candidate;
+    if (contender.least >= best) {
+        return {};
+    }
+    const ShapeBounds bounds = state_.bounds.of(candidate.shape, candidate.choice);
+    FasterPartitions faster{.may_be_any = bounds.may_be_faster(candidate.choice, best)};
+    if (faster.may_be_any && (best < Duration::max() || is_quick_to_count(candidate))) {
+        faster.all = bounds.faster_partitions(candidate.choice, best, room / actions_of(candidate));
+    }
+    return faster;
+}
+
+const FasterPartitions& FurtherPartitions::LookedAhead::of(std::size_t index,
+                                                           Duration best,
+                                                           std::int64_t room) {
+    if (best != best_ || index >= first_ + found_.size()) {
+        constexpr std::size_t at_once = 16;
+        first_ = index;
+        best_ = best;
+        found_.assign(std::min(at_once, contenders_.size() - index), {});
+        tbb::parallel_for(std::size_t{0}, found_.size(), [&](std::size_t i) {
+            found_[i] = partitions_.faster_partitions(contenders_[index + i], best, room);
+        });
+    }
+    return found_[index - first_];
+}
+
+/// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
+/// that have too many.
+Duration FurtherPartitions::try_contenders(Duration best) {
+    Duration bound = Duration::max();
+    std::int64_t room = state_.options.most_partition_actions;
+    std::vector<Contender> too_many;
+    if (room == 0 && best < Duration::max()) {
+        for (const Contender& contender : std::exchange(state_.all.contenders, {})) {
+            bound = std::min(bound, contender.least);
+        }
+        return bound;
+    }
+    std::int64_t looked_at = 0;
+    const std::vector<Contender> contenders = in_turn(std::exchange(state_.all.contenders, {}));
+    LookedAhead ahead(*this, contenders);
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+        const Contender& contender = contenders[i];
+        if (contender.least >= best) {
+            continue;
+        }
+        const Candidate& candidate = contender.candidate;
+        looked_at += std::int64_t{state_.space.model.layer_count()} * candidate.shape.stages *
+                     candidate.choice.chunks;
+        if (looked_at > most_looked_at || !state_.goes_on(0, contender.least)) {
+            bound = std::min(bound, contender.least);
+            continue;
+        }
+        const FasterPartitions& faster = ahead.of(i, best, room);
+        if (!faster.may_be_any) {
+            continue;
+        }
+        const std::int64_t most = room / actions_of(candidate);
+        if (faster.all && std::ssize(*faster.all) <= most) {
+            room -= std::ssize(*faster.all) * actions_of(candidate);
+            try_each(contender, *faster.all, best);
+            continue;
+        }
+        too_many.push_back(contender);
+    }
+    improve(too_many, best);
+    for (const Contender& contender : too_many) {
+        const Duration ceiling = std::min(best, bound);
+        if (contender.least < ceiling) {
+            const ScheduleChoice& choice = contender.candidate.choice;
+            const ShapeBounds bounds = state_.bounds.of(contender.candidate.shape, choice);
+            bound = std::min(bound, bounds.closest_bound(choice, contender.least, ceiling));
+        }
+    }
+    return bound;
+}
+
+}  // namespace pipetwin::sim
