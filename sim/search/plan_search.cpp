@@ -16,6 +16,7 @@
 #include "core/scenario/cost_table.h"
 #include "sim/search/finished_rows.h"
 #include "sim/search/further_partitions.h"
+#include "sim/search/least_memory.h"
 #include "sim/search/open_queue.h"
 #include "sim/search/partition_choice.h"
 #include "sim/search/search_state.h"
@@ -26,7 +27,7 @@ namespace {
 
 constexpr double runner_up = 0.05;  ///< of the best plan's step: how much slower one may be
 constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
-constexpr std::ptrdiff_t most_closest = 24;  ///< plans that are looked at where nothing fits
+constexpr std::ptrdiff_t most_too_large = 500;         ///< candidates that are kept
 
 /// What becomes of one of those that are open.
 struct Step {
@@ -63,7 +64,6 @@ class Search {
     Step simulate(const Open& open) const;
     void take(Step step, OpenQueue& queue);
     void try_runners_up(Duration best);
-    void find_closest();
     SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
 
     std::vector<Shape> shapes_;
@@ -71,6 +71,7 @@ class Search {
     SearchState state_;
     RunnersUp runners_up_{};
     std::map<Candidate, Duration> without_recompute_{};  ///< those that fit, with their bounds
+    std::optional<ClosestPlan> closest_{};
 };
 
 OpenQueue Search::open_shapes() {
@@ -268,7 +269,7 @@ void Search::take(Step step, OpenQueue& queue) {
     state_.all.add(std::move(step.outcome));
     for (auto& [bytes, candidate] : step.too_large) {
         state_.too_large.emplace(bytes, std::move(candidate));
-        if (std::ssize(state_.too_large) > most_closest) {
+        if (std::ssize(state_.too_large) > most_too_large) {
             state_.too_large.erase(std::prev(state_.too_large.end()));
         }
     }
@@ -306,31 +307,6 @@ void Search::try_runners_up(Duration best) {
     }
 }
 
-/// Where nothing fits: the partition that lacks least of each of the candidates that look smallest.
-void Search::find_closest() {
-    for (const auto& [bytes, candidate] : state_.too_large) {
-        if (actions_of(candidate) > largest_runner_up || !state_.goes_on(0, Duration{})) {
-            continue;
-        }
-        SettledScenario settled = with_candidate(state_.space.scenario, candidate);
-        if (candidate.choice.recompute_by_rank && state_.space.scenario.pipeline.recompute_auto) {
-            settled.pipeline.recompute = Recompute::Always;
-        }
-        Outcome outcome;
-        try {
-            const Plan plan = make_settled_plan(settled, state_.space.model, state_.space.profile);
-            try_partition(state_.space,
-                          candidate,
-                          plan->partition->layers_per_stage(),
-                          Duration::max(),
-                          outcome);
-        } catch (const Error&) {
-            continue;  // no plan whatever the memory
-        }
-        state_.all.add(std::move(outcome));
-    }
-}
-
 SearchResult Search::result(bool complete, Duration bound, Duration any_partition_bound) {
     SearchResult result{.shapes = std::move(shapes_),
                         .cell_stages = std::move(cell_stages_),
@@ -351,7 +327,7 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     }
     std::ranges::stable_sort(result.infeasible, std::greater{}, &Infeasible::count);
     if (result.ranked.empty()) {
-        result.closest = std::move(state_.all.closest);
+        result.closest = std::move(closest_);
         result.lower_bound = bound == Duration::max() ? Duration{} : bound;
         return result;
     }
@@ -412,7 +388,7 @@ SearchResult Search::run() {
         finish_rows(state_, partitions);
     }
     if (state_.options.finds_closest && queue.empty() && state_.all.found.empty()) {
-        find_closest();
+        closest_ = closest_to_fitting(state_);
     }
     return result(queue.empty(), bound, any_partition_bound);
 }

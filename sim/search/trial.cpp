@@ -15,23 +15,14 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// The rank that lacks most, where any does.
-std::optional<ClosestPlan> missing(const Candidate& candidate,
-                                   const Plan& plan,
-                                   const std::vector<MemoryUse>& peaks) {
-    std::optional<ClosestPlan> missed;
+bool fits(const Plan& plan, const std::vector<MemoryUse>& peaks) {
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        const Bytes peak = peaks[as_index(rank)].total();
-        const Bytes limit = plan.memory_limit(rank).value_or(peak);
-        if (peak > limit && (!missed || peak - limit > missed->peak - missed->limit)) {
-            missed = ClosestPlan{.candidate = candidate,
-                                 .partition = plan->partition->layers_per_stage(),
-                                 .rank = rank,
-                                 .peak = peak,
-                                 .limit = limit};
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        if (limit && peaks[as_index(rank)].total() > *limit) {
+            return false;
         }
     }
-    return missed;
+    return true;
 }
 
 RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& schedule) {
@@ -67,9 +58,6 @@ std::optional<RecomputeRules> as_needed(const SearchSpace& space,
             }
             all_fit = false;
             if (of_rank[rank] == Recompute::Always) {
-                if (auto missed = missing(candidate, plan, peaks)) {
-                    outcome.missed(*std::move(missed));
-                }
                 return std::nullopt;
             }
             of_rank[rank] =
@@ -122,21 +110,12 @@ void Outcome::refuse(const Error& why, const Candidate& candidate) {
     }
 }
 
-void Outcome::missed(ClosestPlan plan) {
-    if (!closest || plan.peak - plan.limit < closest->peak - closest->limit) {
-        closest = std::move(plan);
-    }
-}
-
 void Outcome::add(Outcome other) {
     std::ranges::move(other.found, std::back_inserter(found));
     std::ranges::move(other.contenders, std::back_inserter(contenders));
     for (auto& [rule, entry] : other.infeasible) {
         const auto [known, is_new] = infeasible.try_emplace(rule, entry);
         known->second.count += is_new ? 0 : entry.count;
-    }
-    if (other.closest) {
-        missed(*std::move(other.closest));
     }
     candidates += other.candidates;
     searched += other.searched;
@@ -184,8 +163,7 @@ void try_partition(const SearchSpace& space,
     std::vector<MemoryUse> peaks;
     if (!plan->host_link) {  // with one, times decide
         peaks = peak_memory(plan);
-        if (auto missed = missing(candidate, plan, peaks)) {
-            outcome.missed(*std::move(missed));
+        if (!fits(plan, peaks)) {
             return;
         }
     }
@@ -197,11 +175,7 @@ void try_partition(const SearchSpace& space,
     if (plan->host_link) {
         peaks = peak_memory(plan, timeline);
     }
-    if (auto missed = missing(candidate, plan, peaks)) {
-        outcome.missed(*std::move(missed));
-        return;
-    }
-    if (step_time(timeline) < best) {
+    if (fits(plan, peaks) && step_time(timeline) < best) {
         outcome.found.push_back(found_plan(candidate, plan, timeline, peaks));
     }
 }

@@ -35,7 +35,6 @@ struct Contender {
 struct Outcome {
     std::vector<FoundPlan> found{};
     std::map<std::string, Infeasible> infeasible{};  ///< by reason, without its numbers
-    std::optional<ClosestPlan> closest{};
     std::vector<Contender> contenders{};
     std::int64_t candidates = 0;
     std::int64_t searched = 0;
@@ -44,7 +43,6 @@ struct Outcome {
     bool breaks_a_rule = false;  ///< one candidate's: it is no plan, whatever the partition
 
     void refuse(const Error& why, const Candidate& candidate);
-    void missed(ClosestPlan plan);
     void add(Outcome other);
 };
 
@@ -68,7 +66,7 @@ std::optional<CommonRows> common_rows(const SearchSpace& space,
                                       const std::vector<int>& partition);
 
 /// Plans and simulates one partition; the empty list stands for what the scenario says. Its
-/// metrics are measured where it is faster than `best`. Adds to `found`, or to what does not fit.
+/// metrics are measured where it is faster than `best`. Adds to `found`, if it fits.
 /// Where recompute by rank comes out as one mode for all, the plan is that mode's
 /// candidate. `common`: of this candidate; null: its rows are made. Throws as make_plan.
 void try_partition(const SearchSpace& space,

@@ -1,0 +1,341 @@
+#include "sim/search/least_memory.h"
+
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/partition/feasible_splits.h"
+#include "core/partition/partition_search.h"
+#include "core/partition/rank_partition.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/replan.h"
+#include "core/timeline/footprint.h"
+#include "sim/explain/explanation.h"
+#include "sim/search/layer_sums.h"
+#include "sim/search/open_queue.h"
+#include "sim/search/row_windows.h"
+#include "sim/simulate/simulate.h"
+
+namespace pipetwin::sim {
+
+namespace {
+
+constexpr std::int64_t most_actions_of_all = 60'000'000;
+constexpr std::int64_t most_actions_of_one = 1'000'000;
+constexpr std::int64_t least_tries_of_one = 12;
+constexpr std::size_t most_settled = 4;  ///< partitions of a candidate
+constexpr std::size_t at_the_same_time = 8;
+
+/// What a rank lacks where it has no limit.
+constexpr Bytes nothing{std::numeric_limits<std::int64_t>::min() / 4};
+
+/// [rank]: the bytes that it holds above its limit.
+std::vector<Bytes> lacks_of(const Plan& plan, const std::vector<Bytes>& peaks) {
+    std::vector<Bytes> lacks;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        const std::optional<Bytes> limit = plan.memory_limit(rank);
+        lacks.push_back(limit ? peaks[as_index(rank)] - *limit : nothing);
+    }
+    return lacks;
+}
+
+/// A partition, and what its ranks lack with room for one message on each of their boundaries: no
+/// plan of it needs less.
+struct Lacking {
+    std::vector<int> sizes{};
+    std::vector<Bytes> of_rank{};
+    std::vector<Bytes> largest_first{};
+
+    bool operator<(const Lacking& other) const { return largest_first < other.largest_first; }
+    Bytes most() const { return largest_first.front(); }
+};
+
+/// The partition of one candidate whose fullest rank lacks least.
+class LeastMemory {
+  public:
+    /// Throws as make_plan.
+    LeastMemory(const SearchSpace& space, const Candidate& candidate)
+        : space_(space),
+          candidate_(candidate),
+          settled_(with_candidate(space.scenario, candidate)),
+          first_(make_plan(settled_, space.model, space.profile, RowsFrom::Generator)),
+          follows_costs_(rows_follow_costs(settled_)),
+          costs_(layer_costs(first_, settled_, space.model, space.profile)),
+          each_(static_cast<std::int64_t>(action_count(first_))) {
+        find_bound();
+    }
+
+    /// What no partition goes below.
+    Bytes bound() const { return bound_; }
+    /// The actions that were planned.
+    std::int64_t actions() const { return tries_ * each_; }
+
+    std::optional<ClosestPlan> best() {
+        std::vector<Lacking> tried = is_open() ? searched() : with_lacks({first_sizes()});
+        std::ranges::stable_sort(tried, std::less{});
+        std::optional<ClosestPlan> closest;
+        for (std::size_t i = 0; i < std::min(tried.size(), most_settled); ++i) {
+            if (closest && tried[i].most() >= closest->peak - closest->limit) {
+                break;
+            }
+            const std::optional<ClosestPlan> one = with_its_messages(tried[i].sizes);
+            if (!closest || (one && one->peak - one->limit < closest->peak - closest->limit)) {
+                closest = one;
+            }
+        }
+        return closest;
+    }
+
+  private:
+    const std::vector<int>& first_sizes() const { return first_->partition->layers_per_stage(); }
+    int pieces() const { return first_->partition->stage_count(); }
+    bool is_open() const {
+        return !space_.scenario.pipeline.partition && pieces() > 1 &&
+               pieces() < space_.model.layer_count();
+    }
+    std::int64_t left() const {
+        return std::max(least_tries_of_one, most_actions_of_one / each_) - tries_;
+    }
+
+    /// The balanced partition, and that which balances what the ranks hold at least.
+    void find_bound() {
+        starts_.push_back(first_sizes());
+        if (!is_open() || first_->host_link) {
+            return;
+        }
+        Bytes room{};  // the most that a rank has for its layers
+        for (int rank = 0; rank < first_.rank_count(); ++rank) {
+            const std::optional<Bytes> limit = first_.memory_limit(rank);
+            if (!limit) {
+                return;
+            }
+            const Bytes context =
+                first_->context.empty() ? Bytes{} : first_->context[as_index(rank)];
+            room = std::max(room, *limit - context);
+        }
+        const RankChain work = rank_chain_of(settled_, space_.model, space_.profile);
+        if (work.ranks() != first_.rank_count()) {
+            return;  // two ranks of two pipelines count as one
+        }
+        const bool keeps = first_->recompute.everywhere() == Recompute::None;
+        const LayerSums sums = layer_sums(settled_,
+                                          space_.model,
+                                          space_.profile,
+                                          Cluster(settled_, space_.profile, first_.rank_count()),
+                                          std::ranges::min(first_->micro_batch_sizes));
+        const RankChain held{.layers = work.layers,
+                             .rank_of_piece = work.rank_of_piece,
+                             .quantities = {held_memory(
+                                 work, first_->schedule, sums, keeps ? Kept::All : Kept::Input)}};
+        if (const std::optional<std::int64_t> bound = rank_bound(held)) {
+            bound_ = Bytes{*bound} - room;
+        }
+        if (const std::optional<RankSplit> split = rank_partition(held);
+            split && split->sizes != starts_.front()) {
+            starts_.push_back(split->sizes);
+        }
+    }
+
+    Plan plan_of(const std::vector<int>& sizes) const {
+        SettledScenario settled = settled_;
+        if (is_open()) {
+            settled.pipeline.partition = sizes;
+        }
+        return follows_costs_
+                   ? make_plan(settled, space_.model, space_.profile, RowsFrom::Generator)
+                   : make_plan_with_rows_of(first_, settled, space_.model, space_.profile, &costs_);
+    }
+
+    std::vector<Lacking> with_lacks(const std::vector<std::vector<int>>& splits) {
+        std::vector<Lacking> result;
+        for (const std::vector<int>& sizes : splits) {
+            ++tries_;
+            Plan plan = plan_of(sizes);
+            if (!plan->channel_capacity) {
+                plan = std::move(plan).with_capacity(1);
+            }
+            Lacking one{
+                .sizes = sizes,
+                .of_rank = lacks_of(
+                    plan, plan->host_link ? peak_totals(plan, simulate(plan)) : peak_totals(plan))};
+            one.largest_first = one.of_rank;
+            std::ranges::sort(one.largest_first, std::greater{});
+            result.push_back(std::move(one));
+        }
+        return result;
+    }
+
+    std::vector<Lacking> searched() {
+        if (split_count(space_.model.layer_count(), pieces()) <= static_cast<double>(left())) {
+            std::vector<std::vector<int>> all;
+            FeasibleSplits(space_.model.layer_count(), pieces(), [](int, int, int) {
+                return true;
+            }).for_each([&](std::span<const int> sizes) {
+                all.emplace_back(sizes.begin(), sizes.end());
+            });
+            return with_lacks(all);
+        }
+        std::vector<Lacking> tried = with_lacks(starts_);
+        Lacking best = *std::ranges::min_element(tried, std::less{});
+        while (left() > 0 && best.most() > bound_) {
+            std::optional<Lacking> better = relieved(best);
+            if (!better) {
+                break;
+            }
+            best = *std::move(better);
+            tried.push_back(best);
+        }
+        return tried;
+    }
+
+    /// A partition in which the ranks that lack most lack less, after layers were moved off the
+    /// first of them to a piece of another, whose boundaries between move along: to near pieces
+    /// first. None where no such move helps.
+    std::optional<Lacking> relieved(const Lacking& from) {
+        const auto fullest = std::ranges::max_element(from.of_rank) - from.of_rank.begin();
+        std::vector<std::tuple<int, int, int, int>> moves;  // distance, layers, from, to
+        for (int piece = 0; piece < pieces(); ++piece) {
+            for (int to = 0; to < pieces() && is_on(piece, static_cast<int>(fullest)); ++to) {
+                for (int layers = 1; layers <= 2 && !is_on(to, static_cast<int>(fullest));
+                     ++layers) {
+                    moves.emplace_back(std::abs(to - piece), layers, piece, to);
+                }
+            }
+        }
+        std::ranges::sort(moves);
+        for (const auto& [distance, layers, piece, to] : moves) {
+            if (left() <= 0) {
+                break;
+            }
+            std::vector<int> sizes = from.sizes;
+            if (sizes[as_index(piece)] <= layers) {
+                continue;
+            }
+            sizes[as_index(piece)] -= layers;
+            sizes[as_index(to)] += layers;
+            Lacking moved = std::move(with_lacks({sizes}).front());
+            if (moved < from) {
+                return moved;
+            }
+        }
+        return std::nullopt;
+    }
+
+    bool is_on(int piece, int rank) const {
+        const Schedule& schedule = first_->schedule;
+        for (int stage = 0; stage < schedule.stage_count(); ++stage) {
+            if (model_stage_of(schedule, stage) == piece &&
+                schedule.rank_of_stage[as_index(stage)] == rank) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /// What the plan needs, with room for as many messages as it has at once.
+    std::optional<ClosestPlan> with_its_messages(const std::vector<int>& sizes) {
+        ++tries_;
+        const Plan plan = with_settled_capacity(plan_of(sizes));
+        const std::vector<Bytes> peaks =
+            plan->host_link ? peak_totals(plan, simulate(plan)) : peak_totals(plan);
+        const std::vector<Bytes> lacks = lacks_of(plan, peaks);
+        const auto fullest = static_cast<int>(std::ranges::max_element(lacks) - lacks.begin());
+        const std::optional<Bytes> limit = plan.memory_limit(fullest);
+        return limit ? std::optional(ClosestPlan{.candidate = candidate_,
+                                                 .partition = sizes,
+                                                 .rank = fullest,
+                                                 .peak = peaks[as_index(fullest)],
+                                                 .limit = *limit})
+                     : std::nullopt;
+    }
+
+    const SearchSpace& space_;
+    const Candidate& candidate_;
+    const SettledScenario settled_;
+    const Plan first_;  ///< has the rows
+    bool follows_costs_;
+    const LayerCosts costs_;
+    std::int64_t each_;  ///< actions of a plan
+    std::int64_t tries_ = 1;
+    std::vector<std::vector<int>> starts_{};
+    Bytes bound_ = nothing;
+};
+
+/// A candidate with what no plan of it goes below.
+struct Bounded {
+    Bytes bound = nothing;
+    bool is_plan = true;  ///< with some memory
+    Candidate candidate{};
+};
+
+/// The candidates that look smallest, the least bound first.
+std::vector<Bounded> candidates_of(const SearchState& state) {
+    std::vector<Bounded> all;
+    std::int64_t room = most_actions_of_all;
+    for (const auto& [bytes, candidate] : state.too_large) {
+        // Where every rank recomputes as it needs, those that lack most recompute always.
+        const bool has_twin =
+            candidate.choice.recompute_by_rank && state.space.scenario.pipeline.recompute_auto;
+        if (!has_twin && (all.empty() || actions_of(candidate) <= room)) {
+            room -= actions_of(candidate);
+            all.push_back({.candidate = candidate});
+        }
+    }
+    tbb::parallel_for(std::size_t{0}, all.size(), [&](std::size_t i) {
+        try {
+            all[i].bound = LeastMemory(state.space, all[i].candidate).bound();
+        } catch (const Error&) {
+            all[i].is_plan = false;
+        }
+    });
+    std::erase_if(all, [](const Bounded& one) { return !one.is_plan; });
+    std::ranges::stable_sort(all, {}, &Bounded::bound);
+    return all;
+}
+
+}  // namespace
+
+std::optional<ClosestPlan> closest_to_fitting(SearchState& state) {
+    const std::vector<Bounded> all = candidates_of(state);
+    const auto lack = [](const ClosestPlan& plan) { return plan.peak - plan.limit; };
+    std::optional<ClosestPlan> closest;
+    std::int64_t room = most_actions_of_all;
+    for (std::size_t first = 0; first < all.size(); first += at_the_same_time) {
+        const bool may_be_closer = !closest || all[first].bound < lack(*closest);
+        if (!may_be_closer || room <= 0 || !state.goes_on(0, Duration{})) {
+            break;
+        }
+        std::vector<std::optional<ClosestPlan>> found(
+            std::min(at_the_same_time, all.size() - first));
+        std::vector<std::int64_t> actions(found.size());
+        tbb::parallel_for(std::size_t{0}, found.size(), [&](std::size_t i) {
+            const Bounded& one = all[first + i];
+            if (closest && one.bound >= lack(*closest)) {
+                return;
+            }
+            LeastMemory search(state.space, one.candidate);
+            found[i] = search.best();
+            actions[i] = search.actions();
+        });
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            room -= actions[i];
+            if (found[i] && (!closest || lack(*found[i]) < lack(*closest))) {
+                closest = found[i];
+            }
+        }
+    }
+    return closest;
+}
+
+}  // namespace pipetwin::sim
