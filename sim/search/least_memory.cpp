@@ -20,6 +20,7 @@
 #include "core/partition/rank_partition.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/replan.h"
+#include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/layer_sums.h"
@@ -34,7 +35,6 @@ namespace {
 constexpr std::int64_t most_actions_of_all = 60'000'000;
 constexpr std::int64_t most_actions_of_one = 1'000'000;
 constexpr std::int64_t least_tries_of_one = 12;
-constexpr std::size_t most_settled = 4;  ///< partitions of a candidate
 constexpr std::size_t at_the_same_time = 8;
 
 /// What a rank lacks where it has no limit.
@@ -50,8 +50,7 @@ std::vector<Bytes> lacks_of(const Plan& plan, const std::vector<Bytes>& peaks) {
     return lacks;
 }
 
-/// A partition, and what its ranks lack with room for one message on each of their boundaries: no
-/// plan of it needs less.
+/// A partition, and what its ranks lack.
 struct Lacking {
     std::vector<int> sizes{};
     std::vector<Bytes> of_rank{};
@@ -72,7 +71,8 @@ class LeastMemory {
           first_(make_plan(settled_, space.model, space.profile, RowsFrom::Generator)),
           follows_costs_(rows_follow_costs(settled_)),
           costs_(layer_costs(first_, settled_, space.model, space.profile)),
-          each_(static_cast<std::int64_t>(action_count(first_))) {
+          each_(static_cast<std::int64_t>(action_count(first_))),
+          least_capacity_(std::max(1, smallest_capacity(first_->schedule))) {
         find_bound();
     }
 
@@ -81,20 +81,19 @@ class LeastMemory {
     /// The actions that were planned.
     std::int64_t actions() const { return tries_ * each_; }
 
+    /// The best that was found; none where nothing limits the rank that holds most.
     std::optional<ClosestPlan> best() {
-        std::vector<Lacking> tried = is_open() ? searched() : with_lacks({first_sizes()});
-        std::ranges::stable_sort(tried, std::less{});
-        std::optional<ClosestPlan> closest;
-        for (std::size_t i = 0; i < std::min(tried.size(), most_settled); ++i) {
-            if (closest && tried[i].most() >= closest->peak - closest->limit) {
-                break;
-            }
-            const std::optional<ClosestPlan> one = with_its_messages(tried[i].sizes);
-            if (!closest || (one && one->peak - one->limit < closest->peak - closest->limit)) {
-                closest = one;
-            }
+        const Lacking best = is_open() ? searched() : with_lacks(first_sizes());
+        const auto fullest = std::ranges::max_element(best.of_rank) - best.of_rank.begin();
+        const std::optional<Bytes> limit = first_.memory_limit(static_cast<int>(fullest));
+        if (!limit) {
+            return std::nullopt;
         }
-        return closest;
+        return ClosestPlan{.candidate = candidate_,
+                           .partition = best.sizes,
+                           .rank = static_cast<int>(fullest),
+                           .peak = best.most() + *limit,
+                           .limit = *limit};
     }
 
   private:
@@ -157,46 +156,53 @@ class LeastMemory {
                    : make_plan_with_rows_of(first_, settled, space_.model, space_.profile, &costs_);
     }
 
-    std::vector<Lacking> with_lacks(const std::vector<std::vector<int>>& splits) {
-        std::vector<Lacking> result;
-        for (const std::vector<int>& sizes : splits) {
-            ++tries_;
-            Plan plan = plan_of(sizes);
+    /// With room for as few messages as the rows can do with: no plan of the partition needs less,
+    /// and with that much memory it fits. Stashes in host memory depend on the times.
+    Lacking with_lacks(const std::vector<int>& sizes) {
+        ++tries_;
+        Plan plan = plan_of(sizes);
+        std::vector<Bytes> peaks;
+        if (plan->host_link) {
+            plan = with_settled_capacity(std::move(plan));
+            peaks = peak_totals(plan, simulate(plan));
+        } else {
             if (!plan->channel_capacity) {
-                plan = std::move(plan).with_capacity(1);
+                plan = std::move(plan).with_proven_capacity(least_capacity_);
             }
-            Lacking one{
-                .sizes = sizes,
-                .of_rank = lacks_of(
-                    plan, plan->host_link ? peak_totals(plan, simulate(plan)) : peak_totals(plan))};
-            one.largest_first = one.of_rank;
-            std::ranges::sort(one.largest_first, std::greater{});
-            result.push_back(std::move(one));
+            peaks = peak_totals(plan);
         }
-        return result;
+        Lacking one{.sizes = sizes, .of_rank = lacks_of(plan, peaks)};
+        one.largest_first = one.of_rank;
+        std::ranges::sort(one.largest_first, std::greater{});
+        return one;
     }
 
-    std::vector<Lacking> searched() {
+    Lacking searched() {
+        Lacking best = with_lacks(starts_.front());
+        const auto take_better = [&best](Lacking other) {
+            if (other < best) {
+                best = std::move(other);
+            }
+        };
         if (split_count(space_.model.layer_count(), pieces()) <= static_cast<double>(left())) {
-            std::vector<std::vector<int>> all;
             FeasibleSplits(space_.model.layer_count(), pieces(), [](int, int, int) {
                 return true;
             }).for_each([&](std::span<const int> sizes) {
-                all.emplace_back(sizes.begin(), sizes.end());
+                take_better(with_lacks({sizes.begin(), sizes.end()}));
             });
-            return with_lacks(all);
+            return best;
         }
-        std::vector<Lacking> tried = with_lacks(starts_);
-        Lacking best = *std::ranges::min_element(tried, std::less{});
+        if (starts_.size() > 1) {
+            take_better(with_lacks(starts_.back()));
+        }
         while (left() > 0 && best.most() > bound_) {
             std::optional<Lacking> better = relieved(best);
             if (!better) {
                 break;
             }
             best = *std::move(better);
-            tried.push_back(best);
         }
-        return tried;
+        return best;
     }
 
     /// A partition in which the ranks that lack most lack less, after layers were moved off the
@@ -224,7 +230,7 @@ class LeastMemory {
             }
             sizes[as_index(piece)] -= layers;
             sizes[as_index(to)] += layers;
-            Lacking moved = std::move(with_lacks({sizes}).front());
+            Lacking moved = with_lacks(sizes);
             if (moved < from) {
                 return moved;
             }
@@ -243,30 +249,14 @@ class LeastMemory {
         return false;
     }
 
-    /// What the plan needs, with room for as many messages as it has at once.
-    std::optional<ClosestPlan> with_its_messages(const std::vector<int>& sizes) {
-        ++tries_;
-        const Plan plan = with_settled_capacity(plan_of(sizes));
-        const std::vector<Bytes> peaks =
-            plan->host_link ? peak_totals(plan, simulate(plan)) : peak_totals(plan);
-        const std::vector<Bytes> lacks = lacks_of(plan, peaks);
-        const auto fullest = static_cast<int>(std::ranges::max_element(lacks) - lacks.begin());
-        const std::optional<Bytes> limit = plan.memory_limit(fullest);
-        return limit ? std::optional(ClosestPlan{.candidate = candidate_,
-                                                 .partition = sizes,
-                                                 .rank = fullest,
-                                                 .peak = peaks[as_index(fullest)],
-                                                 .limit = *limit})
-                     : std::nullopt;
-    }
-
     const SearchSpace& space_;
     const Candidate& candidate_;
     const SettledScenario settled_;
     const Plan first_;  ///< has the rows
     bool follows_costs_;
     const LayerCosts costs_;
-    std::int64_t each_;  ///< actions of a plan
+    std::int64_t each_;   ///< actions of a plan
+    int least_capacity_;  ///< of channels, without a deadlock
     std::int64_t tries_ = 1;
     std::vector<std::vector<int>> starts_{};
     Bytes bound_ = nothing;

@@ -48,7 +48,7 @@ std::optional<RecomputeRules> as_needed(const SearchSpace& space,
         outcome.actions += static_cast<std::int64_t>(action_count(plan));
         const RecomputeRules rules = rules_of(of_rank, plan->schedule);
         plan = own_room || plan->channel_capacity ? with_settled_capacity(std::move(plan))
-                                                  : std::move(plan).with_capacity(1);
+                                                  : std::move(plan).with_proven_capacity(1);
         const std::vector<MemoryUse> peaks = peak_memory(plan);
         bool all_fit = true;
         for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
