@@ -32,7 +32,7 @@ namespace pipetwin::sim {
 
 namespace {
 
-constexpr std::int64_t most_actions_of_all = 60'000'000;
+constexpr std::int64_t most_actions_of_all = 40'000'000;
 constexpr std::int64_t most_actions_of_one = 1'000'000;
 constexpr std::int64_t least_tries_of_one = 12;
 constexpr std::size_t at_the_same_time = 8;
@@ -262,65 +262,52 @@ class LeastMemory {
     Bytes bound_ = nothing;
 };
 
-/// A candidate with what no plan of it goes below.
-struct Bounded {
-    Bytes bound = nothing;
-    bool is_plan = true;  ///< with some memory
-    Candidate candidate{};
-};
+Bytes lack_of(const ClosestPlan& plan) {
+    return plan.peak - plan.limit;
+}
 
-/// The candidates that look smallest, the least bound first.
-std::vector<Bounded> candidates_of(const SearchState& state) {
-    std::vector<Bounded> all;
-    std::int64_t room = most_actions_of_all;
-    for (const auto& [bytes, candidate] : state.too_large) {
-        // Where every rank recomputes as it needs, those that lack most recompute always.
-        const bool has_twin =
-            candidate.choice.recompute_by_rank && state.space.scenario.pipeline.recompute_auto;
-        if (!has_twin && (all.empty() || actions_of(candidate) <= room)) {
-            room -= actions_of(candidate);
-            all.push_back({.candidate = candidate});
+/// What becomes of a candidate, unless no plan of it is closer than `closest`.
+std::optional<ClosestPlan> closest_of(const SearchSpace& space,
+                                      const Candidate& candidate,
+                                      const std::optional<ClosestPlan>& closest,
+                                      std::int64_t& actions) {
+    try {
+        LeastMemory search(space, candidate);
+        std::optional<ClosestPlan> best;
+        if (!closest || search.bound() < lack_of(*closest)) {
+            best = search.best();
         }
+        actions = search.actions();
+        return best;
+    } catch (const Error&) {  // no plan whatever the memory
+        return std::nullopt;
     }
-    tbb::parallel_for(std::size_t{0}, all.size(), [&](std::size_t i) {
-        try {
-            all[i].bound = LeastMemory(state.space, all[i].candidate).bound();
-        } catch (const Error&) {
-            all[i].is_plan = false;
-        }
-    });
-    std::erase_if(all, [](const Bounded& one) { return !one.is_plan; });
-    std::ranges::stable_sort(all, {}, &Bounded::bound);
-    return all;
 }
 
 }  // namespace
 
 std::optional<ClosestPlan> closest_to_fitting(SearchState& state) {
-    const std::vector<Bounded> all = candidates_of(state);
-    const auto lack = [](const ClosestPlan& plan) { return plan.peak - plan.limit; };
+    std::vector<Candidate> candidates;
+    for (const auto& [bytes, candidate] : state.too_large) {
+        // Where every rank recomputes as it needs, those that lack most recompute always.
+        if (!candidate.choice.recompute_by_rank || !state.space.scenario.pipeline.recompute_auto) {
+            candidates.push_back(candidate);
+        }
+    }
     std::optional<ClosestPlan> closest;
     std::int64_t room = most_actions_of_all;
-    for (std::size_t first = 0; first < all.size(); first += at_the_same_time) {
-        const bool may_be_closer = !closest || all[first].bound < lack(*closest);
-        if (!may_be_closer || room <= 0 || !state.goes_on(0, Duration{})) {
-            break;
-        }
+    for (std::size_t first = 0;
+         first < candidates.size() && room > 0 && state.goes_on(0, Duration{});
+         first += at_the_same_time) {
         std::vector<std::optional<ClosestPlan>> found(
-            std::min(at_the_same_time, all.size() - first));
+            std::min(at_the_same_time, candidates.size() - first));
         std::vector<std::int64_t> actions(found.size());
         tbb::parallel_for(std::size_t{0}, found.size(), [&](std::size_t i) {
-            const Bounded& one = all[first + i];
-            if (closest && one.bound >= lack(*closest)) {
-                return;
-            }
-            LeastMemory search(state.space, one.candidate);
-            found[i] = search.best();
-            actions[i] = search.actions();
+            found[i] = closest_of(state.space, candidates[first + i], closest, actions[i]);
         });
         for (std::size_t i = 0; i < found.size(); ++i) {
             room -= actions[i];
-            if (found[i] && (!closest || lack(*found[i]) < lack(*closest))) {
+            if (found[i] && (!closest || lack_of(*found[i]) < lack_of(*closest))) {
                 closest = found[i];
             }
         }
