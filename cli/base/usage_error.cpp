@@ -187,6 +187,76 @@ std::string number_in(const std::string& written, CLI::Option& option) {
     return takes(option, number) && !needs_unit ? number : "";
 }
 
+/// The entries of "4,6,8", each of which the option takes; empty: it is no such list. A number with
+/// a decimal comma, or with commas between its thousands, is none.
+std::vector<std::string> entries_of(const std::string& written, CLI::Option& option) {
+    std::vector<std::string> entries;
+    std::string rest = written;
+    std::erase(rest, ' ');
+    const bool takes_fractions = option.get_type_name().starts_with('X');
+    if (takes_fractions && has_decimal_comma(rest)) {
+        return entries;
+    }
+    bool are_thousands = true;
+    for (std::size_t begin = 0; begin <= rest.size();) {
+        const std::size_t end = std::min(rest.find(',', begin), rest.size());
+        entries.push_back(rest.substr(begin, end - begin));
+        constexpr std::size_t digits = 3;
+        are_thousands = are_thousands && (begin == 0 || end - begin == digits);
+        begin = end + 1;
+    }
+    const bool are_all_taken = std::ranges::all_of(
+        entries, [&option](const std::string& entry) { return takes(option, entry); });
+    return entries.size() < 2 || are_thousands || !are_all_taken ? std::vector<std::string>{}
+                                                                 : entries;
+}
+
+/// A word as a shell takes it.
+std::string quoted(const std::string& word) {
+    constexpr std::string_view plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:@%+";
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+        return word;
+    }
+    std::string text = "'";
+    for (const char c : word) {
+        text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    return text + '\'';
+}
+
+/// The command line with another value for an option: "pipetwin plan m --nodes 4".
+std::string command_with(const std::vector<std::string>& args,
+                         const std::string& option,
+                         const std::string& value) {
+    std::string command = "pipetwin";
+    for (std::size_t i = 0; i < args.size(); ++i) {
+        if (args[i].starts_with(option + "=")) {
+            command += fmt::format(" {}={}", option, value);
+        } else if (i > 0 && args[i - 1] == option) {
+            command += ' ' + value;
+        } else {
+            command += ' ' + quoted(args[i]);
+        }
+    }
+    return command;
+}
+
+/// Refuses a list where an option takes one number, with one command for each of them.
+Error list_error(const std::string& option,
+                 const std::string& written,
+                 const std::vector<std::string>& entries,
+                 const std::vector<std::string>& args) {
+    std::vector<std::string> commands;
+    for (const std::string& entry : entries) {
+        commands.push_back(command_with(args, option, entry));
+    }
+    return {ErrorKind::Usage,
+            option,
+            fmt::format("'{}' is a list, expected one number", written),
+            fmt::format("one command for each: {}", fmt::join(commands, "; "))};
+}
+
 /// How often an option is among the words of a command line.
 std::ptrdiff_t times_given(const std::string& option, const std::vector<std::string>& args) {
     return std::ranges::count_if(args, [&option](const std::string& word) {
@@ -341,6 +411,12 @@ Error usage_error(const CLI::ParseError& error,
                 fmt::format("write {} {}", name, kind_of(*option))};
     }
     const std::vector<std::string> words = choices_of(*option);
+    if (words.empty()) {
+        const std::vector<std::string> entries = entries_of(*written, *option);
+        if (!entries.empty()) {
+            return list_error(name, *written, entries, args);
+        }
+    }
     const std::vector<std::string_view> known(words.begin(), words.end());
     std::string near =
         known.empty() ? number_in(*written, *option) : std::string(nearest_word(*written, known));
