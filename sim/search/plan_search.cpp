@@ -14,7 +14,6 @@
 
 #include "core/base/error.h"
 #include "core/scenario/cost_table.h"
-#include "sim/search/finished_rows.h"
 #include "sim/search/further_partitions.h"
 #include "sim/search/least_memory.h"
 #include "sim/search/open_queue.h"

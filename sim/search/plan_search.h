@@ -36,8 +36,8 @@ struct SearchOptions {
     /// Where fewer plans were simulated, some of those that were left out are, too, as far as their
     /// bound is within 5 % of the best plan.
     std::int64_t least_ranked = 10;
-    /// Of so many of the fastest candidates the partition is improved as far as a search of the
-    /// candidate alone would (`FoundPlan::finished`).
+    /// The number of the fastest candidates whose partitions are improved as far as a search of
+    /// each alone would (`FoundPlan::finished`).
     std::int64_t finished_rows = 10;
     /// So many actions are simulated for all of these together.
     std::int64_t most_row_actions = 20'000'000;

@@ -1,4 +1,4 @@
-#include "sim/search/finished_rows.h"
+#include "sim/search/further_partitions.h"
 
 #include <algorithm>
 #include <limits>
@@ -15,7 +15,7 @@
 #include "tests/support/soak.h"
 
 namespace pipetwin::sim {
-namespace finished_rows_test {
+namespace further_partitions_test {
 
 using testing::below;
 
@@ -169,5 +169,5 @@ TEST(ClosestToFitting, LacksNoMoreThanTheBestOfAllPlans) {
     }
 }
 
-}  // namespace finished_rows_test
+}  // namespace further_partitions_test
 }  // namespace pipetwin::sim
