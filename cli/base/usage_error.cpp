@@ -247,14 +247,14 @@ Error list_error(const std::string& option,
                  const std::string& written,
                  const std::vector<std::string>& entries,
                  const std::vector<std::string>& args) {
-    std::vector<std::string> commands;
+    std::vector<std::string> one_each;
     for (const std::string& entry : entries) {
-        commands.push_back(command_with(args, option, entry));
+        one_each.push_back(command_with(args, option, entry));
     }
     return {ErrorKind::Usage,
             option,
             fmt::format("'{}' is a list, expected one number", written),
-            fmt::format("one command for each: {}", fmt::join(commands, "; "))};
+            fmt::format("one command for each: {}", fmt::join(one_each, "; "))};
 }
 
 /// How often an option is among the words of a command line.
