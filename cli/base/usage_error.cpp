@@ -194,7 +194,13 @@ std::vector<std::string> entries_of(const std::string& written, CLI::Option& opt
     std::string rest = written;
     std::erase(rest, ' ');
     const bool takes_fractions = option.get_type_name().starts_with('X');
-    if (takes_fractions && has_decimal_comma(rest)) {
+    const auto ends_in_digit = [](const std::string& text) {
+        return text.find_last_of("0123456789") + 1 == text.size();
+    };
+    const std::string first = rest.substr(0, rest.find(','));
+    const bool has_unit_at_end = ends_in_digit(first) && !ends_in_digit(rest);  // "4,5M"
+    const bool is_half = rest.ends_with(",5");
+    if (has_decimal_comma(rest) && (takes_fractions || has_unit_at_end || is_half)) {
         return entries;
     }
     bool are_thousands = true;

@@ -70,6 +70,16 @@ std::vector<std::string> codes_of(std::string_view name) {
     return codes;
 }
 
+/// The first letters of the words that say which hardware it is: "p" of "8x-p40". Where they differ
+/// it is other hardware, not a slip.
+std::string first_letters_of_codes(std::string_view name) {
+    std::string letters;
+    for (const std::string& code : codes_of(name)) {
+        letters += code.front();
+    }
+    return letters;
+}
+
 /// "llama-3-80b" as "llama3", 80 and "b"; the unit of "llama-3-80" is empty.
 struct SizedModel {
     std::string family;
@@ -151,7 +161,9 @@ std::string_view near_hardware(std::string_view name, std::span<const std::strin
     const std::string digits = digits_of(name);
     const auto is_misspelled = [&](const std::string& one) {
         const std::string_view candidate = one;
-        return digits_of(one) == digits && !nearest_word(name, std::span(&candidate, 1)).empty();
+        return digits_of(one) == digits &&
+               first_letters_of_codes(one) == first_letters_of_codes(name) &&
+               !nearest_word(name, std::span(&candidate, 1)).empty();
     };
     if (const std::string_view found = shortest(known, begins); !found.empty()) {
         return found;
