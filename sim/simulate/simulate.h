@@ -36,11 +36,12 @@ Duration replayed_step(const Plan& plan, const Conditions& conditions);
 /// `unblocked`: by a thousandth of that at most.
 bool is_as_fast(Duration step, Duration unblocked);
 
-/// The capacity that a plan gets which states none, if its ranks have the memory for it. Room for a message takes its bytes on the
-/// receiving rank, so it is the smallest one, at least 1, with which the step `is_as_fast` as with
-/// room for every message; where ranks or messages contend, the smallest that is found. Where
-/// messages have no bytes, and room takes none, it is the largest number of messages that ever wait
-/// on an edge while no send blocks; 0 where the plan has no edges.
+/// The capacity that a plan gets which states none, if its ranks have the memory for it. Room for a
+/// message takes its bytes on the receiving rank, so it is the smallest one, at least 1, with which
+/// the step `is_as_fast` as with room for every message; where ranks or messages contend, the
+/// smallest that is found. Where messages have no bytes, and room takes none, it is the largest
+/// number of messages that ever wait on an edge while no send blocks; 0 where the plan has no
+/// edges.
 int settled_capacity(const Plan& plan);
 
 /// The plan's conditions for costs that may change: where messages have no bytes and the plan's

@@ -10,8 +10,8 @@ SampleShape flattened(const SampleShape& shape);
 /// y = skip + x, in the shape of y: a layer that changes nothing, or gives the numbers of a sample
 /// another shape.
 ///
-/// Its backward does not read its input. Where no other layer reads that, a model with branches does
-/// without this layer: what it makes is what it reads (core/plan/stage_values.h).
+/// Its backward does not read its input. Where no other layer reads that, a model with branches
+/// does without this layer: what it makes is what it reads (core/plan/stage_values.h).
 class Reshape final : public ExecutableLayer {
   public:
     /// Throws InternalError unless both shapes have as many numbers.

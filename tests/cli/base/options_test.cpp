@@ -198,8 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
                "the costs are on the command line already"},
         Misuse{{"compare", places::source_folder() + "/README.md"}, "no second timeline"},
         Misuse{{"simulate"}, "nothing to simulate"},
-        Misuse{{"simulate", "x.toml", "--stages", "4"},
-               "--set pipeline.stages=4"}));
+        Misuse{{"simulate", "x.toml", "--stages", "4"}, "--set pipeline.stages=4"}));
 
 TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
     const Parsed parsed = parse_options({"run",

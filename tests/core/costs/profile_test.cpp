@@ -69,7 +69,8 @@ TEST(CostAt, RefusesWhatLiesFurtherNamingLayerAndRange) {
     const Error error = error_of([] { cost_at(two_samples(), 17); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.place(), "profile, layer 'linear0'");
-    EXPECT_EQ(error.text(), "costs are known for micro-batches of 2 to 8 samples, but these have 17");
+    EXPECT_EQ(error.text(),
+              "costs are known for micro-batches of 2 to 8 samples, but these have 17");
     EXPECT_EQ(error.hint(), "profile it at that size, or choose a size from 1 to 16");
     EXPECT_THROW(cost_at(two_samples(), 0), Error);
     EXPECT_THROW(cost_at(two_samples(), -2), Error);

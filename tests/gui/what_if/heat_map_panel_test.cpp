@@ -209,7 +209,8 @@ TEST_F(HeatMapPanelTest, NamesAFewNumbersForEachReasonAndTheRestInTheTooltip) {
     EXPECT_TRUE(tip.contains("M = 2-3, 9-11, 17-18, 21, 30, 40 (infeasible)\n"))
         << tip.toStdString();
     EXPECT_TRUE(tip.contains("M = 4-8, 12-15, 19, 22, 24-29, 31-39, 41-47 (not simulated)\n"));
-    EXPECT_TRUE(tip.contains("M = 49: costs are known for micro-batches of 4 samples, but these have 1."));
+    EXPECT_TRUE(
+        tip.contains("M = 49: costs are known for micro-batches of 4 samples, but these have 1."));
     EXPECT_TRUE(tip.contains("no order"));
     for (const int width : {1600, 1280, 900}) {
         panel.resize(width, 300);

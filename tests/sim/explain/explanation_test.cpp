@@ -148,8 +148,8 @@ TEST(Explanation, CausesSumToTheWait) {
             plan = with_offload(plan);
         }
         const Explanation what = explained(plan);
-        const Duration sum = what.fill_and_drain + what.imbalance + what.communication + what.host_copies +
-                             what.back_pressure + what.sharing;
+        const Duration sum = what.fill_and_drain + what.imbalance + what.communication +
+                             what.host_copies + what.back_pressure + what.sharing;
         RC_ASSERT(std::chrono::abs(what.wait - sum) <= Duration{2 * plan.rank_count()});
         for (const Duration cause : {what.imbalance,
                                      what.communication,

@@ -151,7 +151,8 @@ TEST(Waits, GoOverTheMessagesOfOtherEdgesOnASharedLink) {
               "1SEND_F0 11-16 transfer");
 }
 
-// Stage 0 sends to stage 1 and, around it, to stage 2, both from 1 ms on: 3 ms each alone, 6 at once.
+// Stage 0 sends to stage 1 and, around it, to stage 2, both from 1 ms on: 3 ms each alone, 6 at
+// once.
 TEST(Waits, NameTheSharedLinkThatMadeAMessageSlower) {
     PlainCosts costs = plain(ScheduleKind::ForwardOnly, 3, 1);
     costs.link.bytes_per_second = 1e9;
