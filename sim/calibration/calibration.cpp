@@ -88,7 +88,9 @@ double factor_where_zero(const std::function<double(double)>& distance,
             // Upwards in steps of e, as costs far above those measured cannot be added up.
             next = std::min(std::floor((low + high) / 2), low + std::ceil(1 / resolution));
         }
-        at = std::clamp(next, low + 1, high - 1);
+        if (high - low > 1) {
+            at = std::clamp(next, low + 1, high - 1);
+        }
     }
     return std::exp(high * resolution);
 }
