@@ -18,7 +18,8 @@ enum class FlopsCount {
     /// Half of causal core attention: num_floating_point_operations of Megatron-LM's
     /// megatron/training/training.py (core 0.12 and later).
     Megatron,
-    /// As Palm, and what is computed again: Narayanan et al. 2021, section 5.1.
+    /// All pairs of causal attention, and what recompute computes again: Narayanan et al. 2021,
+    /// section 5.1.
     Hardware
 };
 

@@ -723,7 +723,8 @@ void check_message_order(
     }
 }
 
-/// As `check_message_order`, with the messages of all stages of two ranks in one queue each way.
+/// Checks that the messages between two ranks, of all their stages together, are sent and received
+/// in one order each way.
 void check_message_order_of_ranks(Inspection& in) {
     struct MessageCell {
         int rank = 0;

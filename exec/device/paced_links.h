@@ -35,7 +35,7 @@ class PacedLinks {
     LinkTraffic traffic_;
     Duration followed_{};  ///< from the start until when the traffic is known
     std::size_t sent_ = 0;
-    std::map<std::size_t, Duration> through_{};  ///< [message]: those that nobody has asked for
+    std::map<std::size_t, Duration> through_{};  ///< [message]: not read by a receiver yet
 };
 
 }  // namespace pipetwin::exec

@@ -59,7 +59,8 @@ Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers,
     find_rooms();
 }
 
-/// As core's inputs_read_again (core/model/inner_layers.h) has it.
+/// Notes which inner tensors a backward reads, by the rules with which predictions count them
+/// (inputs_read_again in core/model/inner_layers.h).
 void Sequence::find_what_backwards_read() {
     reads_input_.resize(layers_.size());
     reads_output_.assign(layers_.size(), false);

@@ -15,8 +15,8 @@ namespace pipetwin::sim {
 /// The copies of stashes to host memory and back, as a rank goes through its row. Its link to host
 /// memory has two directions, and each carries one copy after the other, which occupies it for its
 /// bytes and is complete one latency later. All is local to the rank, and known at once, where that
-/// link is its own; where it is shared with others, copies are handed out to be carried, and their
-/// ends are told.
+/// link is its own; where it is shared with others, the caller carries the copies
+/// and says when each ends.
 ///
 ///     out    begins when its F has ended
 ///     in     begins when the compute action before the one that needs it has begun to compute, so

@@ -342,7 +342,7 @@ class CauseWalk {
         return index < ways.size() ? ways[index] : none;
     }
 
-    /// The time of a message if nobody else is on its way.
+    /// The time of a message that has its links for itself.
     Duration own_time(const Message& message) const {
         const LinkCost& link = causes_.plan_->links[message.edge / 2];
         return transfer_time(causes_.plan_.message_bytes(static_cast<int>(message.edge),

@@ -266,7 +266,8 @@ Bytes lack_of(const ClosestPlan& plan) {
     return plan.peak - plan.limit;
 }
 
-/// What becomes of a candidate, unless no plan of it is closer than `closest`.
+/// Returns the plan of a candidate that needs least memory; none where no plan of the candidate
+/// needs less than `closest`.
 std::optional<ClosestPlan> closest_of(const SearchSpace& space,
                                       const Candidate& candidate,
                                       const std::optional<ClosestPlan>& closest,

@@ -48,8 +48,8 @@ struct SearchState {
           bounds(space.scenario, space.model, space.profile),
           best(cell_stages) {}
 
-    /// False once so much was simulated, or the caller has had enough: it is told that `left` are
-    /// open, of which none is below `bound`.
+    /// Returns false once the budget of simulations is spent, or the caller stops the search. Tells
+    /// the caller that `left` candidates are open, none of them faster than `bound`.
     bool goes_on(std::size_t left, Duration bound);
 
     /// Simulates the partitions of a candidate that are tried first; `bound`: the candidate's.
