@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast messages are between two processes: a channel against bare MPI, and how much of a
 // message is hidden behind computing.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How long the convolutions and the max pool of ResNet-50 take on the CPU, one thread: forward, and
 // both gradients. One line for each; bench/peers/torch_convolutions.py starts it and puts PyTorch's
 // times beside.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A training step of a GPT on the CPU beside PyTorch's, and beside what the machine could do at
 // best.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A training step of an image model on the CPU beside PyTorch's with channels_last.
 //
 //   build/release/bench/image_training [rounds] [--two] [--scenario bench/resnet50.toml]

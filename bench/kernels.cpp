@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast the CPU's kernels are, one thread, beside a plain matrix product and the memory of the
 // same machine: absolute rates move from hour to hour, so only the ratios of one run mean
 // something.

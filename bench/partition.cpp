@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast the partition of models is, and how good beside that of other systems.
 //
 //   build/release/bench/partition_bench [repetitions]

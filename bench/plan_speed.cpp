@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How long the plan search takes, how far its answer is from being proven, and beside what it would
 // take to simulate every plan that is open.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The simulator's answers as a few numbers, to be compared between compilers and between runs: a
 // hash of every timeline, of samples of jitter, of runs with failures, of what is shared.
 //

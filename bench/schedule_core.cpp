@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast schedules are made, completed and checked, beside a plain copy of the same rows:
 // absolute times move from hour to hour, so only the ratios of one run mean something.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast the simulator is: each of its engines on 16 stages x 512 micro-batches of 1f1b, with
 // costs of their own for every stage, links with latency and rate, and messages of one size; then a
 // step of 1024 x 4096 as a whole.

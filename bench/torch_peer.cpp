@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/torch_peer.h"
 
 #include <sys/wait.h>

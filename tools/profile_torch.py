@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures what the blocks of a PyTorch model cost, and writes a profile that pipetwin reads.
 
 As a program (my_model.py has a function build() that returns an nn.Sequential or a list of blocks):

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads a trace of pipetwin with the engine of Chrome's DevTools and prints what it found on each rank and lane.
 //
 //     npm install @paulirish/trace_engine && node tools/read_trace.mjs runs/1/measured.trace.json

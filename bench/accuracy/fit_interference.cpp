@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/accuracy/fit_interference.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Convolutions by cuDNN beside those of our own kernels, each with what it needs around it: for
 // cuDNN the weights in its layout, and the gradient of the weights added to one in ours.
 #include "bench/cuda/measured.h"

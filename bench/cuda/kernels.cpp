@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast the CUDA kernels are at the sizes of GPT-2 124M, micro-batches of 16 x 1024 in bf16:
 // what each moves per second, or computes, on an otherwise idle GPU. Products on a share of the
 // device, too, with the algorithms that are used (chosen for the whole device, so that bits do not

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the desktop program does with large runs: processor time to load a Chrome trace, to index
 // its actions and to paint a frame, and the most memory that it took.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How long a what-if takes from the slider to the run that is drawn, and a heat map.
 //
 //   build/release/bench/gui_what_if [repetitions] [part of the name of what is measured]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of images in plain PyTorch, written from their publications: peers for the steps of ours.
 
 Modules have the names of pipetwin's layers, so that `tensor_names` can find the tensor that belongs to each parameter.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // pipetwin's side of the comparison with other simulators; bench/peers/run calls it.
 //
 //   peers_ours --write FILE   the pipeline, for the other two: rows, costs, links, makespan

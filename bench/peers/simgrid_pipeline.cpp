@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pipeline of bench/peers/ours.cpp in SimGrid (S4U); bench/peers/run calls it.
 //
 //   peers_simgrid FILE callbacks|actors|graph [--cfg=...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pipeline of bench/peers/ours.cpp in SimPy 3; bench/peers/run calls it.
 
     simpy_pipeline.py FILE events|stores

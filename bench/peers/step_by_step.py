@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the language models beside ours have in common: arguments, and steps that the benchmark asks for.
 
 `run` prints the number of parameters and PyTorch's version. For every line on standard input it does one training step and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the comparisons of our first steps with PyTorch's have in common: the scenario of a case, its folder, differences."""
 import argparse
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of tokens in plain PyTorch, written from their publications: peers for the steps of ours.
 
 A model is a list of layers in the words of a scenario's `kind = "layers"`; `gpt` and `llama` make such a list of their sizes.

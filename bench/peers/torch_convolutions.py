@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ResNet-50's convolutions beside PyTorch's with channels_last, one thread each, in turns.
 
     bench/peers/torch_convolutions.py build/release/bench/convolution_bench [fp32|bf16] [samples] [rounds]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A GPT in plain PyTorch on the CPU, step by step beside ours: bench/cpu_training.cpp starts it (step_by_step.py)."""
 import math
 

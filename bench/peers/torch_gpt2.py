@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The peer of the CUDA backend: one training step of GPT-2 124M in PyTorch on one GPU, in bf16.
 
 Prints one JSON line for eager PyTorch and two for torch.compile, with PyTorch's own flash attention and with cuDNN's: tokens per

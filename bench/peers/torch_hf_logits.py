@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The peer of models with published weights: the same folder of safetensors files, the same tokens, in PyTorch.
 
     cmake --preset release && cmake --build --preset release --target hf_logits

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The peer of an image model's first steps: the same initial weights, images, micro-batches and optimizer, in PyTorch.
 
     cmake --preset release && cmake --build --preset release --target first_steps

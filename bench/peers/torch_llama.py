@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A Llama in plain PyTorch on the CPU, step by step beside ours: bench/cpu_training.cpp starts it (step_by_step.py).
 
 RMSNorm, rotary positions as in Hugging Face's Llama, grouped queries, SwiGLU with gates and values in one product, no biases.

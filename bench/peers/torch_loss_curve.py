@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The peer of a GPT's loss curve: the same initial weights, the same batches, the same optimizer, in PyTorch.
 
     cmake --preset release && cmake --build --preset release --target loss_curve

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A ResNet-50 in plain PyTorch on the CPU, channels last, step by step beside ours: bench/image_training.cpp starts it.
 
 For every line on standard input it does one training step and prints the wall seconds, the processor seconds of all its threads and

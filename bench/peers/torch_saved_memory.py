@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What PyTorch keeps of a micro-batch between its forward and its backward, beside what pipetwin keeps.
 
     /usr/bin/python3 bench/peers/torch_saved_memory.py build/release/bin/pipetwin [--only WORD]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Schedules that 'pipetwin export torch-csv' writes, trained by PyTorch's own pipeline runtime.
 
     MODERN_TORCH=FOLDER bench/peers/torch_schedules.py build/release/bin/pipetwin [--share S] [--seed N] [--keep FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of a checkout of github.com/kakaobrain/torchgpipe (v0.0.7), its own modules as they are, as peers of ours.
 
 Its classifier takes means of 7x7 pixels, so that it reads images of 224x224 alone; here it takes means of what there is.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Published runs as calibrations of each other: of every set that is no hold-out, the runs of one
 // model, each predicted by the factor of all others.
 //

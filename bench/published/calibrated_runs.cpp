@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/published/calibrated_runs.h"
 
 #include <algorithm>

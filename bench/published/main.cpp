@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Training runs that other people measured beside what we predict of them, set by set.
 //
 //   build/release/bench/published [folder] [name]     "name": only sets whose name contains it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/support/memory_track.h"
 
 #include "core/base/error.h"

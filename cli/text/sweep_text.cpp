@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/text/sweep_text.h"
 
 #include <algorithm>

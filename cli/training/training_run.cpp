@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/training/training_run.h"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Letters, digits and blanks of ASCII, which are the same under every locale: in Turkish, the C

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// How loops of a baseline build run at the speed of the machine they find themselves on.

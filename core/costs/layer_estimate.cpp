@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/costs/layer_estimate.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/model/batch_norms.h"
 
 #include "core/model/inner_layers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/plan/tensor_parallel.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/svg/heat_map_svg.h"
 
 #include <algorithm>

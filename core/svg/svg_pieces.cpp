@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/svg/svg_pieces.h"
 
 #include <algorithm>

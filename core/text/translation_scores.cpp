@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/text/translation_scores.h"
 
 #include <algorithm>

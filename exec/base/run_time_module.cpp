@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/base/run_time_module.h"
 
 #include <dlfcn.h>

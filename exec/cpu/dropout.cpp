@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/base/simd_targets.h"
 #include "exec/base/random.h"
 #include "exec/cpu/loops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/base/simd_targets.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The headers of cuDNN, of which nothing is linked: CUDNN_INCLUDE_DIR, or "" where they are missing or older than 9.8, and
 # `cudnn_sources`, the files that fit. To build without, -DCUDNN_INCLUDE_DIR="".
 find_path(CUDNN_INCLUDE_DIR cudnn_graph.h

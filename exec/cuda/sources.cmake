@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The sources of the CUDA module. The tests compile the same files against an emulation of CUDA, but for those that call
 # cuBLAS, NCCL, NVML or the driver.
 set(PIPETWIN_CUDA_KERNELS

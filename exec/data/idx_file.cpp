@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/data/idx_file.h"
 
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/data/image_batches.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/device/null_kernels.h"
 
 #include "exec/device/column_kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/gpu/gpu_parts.h"
 
 #include <algorithm>

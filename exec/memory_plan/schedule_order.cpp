@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/memory_plan/schedule_order.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/stage/stash_offload.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/base/error.h"
 #include "exec/transport/process_group.h"
 #include "exec/transport/remote_sum.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/base/application_icon.h"
 
 /// Resources of a static library are there once their initializer has been called, which stands in

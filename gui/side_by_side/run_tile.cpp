@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/side_by_side/run_tile.h"
 
 #include <algorithm>

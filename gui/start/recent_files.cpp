@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/start/recent_files.h"
 
 #include <system_error>

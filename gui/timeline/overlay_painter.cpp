@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/timeline/overlay_painter.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/what_if/simulation_controller.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/what_if/what_if_panel.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/calibration/settled_runs.h"
 
 #include <algorithm>

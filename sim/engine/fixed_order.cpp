@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/fixed_order.h"
 
 #include <algorithm>

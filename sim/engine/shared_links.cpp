@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/shared_links.h"
 
 #include "core/base/as_index.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/search/every_shape.h"
 
 #include <algorithm>

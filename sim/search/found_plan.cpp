@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/search/found_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/search/largest_model.h"
 
 #include <oneapi/tbb/parallel_for.h>

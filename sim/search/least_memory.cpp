@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/search/least_memory.h"
 
 #include <oneapi/tbb/parallel_for.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/search/partition_choice.h"
 
 #include <oneapi/tbb/parallel_for.h>

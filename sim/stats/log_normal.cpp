@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/stats/log_normal.h"
 
 #include "sim/stats/portable_math.h"

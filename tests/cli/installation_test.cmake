@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Installs the program and its data from BUILD to PREFIX, another place than was configured, and runs it there. PROGRAMS
 # and DATA are the folders of each in an installation.
 set(ENV{PIPETWIN_PROFILES})

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef PIPETWIN_TESTS_GUI_PANELS_H
 #define PIPETWIN_TESTS_GUI_PANELS_H
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/gui/what_if_runs.h"
 
 #include <random>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A library that a test puts before a program's own (LD_PRELOAD): what the program writes fails for
 // a while, as on a disk that is full. What fails is said by the variable PIPETWIN_FULL_DISK:
 //

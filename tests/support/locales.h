@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // Locales with a comma in numbers, built by the test that needs them: few machines have them.

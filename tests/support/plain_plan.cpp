@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/support/plain_plan.h"
 
 #include "core/schedule/generators/generate.h"

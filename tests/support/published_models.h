@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // Folders of weights as Hugging Face's libraries write them, made of random numbers: names and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A library that a test puts before a program's own (LD_PRELOAD): it records every call that
 // changes a folder, in the order in which the calls return. tests/support/lost_power.h reads the
 // record. The variable PIPETWIN_RECORD has the folder and, after a space, the file of the record. A

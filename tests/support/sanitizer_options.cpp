@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /// What sanitizers ask a program that is built with them.
 
 #if defined(__SANITIZE_THREAD__)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // A folder that belongs to one test alone, also when its siblings run beside it in other processes.

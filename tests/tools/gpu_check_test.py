@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of scripts/gpu-check on a machine without a GPU: the programs of the bundle and CUDA's tools are stand-ins, which say
 what they were called with, and print what the real ones print where the script reads it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of tools/profile_torch.py. Exits with 77, which ctest takes as skipped, where this Python has no torch.
 
     profile_torch_test.py PIPETWIN      the program that reads the profiles

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/interop/export/plan_exports.h"
 
 #include <algorithm>

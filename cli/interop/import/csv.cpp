@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
 #include "core/costs/profile_csv.h"

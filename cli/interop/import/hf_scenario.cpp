@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/interop/import/hf_scenario.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/interop/import/launch_tables.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/base/as_index.h"
 #include "core/schedule/generators/generators.h"
 

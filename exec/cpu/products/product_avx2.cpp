@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // 6 x 2 vectors: 12 sums, 2 numbers of b and 1 of a in 16 registers.
 namespace pipetwin::exec {
 namespace {

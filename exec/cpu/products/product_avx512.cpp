@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // 12 x 2 vectors: 24 sums and 2 vectors of b in 32 registers.
 namespace pipetwin::exec {
 namespace {

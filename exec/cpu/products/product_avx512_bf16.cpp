@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // As product_avx512.cpp, with pairs of bf16: an instruction multiplies 16 pairs.
 namespace pipetwin::exec {
 namespace {

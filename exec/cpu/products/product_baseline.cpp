@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // 4 x 2 vectors, for any machine: 8 sums in the 16 registers that each has.
 namespace pipetwin::exec {
 namespace {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Included once by each product_*.cpp, which says for what machine:
 //
 //   PIPETWIN_TARGET    attribute of every function

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // Panels of pairs for product_kernel.h, with AVX512-BF16. Included after it, by one source.

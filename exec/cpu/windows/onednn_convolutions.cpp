@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/windows/onednn_convolutions.h"
 
 #include "core/base/as_index.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/windows/window_loops.h"
 
 namespace pipetwin::exec {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/columns/columns.h"
 #include "exec/cuda/kernels/dispatch.h"
 

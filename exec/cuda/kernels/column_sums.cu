@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory: dy is read once, of a norm x, too. Many rows are cut into slices, one block per

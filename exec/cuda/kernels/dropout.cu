@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory, if only just: reads one or two numbers per element and writes one; two elements

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // All bound by memory: add reads 2 and writes 1 number per element, the others read and write 1, of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // Forward is bound by memory: two rows read, one written. Backward reads every row of dy twice,

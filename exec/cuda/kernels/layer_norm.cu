@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // Layer norm, and RMS norm behind it. Bound by memory: forward reads and writes a row once,

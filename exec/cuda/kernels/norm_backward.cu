@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // The backward of layer norm and RMS norm in one pass: dx of a row, and what the row adds to the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory; bytes per element in fp32 (and 2 more in bf16, for the value): Sgd reads 8 and

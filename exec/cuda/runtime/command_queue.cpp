@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/runtime/command_queue.h"
 
 #include <fmt/format.h>

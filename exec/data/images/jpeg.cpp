@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <cstdio>  // jpeglib.h needs it before itself
 

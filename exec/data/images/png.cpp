@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifdef PIPETWIN_PNG
 #include <png.h>
 #endif

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/data/pairs/mo_file.h"
 
 #include <iconv.h>

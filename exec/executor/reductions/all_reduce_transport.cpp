@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/executor/reductions/all_reduce_transport.h"
 
 #include <algorithm>

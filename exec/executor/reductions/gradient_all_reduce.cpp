@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/executor/reductions/gradient_all_reduce.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/view/analysis/path_shares.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/view/what_if/heat_map.h"
 
 #include <algorithm>

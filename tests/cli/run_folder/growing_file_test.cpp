@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/run_folder/growing_file.h"
 
 #include <sys/resource.h>

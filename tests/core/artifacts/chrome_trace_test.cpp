@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/artifacts/chrome_trace.h"
 
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/artifacts/trace_contradictions.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/partition/feasible_splits.h"
 
 #include <limits>

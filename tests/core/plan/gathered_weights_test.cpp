@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/plan/gathered_weights.h"
 
 #include <gtest/gtest.h>

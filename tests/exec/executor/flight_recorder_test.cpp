@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/executor/flight_recorder.h"
 
 #include <sys/wait.h>

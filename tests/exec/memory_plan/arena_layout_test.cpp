@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/memory_plan/arena_layout.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/training/held_out_translations.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/side_by_side/side_by_side_page.h"
 
 #include <QApplication>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/explain/critical_path.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/explain/plan_of_step.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/search/plan_search.h"
 
 #include <oneapi/tbb/global_control.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/attention/attention_tensor_cores.h"
 
 namespace pipetwin::cuda {

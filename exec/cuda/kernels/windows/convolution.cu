@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/windows/window_math.h"
 
 // Implicit products: what a window reads is no matrix in memory, but looked up while a tile of it

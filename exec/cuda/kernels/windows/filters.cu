@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/windows/window_math.h"
 
 // Weights of convolutions between our layout, (depth, outputs), and cuDNN's, (outputs, depth): a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/windows/window_math.h"
 
 // Bound by memory: a thread makes one number, neighbours have neighbouring channels. A pixel is

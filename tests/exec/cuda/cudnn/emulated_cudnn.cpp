@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/exec/cuda/cudnn/fake_cudnn.h"
 #include "tests/support/cuda_emulation/emulation.h"
 

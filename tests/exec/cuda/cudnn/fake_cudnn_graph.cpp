@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/exec/cuda/cudnn/fake_cudnn_graph.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /// In the place of libcuda.so.1, for the test that has cuDNN make plans for GPUs that are not
 /// there: it loads what is compiled, and knows no device. cuDNN looks its functions up by name; one
 /// that is missing would make it think that there is no driver.

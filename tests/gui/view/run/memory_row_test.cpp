@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/view/run/memory_row.h"
 
 #include <gtest/gtest.h>

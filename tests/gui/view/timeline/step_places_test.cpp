@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/view/timeline/step_places.h"
 
 #include <gtest/gtest.h>

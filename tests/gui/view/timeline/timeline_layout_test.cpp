@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "gui/view/timeline/timeline_layout.h"
 
 #include <gmock/gmock.h>
