@@ -20,7 +20,7 @@ namespace pipetwin::cli {
 /// JSON whose keys keep their order.
 using Json = nlohmann::ordered_json;
 
-/// {"schema_version": 1, "tool_version": "0.1.0"}: how every result begins.
+/// {"schema_version": 1, "tool_version": "0.2.0"}: how every result begins.
 Json json_head();
 
 /// Peak memory: `total` and every kind; all null where they are not known, as for plain numbers.

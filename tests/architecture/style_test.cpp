@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <filesystem>
@@ -139,6 +140,71 @@ TEST(Style, DocsNamePathsThatExist) {
         }
     }
     EXPECT_GT(found, 100);
+}
+
+/// Whether a file of ours is read as a program: a source, a script, a CMake file.
+bool is_program(const fs::path& path) {
+    constexpr std::array<std::string_view, 4> scripts{".py", ".mjs", ".cmake", ".sh"};
+    const std::string ending = path.extension().string();
+    if (is_source(path) || path.filename() == "CMakeLists.txt" ||
+        std::ranges::find(scripts, ending) != scripts.end()) {
+        return true;
+    }
+    std::ifstream stream(path);
+    std::string start(2, ' ');
+    stream.read(start.data(), 2);
+    return ending.empty() && start == "#!";
+}
+
+/// Whether the first line, or the one below `#!`, names the licence.
+bool names_its_licence(const fs::path& path) {
+    std::ifstream stream(path);
+    std::string line;
+    std::getline(stream, line);
+    if (line.starts_with("#!")) {
+        std::getline(stream, line);
+    }
+    return line == "// SPDX-License-Identifier: Apache-2.0" ||
+           line == "# SPDX-License-Identifier: Apache-2.0";
+}
+
+TEST(Style, EverySourceScriptAndCMakeFileNamesItsLicence) {
+    const fs::path root = pipetwin::places::source_folder();
+    EXPECT_TRUE(names_its_licence(root / "CMakeLists.txt"));
+    int found = 0;
+    for (const std::string_view folder :
+         {"core", "sim", "exec", "gui", "cli", "bench", "tests", "tools", "scripts", ".ci"}) {
+        for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+            if (entry.is_regular_file() && is_program(entry.path())) {
+                ++found;
+                EXPECT_TRUE(names_its_licence(entry.path())) << entry.path();
+            }
+        }
+    }
+    EXPECT_GT(found, 1500);
+}
+
+std::string text_of(const fs::path& path) {
+    std::ifstream stream(path);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// What the first group of `pattern` matches in a file; empty: nothing.
+std::string found_in(const fs::path& path, const std::string& pattern) {
+    const std::string text = text_of(path);
+    std::smatch match;
+    return std::regex_search(text, match, std::regex(pattern)) ? match[1].str() : std::string{};
+}
+
+TEST(Style, ChangelogAndCitationNameTheVersion) {
+    const fs::path root = pipetwin::places::source_folder();
+    const std::string version =
+        found_in(root / "CMakeLists.txt", R"(project\(pipetwin VERSION ([0-9.]+))");
+    ASSERT_FALSE(version.empty());
+    EXPECT_EQ(found_in(root / "CHANGELOG.md", R"(\n## ([0-9.]+) - )"), version);
+    EXPECT_EQ(found_in(root / "CITATION.cff", R"(\nversion: ([0-9.]+)\n)"), version);
+    EXPECT_EQ(found_in(root / "CITATION.cff", R"(\ndate-released: ([0-9-]+)\n)"),
+              found_in(root / "CHANGELOG.md", R"(\n## [0-9.]+ - ([0-9-]+)\n)"));
 }
 
 TEST(Style, TellsThePatterns) {
