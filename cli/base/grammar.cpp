@@ -11,6 +11,7 @@
 
 #include "cli/base/help_format.h"
 #include "cli/base/plan_grammar.h"
+#include "core/base/version.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin::cli {
@@ -661,7 +662,7 @@ void Grammar::add_demo() {
 Grammar::Grammar() {
     app_.formatter(std::make_shared<HelpFormat>());
     app_.require_subcommand(1);
-    app_.set_version_flag("--version", "pipetwin " PIPETWIN_VERSION);
+    app_.set_version_flag("--version", fmt::format("pipetwin {}", program_version()));
     app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
                 std::string(exit_code_text));
 

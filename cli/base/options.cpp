@@ -26,6 +26,7 @@
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
+#include "core/base/version.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/schedule/generators/generate.h"
@@ -419,10 +420,9 @@ Parsed Grammar::parse(const std::vector<std::string>& args) {
         return app_.help();
     } catch (const CLI::CallForVersion&) {
         return std::ranges::count(args, "--json") > 0
-                   ? std::string(
-                         "{\n  \"schema_version\": 1,\n  \"tool_version\": \"" PIPETWIN_VERSION
-                         "\"\n}\n")
-                   : std::string("pipetwin " PIPETWIN_VERSION "\n");
+                   ? fmt::format("{{\n  \"schema_version\": 1,\n  \"tool_version\": \"{}\"\n}}\n",
+                                 program_version())
+                   : fmt::format("pipetwin {}\n", program_version());
     } catch (const CLI::ParseError& error) {
         for (const CLI::App* command : app_.get_subcommands()) {
             // A misspelt option explains better than the value that it left over.

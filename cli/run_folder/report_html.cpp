@@ -26,6 +26,7 @@
 #include "core/base/ascii.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/base/version.h"
 #include "core/svg/svg.h"
 #include "sim/calibration/step_range.h"
 #include "sim/explain/cluster_links.h"
@@ -392,7 +393,7 @@ std::string report_html(const FinishedRun& run) {
         "out</summary>\n<pre>{}</pre>\n</details>\n",
         html_escaped(print_scenario(run.scenario.as_scenario())));
     html += fmt::format("<p class=\"note\">pipetwin {}, plan {}</p>\n",
-                        PIPETWIN_VERSION,
+                        program_version(),
                         run.prediction.plan.hash());
     return html + page_end();
 }

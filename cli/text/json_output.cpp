@@ -8,6 +8,7 @@
 #include "cli/text/explanation_text.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
+#include "core/base/version.h"
 #include "core/timeline/footprint.h"
 
 namespace pipetwin::cli {
@@ -174,7 +175,7 @@ Json peak_json(const MemoryUse& peak, bool known) {
 }
 
 Json json_head() {
-    return {{"schema_version", 1}, {"tool_version", PIPETWIN_VERSION}};
+    return {{"schema_version", 1}, {"tool_version", program_version()}};
 }
 
 Json breakdown_json(const Breakdown& breakdown) {

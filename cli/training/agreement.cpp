@@ -12,6 +12,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/base/content_hash.h"
 #include "core/base/number_text.h"
+#include "core/base/version.h"
 #include "core/costs/profile_json.h"
 #include "core/text/json_text.h"
 #include "exec/data/batch.h"
@@ -44,7 +45,7 @@ void agree_on_inputs(Processes& processes, const Scenario& scenario) {
          {"data", fmt::format("{}, content {}", data->description(), samples.digits())},
          {"build",
           fmt::format("{} {}",
-                      PIPETWIN_VERSION,
+                      program_version(),
                       content_hash(read_file("/proc/self/exe", most_program_bytes)))}});
 }
 

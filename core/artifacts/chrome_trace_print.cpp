@@ -12,6 +12,7 @@
 #include "core/artifacts/chrome_trace_words.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/version.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/schedule_csv.h"
 
@@ -88,7 +89,7 @@ class Writer {
         }
         const auto or_null = [](const auto& value) { return value ? json(*value) : json(nullptr); };
         json all{{"schema_version", schema_version},
-                 {"tool_version", PIPETWIN_VERSION},
+                 {"tool_version", program_version()},
                  {"origin", std::string(to_string(set.steps.front().origin))},
                  {"plan_hash", trace_.plan_hash},
                  {"schedule", trace_.schedule_name},

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/version.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
@@ -93,7 +94,7 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     profile.source = CostSource::Measured;
     profile.device = this_machine;
     profile.precision = std::string(to_string(options.precision));
-    profile.tool_version = PIPETWIN_VERSION;
+    profile.tool_version = program_version();
     profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
     const Model kept = model_on(options.backend, model);  // bytes are of what is kept
     for (int index = 0; index < model.layer_count(); ++index) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/version.h"
 #include "core/timeline/timeline.h"
 #include "exec/base/retry.h"
 #include "exec/data/batch.h"
@@ -71,7 +72,7 @@ CheckpointManifest manifest_of(const ScenarioParts& scenario, const DataSource& 
             .seed = scenario.training.seed,
             .batch = scenario.training.batch,
             .data = data.description(),
-            .tool_version = PIPETWIN_VERSION};
+            .tool_version = std::string(program_version())};
 }
 
 /// With the same steps behind it, what is ahead is the same, too.

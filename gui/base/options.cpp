@@ -13,6 +13,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/suggest.h"
+#include "core/base/version.h"
 
 namespace pipetwin::gui {
 
@@ -178,7 +179,7 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option("--replica", parsed_replica, "replica to show")
         ->option_text("N=0")
         ->check(CLI::NonNegativeNumber);
-    app.set_version_flag("--version", "pipetwin-gui " PIPETWIN_VERSION);
+    app.set_version_flag("--version", fmt::format("pipetwin-gui {}", program_version()));
 
     ParsedOptions parsed;
     const std::vector<std::string> words = arguments;

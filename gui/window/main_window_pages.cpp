@@ -16,6 +16,7 @@
 #include <QUrl>
 #include <QVBoxLayout>
 
+#include "core/base/version.h"
 #include "gui/base/plain_text.h"
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
@@ -210,7 +211,7 @@ void MainWindow::show_about() {
     dialog->setAttribute(Qt::WA_DeleteOnClose);
     dialog->setWindowTitle(tr("About pipetwin"));
     dialog->setTextFormat(Qt::PlainText);
-    dialog->setText(tr("pipetwin %1").arg(QStringLiteral(PIPETWIN_VERSION)));
+    dialog->setText(tr("pipetwin %1").arg(QString::fromStdString(std::string(program_version()))));
     const QString docs = QFile::decodeName(documentation().c_str());
     dialog->setInformativeText(
         tr("Predicts, runs and explains pipeline-parallel training.\n\nDocumentation: %1")

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/base/version.h"
 #include "core/costs/calibrate.h"
 #include "core/costs/calibration_json.h"
 #include "core/costs/device_profile.h"
@@ -403,7 +404,7 @@ Imported import_hf(const ImportOptions& options) {
     check_sequence(model, estimate.sequence, place, imported.notes);
 
     Profile profile = estimated_profile(model, device, estimate);
-    profile.tool_version = PIPETWIN_VERSION;
+    profile.tool_version = program_version();
     imported.notes.push_back(estimate_note(device, rate, estimate));
     apply_weights(options, model, profile, imported.notes);
     apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/version.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
@@ -312,7 +313,7 @@ class FlagsImport {
             matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
         }
         Profile profile = estimated_profile(model, device, estimate);
-        profile.tool_version = PIPETWIN_VERSION;
+        profile.tool_version = program_version();
         if (const int context = flags_.context_size.value_or(1); context > 1) {
             profile = with_context_parallel(std::move(profile), context);
         }
