@@ -159,9 +159,7 @@ int report_failure(std::exception_ptr failure, Console& console) {
         return code;
     } catch (const std::exception& exception) {
         const Error error = as_error(exception);
-        console.error(error.hint().empty()
-                          ? Error(error.kind(), error.place(), error.text(), hint_of(error.kind()))
-                          : error);
+        console.error(error.hint().empty() ? error.with_hint(hint_of(error.kind())) : error);
         return code;
     }
 }

@@ -17,6 +17,7 @@
 #include "cli/base/shell_word.h"
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
 #include "core/costs/shipped_profiles.h"
@@ -81,29 +82,6 @@ std::optional<std::int64_t> whole_number_of(string_view text) {
     const bool is_whole = number && *number >= 1 && *number < 1e15 &&
                           *number == static_cast<double>(static_cast<std::int64_t>(*number));
     return is_whole ? std::optional(static_cast<std::int64_t>(*number)) : std::nullopt;
-}
-
-/// The word in "did you mean 'X'?"; empty: the hint is another one.
-std::string word_in_hint(const std::string& hint) {
-    constexpr string_view begin = "did you mean '";
-    const std::size_t end = hint.find("'?");
-    return hint.starts_with(begin) && end != std::string::npos
-               ? hint.substr(begin.size(), end - begin.size())
-               : "";
-}
-
-/// The number of devices that an error of cluster.count expects; none: it is another error.
-std::optional<int> devices_in(const std::string& text) {
-    constexpr string_view least = "expected at least ";
-    const std::size_t at = text.find(least);
-    if (!text.starts_with("cluster.count") || at == std::string::npos) {
-        return std::nullopt;
-    }
-    string_view rest = string_view(text).substr(at + least.size());
-    rest.remove_prefix(rest.starts_with("the ") ? 4 : 0);
-    int number = 0;
-    const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    return status == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
 /// The word that a key takes for the value: "optimizer" for "1" of pipeline.shard.
@@ -505,23 +483,21 @@ std::string tried_setting(const std::string& key,
             read_scenario(scenario, all);
             is_read = true;
         } catch (const Error& error) {
-            const std::optional<int> devices = devices_in(error.text());
             const std::size_t comma = wanted.front().value.find(',');
             if (comma != std::string::npos && wanted.front().value.front() != '[') {
                 return fmt::format("it takes one value, as in --set {}={}",
                                    key,
                                    wanted.front().value.substr(0, comma));
             }
-            const std::string word = word_in_hint(error.hint());
-            if (wanted.size() == 1 && devices) {
-                wanted.push_back({.key = "cluster.count", .value = fmt::to_string(*devices)});
+            const std::string& word = error.advice().meant;
+            if (wanted.size() == 1 && error.reason() == ErrorReason::TooFewDevices) {
+                wanted.push_back(error.advice().settings.back());
             } else if (wanted.size() == 1 && !word.empty() && word != wanted.front().value) {
                 wanted.front().value = word;
             } else {
-                const std::string& text = error.text();
                 const std::vector<string_view> words = words_of_key(key);
                 return words.empty()
-                           ? fmt::format("leave it out: {}", text.substr(0, text.find('\n')))
+                           ? fmt::format("leave it out: {}", first_line(error.text()))
                            : fmt::format("write one of {}, as in --set {}={}",
                                          fmt::join(words, ", "),
                                          key,
@@ -584,7 +560,7 @@ std::string hint_for_command(const std::string& word, const std::vector<string_v
     if (plain.size() >= fewest_letters && std::ranges::count_if(known, begins) == 1) {
         return fmt::format("did you mean '{}'?", *std::ranges::find_if(known, begins));
     }
-    return suggestion(word, known);
+    return suggestion(word, known).text();
 }
 
 std::string cluster_hint() {

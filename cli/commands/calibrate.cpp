@@ -82,7 +82,7 @@ void note_times(const LayerTimes& times, Console& console) {
         if (std::ranges::find(estimated_kinds, of.kind) == estimated_kinds.end()) {
             console.note(fmt::format("'{}' is not a kind of layer in profiles of 'import hf': {}",
                                      of.kind,
-                                     suggestion(of.kind, estimated_kinds)));
+                                     suggestion(of.kind, estimated_kinds).text()));
         }
     }
     for (const std::string& note : times.notes) {

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "cli/base/file_kinds.h"
-#include "cli/base/scenario_place.h"
+#include "cli/base/key_place.h"
 
 namespace pipetwin::cli {
 
@@ -13,7 +13,7 @@ void execute_command(const Command& command, Console& console) {
     try {
         std::visit([&console](const auto& options) { execute(options, console); }, command);
     } catch (const Error& error) {
-        throw with_scenario_place(error, scenario_of(command), common_options(command).overrides);
+        throw with_place_of_key(error, scenario_of(command), common_options(command).overrides);
     }
 }
 

@@ -145,13 +145,11 @@ Comparison compared(const BothSides& sides, const CompareOptions& options) {
         if (options.measured.empty()) {
             throw;
         }
-        throw Error(error.kind(),
-                    error.place(),
-                    error.text(),
-                    fmt::format("these are two plans; 'pipetwin-gui {} {} --view side-by-side' "
-                                "shows both on one time axis",
-                                shell_word(options.predicted.string()),
-                                shell_word(options.measured.string())));
+        throw error.with_hint(
+            fmt::format("these are two plans; 'pipetwin-gui {} {} --view side-by-side' shows both "
+                        "on one time axis",
+                        shell_word(options.predicted.string()),
+                        shell_word(options.measured.string())));
     }
 }
 

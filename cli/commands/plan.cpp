@@ -98,11 +98,12 @@ void expect_unit_of_limit(const Scenario& scenario, const Profile& profile) {
     }
     if (limit->count * std::max(1, scenario.cluster.count) < weights) {
         throw Error(ErrorKind::BadInput,
-                    "cluster.memory_limit",
+                    KeyValue{"cluster.memory_limit"},
                     fmt::format("{} for each device, but the weights of the model are {}",
                                 format_bytes(*limit),
                                 format_bytes(Bytes{weights})),
-                    fmt::format("did you mean \"{} GiB\"?", limit->count));
+                    {fmt::format("did you mean \"{} GiB\"?", limit->count),
+                     {{"cluster.memory_limit", fmt::format("\"{} GiB\"", limit->count)}}});
     }
 }
 
@@ -112,7 +113,7 @@ std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult&
     const std::optional<std::string>& schedule = scenario.pipeline.schedule;
     const bool breaks_rule =
         schedule && std::ranges::any_of(result.infeasible, [&](const sim::Infeasible& entry) {
-            return entry.why.starts_with(*schedule);
+            return entry.reason == ErrorReason::ScheduleRule;
         });
     return breaks_rule ? fmt::format(
                              "leave the schedule open, or name others: the rule of {} "
@@ -203,16 +204,14 @@ std::string hint_for_model(const Scenario& scenario,
                            const NodesOfModel& nodes,
                            const sim::SearchResult& result,
                            Console& console) {
-    const auto is_a_reason = [&](std::string_view words) {
-        return std::ranges::any_of(result.infeasible, [words](const sim::Infeasible& entry) {
-            return entry.why.find(words) != std::string::npos;
-        });
+    const auto is_there = [&](ErrorReason reason) {
+        return std::ranges::count(result.infeasible, reason, &sim::Infeasible::reason) > 0;
     };
     constexpr std::string_view name_the_network =
         "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
-    const bool lacks_memory = is_a_reason("memory");
+    const bool lacks_memory = is_there(ErrorReason::Memory);
     const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes.count, result) : 1;
-    if (least <= nodes.count && is_a_reason("nothing says what connects nodes")) {
+    if (least <= nodes.count && is_there(ErrorReason::NoNetwork)) {
         return std::string(name_the_network);
     }
     if (!lacks_memory) {
@@ -241,19 +240,17 @@ Planned planned(const Scenario& scenario,
     if (result.ranked.empty()) {
         const Error lacking = nothing_fits(scenario, profile, result);
         if (const std::string hint = hint_for_schedule(scenario, result); !hint.empty()) {
-            throw Error(lacking.kind(), lacking.place(), lacking.text(), hint);
+            throw lacking.with_hint(hint);
         }
         if (nodes.count == 0) {
             throw lacking;
         }
-        throw Error(
-            lacking.kind(),
-            lacking.place(),
-            fmt::format(
-                "on {} x {} {}", scenario.cluster.count, scenario.cluster.device, lacking.text()),
-            lacking.hint().starts_with(sharing_hint)
-                ? lacking.hint()
-                : hint_for_model(scenario, model, profile, nodes, result, console));
+        throw lacking
+            .with_text(fmt::format(
+                "on {} x {} {}", scenario.cluster.count, scenario.cluster.device, lacking.text()))
+            .with_hint(lacking.reason() == ErrorReason::SharingFits
+                           ? lacking.advice()
+                           : hint_for_model(scenario, model, profile, nodes, result, console));
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }

@@ -150,7 +150,7 @@ void execute(const ProfileOptions& options, Console& console) {
         settle(read_scenario(options.scenario, options.common.overrides));
     if (scenario.model.kind == ModelKind::Profile) {
         throw Error(ErrorKind::BadInput,
-                    "model.kind",
+                    KeyValue{"model.kind"},
                     "a model of kind 'profile' has only costs, so there is nothing to measure",
                     "give a scenario whose model is gpt, mlp or layers");
     }

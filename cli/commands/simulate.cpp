@@ -77,7 +77,7 @@ Plan plan_of_numbers(const PlainCosts& costs) {
     try {
         return make_plan(costs);
     } catch (const Error& error) {
-        throw Error(error.kind(), error.place(), error.text(), with_options(error.hint()));
+        throw error.with_hint(error.advice().text(as_option));
     }
 }
 

@@ -37,7 +37,7 @@ void count_bytes(const Model& model, int index, const exec::NumberFormat& format
 Profile estimated_costs(const Scenario& scenario, const Model& model, const std::string& device) {
     if (!model.is_executable()) {
         throw Error(ErrorKind::BadInput,
-                    "model.kind",
+                    KeyValue{"model.kind"},
                     "its layers have only costs, so nothing can be estimated",
                     "the profile of model.file has them: leave --device and --costs-out out");
     }
@@ -45,7 +45,7 @@ Profile estimated_costs(const Scenario& scenario, const Model& model, const std:
     const std::string precision(to_string(scenario.training.precision));
     if (!found.matrix_rates.contains(precision)) {
         throw Error(ErrorKind::BadInput,
-                    "training.precision",
+                    KeyValue{"training.precision"},
                     fmt::format("{} has no matrix rate in {}", device, precision),
                     "'pipetwin devices' lists the rates of each device");
     }

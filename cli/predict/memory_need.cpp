@@ -113,7 +113,7 @@ void expect_memory_for(const PlanSize& size, std::string_view key, std::optional
     const std::int64_t fit = left->count / (bytes_per_stage_and_micro_batch * size.stages);
     throw Error(
         ErrorKind::Infeasible,
-        fmt::format("{} = {}", key, size.micro_batches),
+        KeyValue{std::string(key), fmt::to_string(size.micro_batches)},
         fmt::format(
             "the plan of {} stages and its timeline take about {}, and {} of memory are left",
             size.stages,

@@ -29,7 +29,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view option,
                          const std::string& text,
-                         const std::string& hint) {
+                         const Hint& hint) {
     throw Error(ErrorKind::Usage, std::string(option), text, hint);
 }
 
@@ -39,7 +39,7 @@ auto blame(std::string_view option, Work work) {
     try {
         return work();
     } catch (const Error& error) {
-        throw Error(ErrorKind::Usage, std::string(option), error.text(), error.hint());
+        throw Error(ErrorKind::Usage, std::string(option), error.text(), error.advice());
     }
 }
 
@@ -382,7 +382,7 @@ ScheduleKind asked_schedule(const std::string& name) {
         const bool is_path = name.find_first_of("./") != std::string::npos;
         refuse("--schedule",
                error.text(),
-               !is_path || error.hint().ends_with('?') ? error.hint()
+               !is_path || !error.advice().meant.empty() ? error.hint()
                : is_there
                    ? fmt::format("a schedule file ends in .csv: did you mean '{}'?", file.string())
                    : "a schedule file ends in .csv; pipetwin simulate --help lists the "
@@ -398,19 +398,12 @@ std::vector<double> numbers(const std::string& text, std::string_view option) {
     return values;
 }
 
-std::string with_options(std::string hint) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> words{
-        {{"micro_batches = ", "--micro-batches "},
-         {"stages = ", "--stages "},
-         {"group_size = ", "--group-size "},
-         {"chunks = ", "--chunks "},
-         {"schedule = \"gpipe\"", "--schedule gpipe"}}};
-    for (const auto& [key, option] : words) {
-        if (const std::size_t at = hint.find(key); at != std::string::npos) {
-            hint.replace(at, key.size(), option);
-        }
-    }
-    return hint;
+std::string as_option(const KeyValue& setting) {
+    std::string name = setting.key.substr(setting.key.find('.') + 1);
+    std::ranges::replace(name, '_', '-');
+    std::string value = setting.value;
+    std::erase(value, '"');
+    return value.empty() ? "--" + name : fmt::format("--{} {}", name, value);
 }
 
 void refuse_beside_scenario(const PlainOptions& options,

@@ -29,8 +29,7 @@ ScheduleKind asked_schedule(const std::string& name);
 /// zero or more.
 std::vector<double> numbers(const std::string& text, std::string_view option);
 
-/// The hint of a schedule's generator, which names keys of a scenario, with the options of plain
-/// numbers: "--chunks 2" in place of "chunks = 2".
-std::string with_options(std::string hint);
+/// A setting of a scenario as the option of plain numbers: "--chunks 2" for pipeline.chunks.
+std::string as_option(const KeyValue& setting);
 
 }  // namespace pipetwin::cli

@@ -13,6 +13,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/simulate/simulate.h"
@@ -95,9 +96,9 @@ void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
         if (error.kind() != ErrorKind::Infeasible) {
             throw;
         }
-        cell.why_not = why_no_plan(error, cell.schedule);
+        cell.why_not = first_line(error.text());
         if (!error.hint().empty()) {
-            cell.why_not += fmt::format(" ({})", with_options(error.hint()));
+            cell.why_not += fmt::format(" ({})", error.advice().text(as_option));
         }
     }
 }
@@ -174,12 +175,6 @@ void expect_few_cells(std::size_t cells) {
                     fmt::format("{} plans, expected at most {}", cells, most_cells),
                     "shorten one of the lists");
     }
-}
-
-std::string why_no_plan(const Error& error, std::string_view schedule) {
-    std::string why = error.text().substr(0, error.text().find('\n'));
-    const std::string name = fmt::format("{}: ", schedule);
-    return why.starts_with(name) ? why.substr(name.size()) : why;
 }
 
 void expect_any_plan(const std::vector<SweepCell>& cells) {

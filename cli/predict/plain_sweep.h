@@ -34,9 +34,6 @@ std::string costs_words(const PlainOptions& plain);
 /// Throws Error(Usage) for more plans than one table can have.
 void expect_few_cells(std::size_t cells);
 
-/// Why there is no such plan, in one line that does not repeat the name of the schedule.
-std::string why_no_plan(const Error& error, std::string_view schedule);
-
 /// Throws Error(Infeasible) with the first reason where none of the cells has a plan.
 void expect_any_plan(const std::vector<SweepCell>& cells);
 

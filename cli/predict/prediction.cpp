@@ -137,7 +137,7 @@ Model model_with_costs(const ScenarioParts& scenario, const FoundProfile& found)
     try {
         require_same_layers(model, found.profile);
     } catch (const Error& error) {
-        throw Error(error.kind(), found.file.string(), error.text(), error.hint());
+        throw error.placed(found.file.string());
     }
     return model;
 }

@@ -8,8 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/base/scenario_place.h"
+#include "cli/base/key_place.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
@@ -92,7 +93,7 @@ Scenario read_with_costs(const std::filesystem::path& file, const SweepCommand& 
         find_profile(written, options.profile, {});
         return written;
     } catch (const Error& error) {
-        throw with_scenario_place(error, file, overrides);
+        throw with_place_of_key(error, file, overrides);
     }
 }
 
@@ -138,7 +139,7 @@ std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
                 if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
                     throw;
                 }
-                cell.why_not = why_no_plan(error, cell.schedule);
+                cell.why_not = first_line(error.text());
             }
         }
     }

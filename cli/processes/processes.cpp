@@ -53,7 +53,7 @@ bool by_nccl_alone(const exec::LaunchedProcess& launched) {
 
 Error too_few_gpus(const std::string& whose, std::ptrdiff_t processes, int gpus) {
     return {ErrorKind::Unavailable,
-            "cluster.backend = \"cuda\"",
+            KeyValue{"cluster.backend", "\"cuda\""},
             fmt::format("{} {} on the host of {}, which shows them {}: each needs one of its own",
                         counted(processes, "process"),
                         verb_for(processes, "is", "are"),
@@ -89,7 +89,7 @@ void refuse_without_transport(const exec::LaunchedProcess& launched,
                               const ScenarioParts& scenario) {
     if (exec::traits(scenario.cluster.backend).needs_gpu && scenario.cluster.emulate_links) {
         throw Error(ErrorKind::Infeasible,
-                    "cluster.emulate_links",
+                    KeyValue{"cluster.emulate_links"},
                     "links between the GPUs of several processes cannot be emulated",
                     "leave it out, or train in one process");
     }
@@ -338,12 +338,10 @@ std::string Processes::from_first(const std::function<std::string()>& make) {
             message.put(true).put_text(made);
         } catch (const Error& error) {
             failure = std::current_exception();
-            message.put(false).put(error.kind()).put_text(error.place());
-            message.put_text(error.text()).put_text(error.hint());
+            message.put(false).put_error(error);
         } catch (const std::exception& exception) {
             failure = std::current_exception();
-            message.put(false).put(ErrorKind::Other).put_text("");
-            message.put_text(exception.what()).put_text("");
+            message.put(false).put_error({ErrorKind::Other, "", exception.what()});
         }
     }
     const auto all = group_->all_gather(message.bytes());
@@ -354,10 +352,7 @@ std::string Processes::from_first(const std::function<std::string()>& make) {
     if (first.get<bool>()) {
         return first.get_text();
     }
-    const auto kind = first.get<ErrorKind>();
-    const std::string place = first.get_text();
-    const std::string text = first.get_text();
-    throw Error(kind, place, text, first.get_text());
+    throw first.get_error();
 }
 
 std::exception_ptr Processes::loss() const {
@@ -367,7 +362,7 @@ std::exception_ptr Processes::loss() const {
               monitor_->lost().value_or("another process") +
                   " has not been heard of for too long: it was stopped, it died, or the network to "
                   "its host is cut",
-              "look at that host; 'pipetwin train --resume' continues from the last checkpoint"));
+              exec::hint_of_lost_host()));
 }
 
 void Processes::run(Console& console, const std::function<void()>& work) {

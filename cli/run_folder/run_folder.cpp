@@ -380,11 +380,8 @@ void RunFolder::finish(std::chrono::milliseconds patience) {
     } catch (const Error& error) {
         std::vector<std::string> lacking;
         std::ranges::transform(kept_, std::back_inserter(lacking), &Kept::name);
-        throw Error(
-            error.kind(),
-            error.place(),
-            fmt::format("{}; the run folder lacks {}", error.text(), fmt::join(lacking, ", ")),
-            error.hint());
+        throw error.with_text(
+            fmt::format("{}; the run folder lacks {}", error.text(), fmt::join(lacking, ", ")));
     }
 }
 

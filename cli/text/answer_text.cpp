@@ -55,16 +55,20 @@ std::string devices_text(const AnswerParts& parts, const Answer& answer) {
                        parts.cluster);
 }
 
-/// What the lines of the answer begin with that warn.
-constexpr std::string_view warning_mark = "warning: ";
+std::vector<std::string> warned(std::vector<std::string> sentences) {
+    for (std::string& sentence : sentences) {
+        sentence.insert(0, "warning: ");
+    }
+    return sentences;
+}
 
 /// Warns that plans with experts on devices of their own are not among those that are compared.
-std::vector<std::string> expert_lines(const AnswerParts& parts) {
+std::vector<std::string> expert_warnings(const AnswerParts& parts) {
     if (!has_routed_experts(parts.profile)) {
         return {};
     }
     return {
-        "warning: expert parallelism is not modelled: each rank has all experts of its layers; "
+        "expert parallelism is not modelled: each rank has all experts of its layers; "
         "with expert parallelism a cluster can be much faster and need less memory"};
 }
 
@@ -152,25 +156,28 @@ std::string roomier_text(const AnswerParts& parts, Bytes memory) {
                        rounded_percent(leaves(*found)));
 }
 
-std::vector<std::string> memory_lines(const AnswerParts& parts, const Answer& answer) {
+std::vector<std::string> memory_lines(const Answer& answer) {
     const std::optional<double> headroom = answer.headroom();
     if (!headroom) {
         return {fmt::format("memory {} on the fullest device", format_bytes(answer.peak))};
     }
-    std::vector<std::string> lines{fmt::format("memory {} of {} on the fullest device: {} is left",
-                                               format_bytes(answer.peak),
-                                               format_bytes(*answer.memory),
-                                               rounded_percent(*headroom))};
-    if (*headroom < least_headroom) {
-        lines.push_back(
-            fmt::format("warning: less than {:.0f} % is left{}; {}",
+    return {fmt::format("memory {} of {} on the fullest device: {} is left",
+                        format_bytes(answer.peak),
+                        format_bytes(*answer.memory),
+                        rounded_percent(*headroom))};
+}
+
+/// Warns where little memory is left.
+std::vector<std::string> memory_warnings(const AnswerParts& parts, const Answer& answer) {
+    if (answer.headroom().value_or(1) >= least_headroom) {
+        return {};
+    }
+    return {fmt::format("less than {:.0f} % is left{}; {}",
                         100 * least_headroom,
                         parts.scenario.cluster.allocator_reserve > 0
                             ? ""
                             : ", and fragmentation of the allocator alone may take that",
-                        roomier_text(parts, *answer.memory)));
-    }
-    return lines;
+                        roomier_text(parts, *answer.memory))};
 }
 
 std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answer) {
@@ -199,8 +206,8 @@ std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answ
     return {line};
 }
 
-/// Says where the best plan leaves devices unused.
-std::vector<std::string> unused_lines(const AnswerParts& parts, const Answer& answer) {
+/// Warns where the best plan leaves devices unused.
+std::vector<std::string> unused_warnings(const AnswerParts& parts, const Answer& answer) {
     const int all = parts.scenario.cluster.count;
     if (answer.devices >= all) {
         return {};
@@ -209,7 +216,7 @@ std::vector<std::string> unused_lines(const AnswerParts& parts, const Answer& an
     const bool has_no_network = parts.nodes > 1 && cluster.node_link.empty() &&
                                 cluster.node_link_gbps == 0 && answer.devices <= cluster.per_node;
     return {fmt::format(
-        "warning: {} of the {} devices are used{}",
+        "{} of the {} devices are used{}",
         answer.devices,
         all,
         has_no_network ? ": the cluster names no network between its nodes; add one, as in --set "
@@ -363,11 +370,12 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
     Paragraph head{
         .heading = "The answer",
         .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
-    for (const auto& lines : {expert_lines(parts),
-                              unused_lines(parts, answer),
+    for (const auto& lines : {warned(expert_warnings(parts)),
+                              warned(unused_warnings(parts, answer)),
                               throughput_lines(parts, answer),
                               communication_lines(parts.best),
-                              memory_lines(parts, answer),
+                              memory_lines(answer),
+                              warned(memory_warnings(parts, answer)),
                               bill_lines(parts, answer)}) {
         head.lines.insert(head.lines.end(), lines.begin(), lines.end());
     }
@@ -378,13 +386,10 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
 Json answer_json(const AnswerParts& parts) {
     const Answer answer = answer_of(parts);
     Json warnings = Json::array();
-    for (const auto& lines :
-         {expert_lines(parts), unused_lines(parts, answer), memory_lines(parts, answer)}) {
-        for (const std::string& line : lines) {
-            if (line.starts_with(warning_mark)) {
-                warnings.push_back(line.substr(warning_mark.size()));
-            }
-        }
+    for (const auto& sentences : {expert_warnings(parts),
+                                  unused_warnings(parts, answer),
+                                  memory_warnings(parts, answer)}) {
+        std::ranges::copy(sentences, std::back_inserter(warnings));
     }
     Json shapes = Json::array();
     for (const sim::FoundPlan& plan : parts.shapes.plans) {

@@ -16,6 +16,7 @@
 #include "cli/text/text_output.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/number_text.h"
+#include "core/base/printable.h"
 #include "core/costs/estimate_error.h"
 #include "core/costs/profile.h"
 #include "core/schedule/generators/generate.h"
@@ -172,7 +173,7 @@ std::string counts_of(const sim::SearchResult& result) {
     std::int64_t infeasible = 0;
     std::int64_t without_costs = 0;
     for (const sim::Infeasible& entry : result.infeasible) {
-        (says_no_costs(entry.why) ? without_costs : infeasible) += entry.count;
+        (entry.reason == ErrorReason::NoCosts ? without_costs : infeasible) += entry.count;
     }
     std::set<Candidate> found;
     std::ranges::transform(result.ranked, std::inserter(found, found.end()), &FoundPlan::candidate);
@@ -211,7 +212,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
         lines.push_back(fmt::format(
             "{}: {} (for example {}, {}{})",
             with_separators(entry.count),
-            entry.why.substr(0, entry.why.find('\n')),  // the rest explains a deadlock
+            first_line(entry.why),  // the rest explains a deadlock
             stages_text(entry.example.shape.stages, entry.example.choice.chunks),
             counted(entry.example.shape.micro_batches, "micro-batch"),
             entry.example.choice.schedule.empty() ? "" : ", " + entry.example.choice.schedule));
@@ -520,16 +521,17 @@ Error nothing_fits(const Scenario& scenario,
     bool memory = false;
     for (const sim::Infeasible& entry : result.infeasible) {
         text += fmt::format("\n  {}: {}", with_separators(entry.count), entry.why);
-        memory = memory || entry.why.find("memory") != std::string::npos;
+        memory = memory || entry.reason == ErrorReason::Memory;
     }
     const auto all = [&result](const auto& is_so) {
         return !result.infeasible.empty() && std::ranges::all_of(result.infeasible, is_so);
     };
-    if (all([](const sim::Infeasible& entry) { return says_no_costs(entry.why); })) {
-        return {ErrorKind::BadInput,
-                scenario.file.string(),
-                text,
-                "profile the layers at these sizes, or leave pipeline.micro_batches open"};
+    if (all([](const sim::Infeasible& entry) { return entry.reason == ErrorReason::NoCosts; })) {
+        return Error(ErrorKind::BadInput,
+                     scenario.file.string(),
+                     text,
+                     "profile the layers at these sizes, or leave pipeline.micro_batches open")
+            .about("pipeline.micro_batches");
     }
     if (all([](const sim::Infeasible& entry) { return entry.kind == ErrorKind::BadInput; })) {
         return {ErrorKind::BadInput, scenario.file.string(), text, result.infeasible.front().hint};
@@ -537,23 +539,26 @@ Error nothing_fits(const Scenario& scenario,
     const std::optional<sim::ClosestPlan> closest =
         result.closest || !memory ? result.closest : sim::closest_plan(scenario, profile);
     if (!closest) {
-        return {ErrorKind::Infeasible,
-                scenario.file.string(),
-                text,
-                "leave more of [pipeline] open, or set cluster.count to more devices"};
+        return Error(ErrorKind::Infeasible,
+                     scenario.file.string(),
+                     text,
+                     "leave more of [pipeline] open, or set cluster.count to more devices")
+            .about("cluster.count");
     }
     text += '\n' + closest_text(scenario, *closest);
     if (const std::string options = sharing_that_fits(scenario, profile); !options.empty()) {
-        return {ErrorKind::Infeasible,
-                scenario.file.string(),
-                text,
-                std::string(sharing_hint) + options};
+        return Error(ErrorKind::Infeasible,
+                     scenario.file.string(),
+                     text,
+                     "a plan fits where devices share layers or state:" + options)
+            .because(ErrorReason::SharingFits);
     }
-    return {ErrorKind::Infeasible,
-            scenario.file.string(),
-            text,
-            "more devices (cluster.count), devices with more memory, or a smaller model or "
-            "micro-batch"};
+    return Error(ErrorKind::Infeasible,
+                 scenario.file.string(),
+                 text,
+                 "more devices (cluster.count), devices with more memory, or a smaller model or "
+                 "micro-batch")
+        .about("cluster.count");
 }
 
 }  // namespace pipetwin::cli

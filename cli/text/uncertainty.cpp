@@ -228,7 +228,7 @@ Uncertainty uncertainty(const UncertaintyOptions& options,
                 .straggler = with_straggler(options, plan, step),
                 .failures = with_failures(options, plan, step)};
     } catch (const Error& error) {
-        throw Error(ErrorKind::Usage, error.place(), error.text(), error.hint());
+        throw error.with_kind(ErrorKind::Usage);
     }
 }
 

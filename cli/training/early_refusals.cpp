@@ -77,7 +77,9 @@ void refuse_states_without_room(const ScenarioParts& scenario,
                         model.layer(static_cast<int>(largest - of_layers.begin())).spec.name,
                         format_bytes(kept_state(*largest)),
                         format_bytes(room.most)),
-            "no number of stages helps: raise cluster.memory_limit, or make this layer smaller");
+            "no number of stages helps: raise cluster.memory_limit, or make this layer smaller")
+            .about("cluster.memory_limit")
+            .because(ErrorReason::Memory);
     }
     const Bytes all = kept_state(model, sizes, rules);
     if (all > room.all) {
@@ -89,7 +91,9 @@ void refuse_states_without_room(const ScenarioParts& scenario,
                                 counted(room.ranks, "rank"),
                                 room.ranks == 1 ? "has" : "together have",
                                 format_bytes(room.all)),
-                    "use more stages, raise cluster.memory_limit, or make the model smaller");
+                    "use more stages, raise cluster.memory_limit, or make the model smaller")
+            .about("cluster.memory_limit")
+            .because(ErrorReason::Memory);
     }
 }
 
@@ -158,7 +162,7 @@ void refuse_what_cannot_run(const RunOptions& options,
     }
     if (scenario.model.kind == ModelKind::Profile) {
         throw Error(ErrorKind::BadInput,
-                    "model.kind",
+                    KeyValue{"model.kind"},
                     "a model of kind 'profile' has only costs, so it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
@@ -178,7 +182,7 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
     if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
         throw Error(
             ErrorKind::Infeasible,
-            "pipeline.offload = \"stash\"",
+            KeyValue{"pipeline.offload", "\"stash\""},
             "the stashes of a CPU lie in host memory already",
             fmt::format("'pipetwin simulate' predicts it for a device with memory of its own; to "
                         "train, set pipeline.offload = \"none\", or cluster.backend = {}",
@@ -187,20 +191,20 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
     if (pipeline.layer_recompute == LayerRecompute::Selective) {
         throw Error(
             ErrorKind::Infeasible,
-            "pipeline.recompute = \"selective\"",
+            KeyValue{"pipeline.recompute", "\"selective\""},
             "recompute of core attention alone can only be simulated",
             "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
             "or \"none\"");
     }
     if (pipeline.recompute_early_stop) {
         throw Error(ErrorKind::Infeasible,
-                    "pipeline.recompute_early_stop = true",
+                    KeyValue{"pipeline.recompute_early_stop", "true"},
                     "recompute that leaves out a block's end can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
     }
     if (pipeline.shard > Shard::Optimizer) {
         throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
+                    KeyValue{"pipeline.shard", fmt::format("\"{}\"", to_string(pipeline.shard))},
                     "replicas that divide gradients or weights can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
                     "or \"none\"");
@@ -208,7 +212,7 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
     if (pipeline.shard != Shard::None && scenario.training.average_decay > 0) {
         throw Error(
             ErrorKind::Infeasible,
-            fmt::format("training.average_decay = {}", scenario.training.average_decay),
+            KeyValue{"training.average_decay", fmt::format("{}", scenario.training.average_decay)},
             "with pipeline.shard each replica would average its share of the weights alone, "
             "and none could validate with the averages: this can only be simulated",
             "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
@@ -218,13 +222,13 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
         scenario.training.precision == Precision::Bf16) {
         throw Error(
             ErrorKind::Infeasible,
-            "training.gradients = \"same\"",
+            KeyValue{"training.gradients", "\"same\""},
             "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
             "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
     }
     if (tensor_parallel != 1) {
         throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.tensor_parallel = {}", tensor_parallel),
+                    KeyValue{"pipeline.tensor_parallel", fmt::format("{}", tensor_parallel)},
                     "a rank trains on one device; several devices per rank can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
     }
@@ -234,7 +238,7 @@ void refuse_order_that_cannot_train(const SettledScenario& scenario) {
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
         throw Error(ErrorKind::Infeasible,
-                    fmt::format("pipeline.schedule = \"{}\"", scenario.pipeline.schedule),
+                    KeyValue{"pipeline.schedule", fmt::format("\"{}\"", scenario.pipeline.schedule)},
                     *why,
                     "'pipetwin simulate' predicts it; to train, use another, such as 1f1b");
     }

@@ -265,25 +265,20 @@ void predict_again(SettledRun& run,
                     format_duration(before)));
 }
 
-/// Throws the error of a training again where its hint names --resume and there is no checkpoint.
+/// Throws the error of a training again where its hint is to resume and there is no checkpoint.
 void rethrow_without_resume(const Error& error, const std::filesystem::path& folder) {
-    constexpr std::string_view option = "--resume";
     const bool is_of_training =
         error.kind() == ErrorKind::WorkerFailed || error.kind() == ErrorKind::Hang ||
         error.kind() == ErrorKind::NotFinite || error.kind() == ErrorKind::Disagreement;
-    const std::string& hint = error.hint();
-    const bool leads_there =
-        hint.find(option) != std::string::npos || (hint.empty() && is_of_training);
+    Hint hint = error.advice();
+    const bool leads_there = !hint.resume.empty() || (hint.empty() && is_of_training);
     if (!leads_there || !exec::Checkpoints(folder / run_file::checkpoints).whole().empty()) {
         return;
     }
-    const std::size_t other = hint.rfind("; ", hint.find(option));
-    throw Error(error.kind(),
-                error.place(),
-                error.text(),
-                fmt::format("{}no checkpoint was written: train again, with --set "
-                            "output.checkpoint_every=10 to continue from one next time",
-                            other == std::string::npos ? "" : hint.substr(0, other + 2)));
+    hint.resume =
+        "no checkpoint was written: train again, with --set output.checkpoint_every=10 to continue "
+        "from one next time";
+    throw error.with_hint(std::move(hint));
 }
 
 /// Trains with all processes together, until the last step or until a signal stops one of them.
@@ -330,7 +325,7 @@ Error all_in_one(const std::vector<Error>& errors) {
     for (std::size_t i = 1; i < errors.size(); ++i) {
         text += fmt::format("; and {}: {}", errors[i].place(), errors[i].text());
     }
-    return {errors.front().kind(), errors.front().place(), text, errors.front().hint()};
+    return errors.front().with_text(text);
 }
 
 /// The part of the first process: compares what was measured with what was predicted.

@@ -55,7 +55,7 @@ std::vector<std::string> known_keys() {
 }
 
 /// A key without its table ("stages") suggests the key with it.
-std::string suggestion_for(const std::string& key) {
+Hint suggestion_for(const std::string& key) {
     const std::vector<std::string> keys = known_keys();
     std::vector<string_view> known(keys.begin(), keys.end());
     std::vector<string_view> short_names;
@@ -65,7 +65,7 @@ std::string suggestion_for(const std::string& key) {
     }
     if (const string_view near = nearest_word(key, short_names); !near.empty()) {
         const auto at = std::ranges::find(short_names, near) - short_names.begin();
-        return fmt::format("did you mean '{}'?", known[static_cast<std::size_t>(at)]);
+        return did_you_mean(known[static_cast<std::size_t>(at)]);
     }
     return suggestion(key, times_of_row);
 }

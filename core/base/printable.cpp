@@ -146,4 +146,8 @@ std::string printable_lines(std::string_view text, Colours colours) {
     });
 }
 
+std::string first_line(const std::string& text) {
+    return text.substr(0, text.find('\n'));
+}
+
 }  // namespace pipetwin

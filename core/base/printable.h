@@ -23,4 +23,7 @@ enum class Colours { Escaped, Kept };
 /// stay. `Kept`: sequences that set a colour ("ESC [ 1;31 m") stay, too.
 std::string printable_lines(std::string_view text, Colours colours = Colours::Escaped);
 
+/// The first line of a text.
+std::string first_line(const std::string& text);
+
 }  // namespace pipetwin

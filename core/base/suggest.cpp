@@ -284,7 +284,7 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
     return best.empty() ? longer_word(word, '_', known) : best;
 }
 
-std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
+Hint suggestion(std::string_view word, std::span<const std::string_view> known) {
     for (const Explained& one : explained) {
         if (is_alike(one.theirs, word) && std::ranges::find(known, one.beside) != known.end()) {
             return std::string(one.hint);
@@ -297,11 +297,11 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
             is_not_supported(word) ? fmt::format("'{}' is not supported yet; ", word) : "",
             fmt::join(known, ", "));
     }
-    return fmt::format("did you mean '{}'?", near);
+    return did_you_mean(near);
 }
 
-std::string suggestion_of_listed(std::string_view word, std::span<const std::string_view> known) {
-    return nearest_word(word, known).empty() ? "name one of these" : suggestion(word, known);
+Hint suggestion_of_listed(std::string_view word, std::span<const std::string_view> known) {
+    return nearest_word(word, known).empty() ? Hint("name one of these") : suggestion(word, known);
 }
 
 }  // namespace pipetwin

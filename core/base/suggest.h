@@ -3,8 +3,9 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <string_view>
+
+#include "core/base/error.h"
 
 namespace pipetwin {
 
@@ -26,10 +27,10 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
 
 /// "did you mean 'stages'?", or "known: a, b, c" where nothing is near; of what other programs have
 /// and this one has not, that it is not supported yet.
-std::string suggestion(std::string_view word, std::span<const std::string_view> known);
+Hint suggestion(std::string_view word, std::span<const std::string_view> known);
 
 /// As `suggestion`, for a message that lists the known words: "name one of these" where nothing is
 /// near.
-std::string suggestion_of_listed(std::string_view word, std::span<const std::string_view> known);
+Hint suggestion_of_listed(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace pipetwin

@@ -85,8 +85,6 @@ LayerSample in_proportion(const LayerSample& known, int size) {
     return sample;
 }
 
-constexpr std::string_view known_sizes = "costs are known for micro-batches of";
-
 /// Sizes at which a layer with these samples has costs.
 SizesWithCosts sizes_with_costs(const std::vector<LayerSample>& samples) {
     return {.smallest = (std::int64_t{samples.front().micro_batch_size} + 1) / 2,
@@ -102,14 +100,14 @@ SizesWithCosts sizes_with_costs(const std::vector<LayerSample>& samples) {
     throw Error(
         ErrorKind::BadInput,
         fmt::format("profile, layer '{}'", layer.name),
-        fmt::format("{} {}, but these have {}",
-                    known_sizes,
+        fmt::format("costs are known for micro-batches of {}, but these have {}",
                     smallest == largest ? counted(smallest, "sample")
                                         : fmt::format("{} to {} samples", smallest, largest),
                     micro_batch_size),
         fmt::format("profile it at that size, or choose a size from {} to {}",
                     sizes.smallest,
-                    sizes.largest));
+                    sizes.largest))
+        .because(ErrorReason::NoCosts);
 }
 
 }  // namespace
@@ -160,10 +158,6 @@ SizesWithCosts sizes_with_costs(const Profile& profile, int devices) {
         }
     }
     return all;
-}
-
-bool says_no_costs(std::string_view text) {
-    return text.starts_with(known_sizes);
 }
 
 namespace {
@@ -302,7 +296,7 @@ class ProfileCheck {
   private:
     [[noreturn]] void refuse(std::string_view pointer,
                              std::string_view text,
-                             std::string hint = {}) const {
+                             Hint hint = {}) const {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}: {}", place_, pointer),
                     printable(text),

@@ -271,9 +271,6 @@ struct SizesWithCosts {
 /// The sizes for which every layer has costs on `devices` that share it.
 SizesWithCosts sizes_with_costs(const Profile& profile, int devices = 1);
 
-/// Whether `text` is that of the Error which `cost_at` throws.
-bool says_no_costs(std::string_view text);
-
 /// Operations of a forward and backward of the whole model for one sample: three times those of the
 /// forward, and nothing for what is computed again. Attention counts all pairs of a query and a
 /// key, seen or not, as Narayanan et al. (2021, section 5.1) and PaLM's authors (Chowdhery et al.

@@ -34,7 +34,7 @@ std::string read(const std::filesystem::path& file) {
     throw Error(ErrorKind::BadInput,
                 place,
                 fmt::format("no {} '{}'; known: {}", what, name, fmt::join(known, ", ")),
-                near.empty() ? std::string(otherwise) : fmt::format("did you mean '{}'?", near));
+                near.empty() ? Hint(std::string(otherwise)) : did_you_mean(near));
 }
 
 constexpr std::string_view say_more = "name one of these; 'pipetwin devices' says more about them";

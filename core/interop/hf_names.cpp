@@ -176,7 +176,7 @@ HfNames hf_names(const ScenarioParts::ModelPart& model) {
         return llama_names(model.llama);
     }
     throw Error(ErrorKind::BadInput,
-                "model.kind",
+                KeyValue{"model.kind"},
                 fmt::format("\"{}\": weights of Hugging Face's are read and written for gpt (their "
                             "gpt2) and llama alone",
                             to_string(model.kind)),

@@ -61,7 +61,7 @@ struct Line {
     string_view file;
     int number = 1;
 
-    [[noreturn]] void refuse(std::size_t column, std::string what, std::string hint = {}) const {
+    [[noreturn]] void refuse(std::size_t column, std::string what, Hint hint = {}) const {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}:{}:{}", file, number, column),
                     std::move(what),

@@ -47,7 +47,7 @@ Error listed_faults(const std::vector<LayerFault>& faults, const std::vector<std
     std::string text = fmt::format("{} faults in its layers:", faults.size());
     for (std::size_t i = 0; i < std::min(faults.size(), most_listed); ++i) {
         const Error error = places[i].empty() ? faults[i].error : faults[i].error.at(places[i]);
-        const std::string_view hint = error.hint();
+        const std::string& hint = error.hint();
         text += fmt::format(
             "\n  {}: {}{}{}", error.place(), error.text(), hint.empty() ? "" : "; ", hint);
     }

@@ -116,7 +116,7 @@ void expect_blocks(int layers) {
     constexpr int most_blocks = (static_cast<int>(most_layers) - 2) / 2;
     if (layers < 1 || layers > most_blocks) {
         throw Error(ErrorKind::BadInput,
-                    "model.layers",
+                    KeyValue{"model.layers"},
                     fmt::format("{}, expected 1 to {}", layers, most_blocks),
                     "is there a digit too many?");
     }

@@ -358,7 +358,7 @@ Model gpt_model(const GptSizes& sizes) {
 Model mlp_model(const std::vector<int>& sizes) {
     if (sizes.size() < 2) {
         throw Error(ErrorKind::BadInput,
-                    "model.sizes",
+                    KeyValue{"model.sizes"},
                     fmt::format("{}, expected at least 2: inputs, hidden..., classes",
                                 counted(sizes.size(), "size")),
                     "as in sizes = [784, 512, 10]");

@@ -20,7 +20,7 @@ Model llama_model(const LlamaSizes& sizes) {
     constexpr int widest = std::numeric_limits<int>::max() / 2;
     if (sizes.feed_forward < 1 || sizes.feed_forward > widest) {
         throw Error(ErrorKind::BadInput,
-                    "model.feed_forward",
+                    KeyValue{"model.feed_forward"},
                     fmt::format("{}, expected 1 to {}", sizes.feed_forward, widest),
                     "Llama has about 8/3 of d_model, or 7/2");
     }
@@ -182,7 +182,7 @@ Model translation_model(const TranslationSizes& sizes) {
     constexpr int most_blocks = (static_cast<int>(most_layers) - 5) / 5;
     if (sizes.layers < 1 || sizes.layers > most_blocks) {
         throw Error(ErrorKind::BadInput,
-                    "model.layers",
+                    KeyValue{"model.layers"},
                     fmt::format("{}, expected 1 to {}", sizes.layers, most_blocks),
                     "is there a digit too many?");
     }
@@ -191,7 +191,7 @@ Model translation_model(const TranslationSizes& sizes) {
         constexpr int longest = std::numeric_limits<int>::max() / 2;
         if (context < 1 || context > longest) {
             throw Error(ErrorKind::BadInput,
-                        fmt::format("model.{}", key),
+                        KeyValue{fmt::format("model.{}", key)},
                         fmt::format("{}, expected 1 to {}", context, longest),
                         "it is the number of tokens of the longest sequence");
         }

@@ -60,15 +60,28 @@ double split_count(int layers, int stages) {
     return count;
 }
 
-void check_stage_count(int stages, int layers) {
-    if (stages < 1 || stages > layers) {
-        throw Error(
-            ErrorKind::Infeasible,
-            "partition",
-            fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
-            fmt::format("set stages to a number from 1 to {}; 'pipetwin model' lists the units",
-                        layers));
+void check_stage_count(int stages, int layers, int chunks) {
+    if (stages >= 1 && stages <= layers) {
+        return;
     }
+    const int most = layers / chunks;
+    const KeyValue ranks{"pipeline.stages", fmt::to_string(most)};
+    const KeyValue one{"pipeline.chunks", "1"};
+    const std::string fewer =
+        most == 1 ? "stages = 1" : fmt::format("stages to a number from 1 to {}", most);
+    const std::string_view list = "; 'pipetwin model' lists the units";
+    throw Error(ErrorKind::Infeasible,
+                "partition",
+                fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
+                chunks == 1 ? Hint(fmt::format("set {}{}", fewer, list), {ranks})
+                : most == 0 ? Hint(fmt::format("each rank has {} of them: set {{}}{}", chunks, list),
+                                   {one})
+                            : Hint(fmt::format("each rank has {} of them: set {}, or {{}}{}",
+                                               chunks,
+                                               fewer,
+                                               list),
+                                   {one, ranks}))
+        .about("pipeline.stages");
 }
 
 }  // namespace pipetwin

@@ -25,8 +25,9 @@ std::vector<std::int64_t> prefix_sums(std::span<const Bytes> layer_bytes);
 /// In how many ways so many layers can be split into stages, none empty; about, where it is large.
 double split_count(int layers, int stages);
 
-/// Throws Error(Infeasible), naming both numbers, unless every stage can have a layer.
-void check_stage_count(int stages, int layers);
+/// Throws Error(Infeasible), naming both numbers, unless every stage can have a layer. A rank has
+/// `chunks` of the stages.
+void check_stage_count(int stages, int layers, int chunks = 1);
 
 /// The smallest limit, 0 to `high`, for which `keeps` is true. It is true for `high`, and for all
 /// limits above one for which it is true; costs are integers, so bisection is exact.

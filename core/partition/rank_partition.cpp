@@ -299,7 +299,7 @@ bool rank_chain_keeps(const RankChain& chain, std::int64_t limit) {
 std::optional<std::vector<std::vector<int>>> rank_splits_within(const RankChain& chain,
                                                                 std::int64_t limit,
                                                                 std::int64_t most) {
-    check_stage_count(chain.pieces(), chain.layers);
+    check_stage_count(chain.pieces(), chain.layers, chain.pieces() / chain.ranks());
     std::vector<std::vector<int>> splits;
     bool too_many = false;
     const auto take = [&](const std::vector<int>& sizes, const RankAmounts&) {
@@ -315,7 +315,7 @@ std::optional<std::vector<std::vector<int>>> rank_splits_within(const RankChain&
 }
 
 std::optional<RankSplit> rank_partition(const RankChain& chain) {
-    check_stage_count(chain.pieces(), chain.layers);
+    check_stage_count(chain.pieces(), chain.layers, chain.pieces() / chain.ranks());
     if (split_count(chain.layers, chain.pieces()) <= most_enumerated) {
         return best_of_all(chain);
     }

@@ -91,7 +91,7 @@ std::vector<LayerRange> recomputed_blocks(const Model& model) {
     if (!blocks) {
         throw Error(
             ErrorKind::Infeasible,
-            "pipeline.recompute = \"block\"",
+            KeyValue{"pipeline.recompute", "\"block\""},
             "the names of the model's layers show no blocks, such as \"block0\", \"block1\"",
             "\"always\" recomputes whole stages");
     }

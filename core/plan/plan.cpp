@@ -413,13 +413,15 @@ std::vector<int> micro_batch_sizes(int batch, int micro_batches) {
         throw Error(ErrorKind::BadInput,
                     "",
                     fmt::format("batch = {}: a mini-batch has at least one sample", batch),
-                    "set training.batch to 1 or more");
+                    {"set training.batch to 1 or more", {{"training.batch", "1"}}})
+            .about("training.batch");
     }
     if (micro_batches < 1) {
         throw Error(ErrorKind::BadInput,
                     "",
                     fmt::format("micro_batches = {}: a mini-batch has at least one", micro_batches),
-                    "set pipeline.micro_batches to 1 or more");
+                    {"set pipeline.micro_batches to 1 or more", {{"pipeline.micro_batches", "1"}}})
+            .about("pipeline.micro_batches");
     }
     const int count = std::min(batch, micro_batches);
     check_shape({.micro_batches = count});

@@ -51,7 +51,8 @@ void require_whole_ranks(const SettledScenario& scenario, int tensor) {
                                 "(cluster.per_node), expected a divisor of that",
                                 tensor,
                                 counted(per_node, "device")),
-                    "devices that share every layer have to sit on one node");
+                    "devices that share every layer have to sit on one node")
+            .about("pipeline.tensor_parallel");
     }
 }
 
@@ -114,7 +115,8 @@ Cluster::Cluster(const SettledScenario& scenario,
                     fmt::format("cluster.placement has {} for {}",
                                 counted(scenario.cluster.nodes.size(), "entry"),
                                 counted(all, "device")),
-                    "give the node of each rank, replica after replica");
+                    "give the node of each rank, replica after replica")
+            .about("cluster.placement");
     }
     know_shares();
 }
@@ -293,8 +295,11 @@ LinkCost Cluster::known_between(int rank, int other) const {
                                       "connects nodes",
                                       rank,
                                       other),
-                    "set cluster.node_link = \"infiniband-ndr\", or another of its kind, or "
-                    "per_node so that all ranks fit on one node");
+                    {"set cluster.node_link = \"infiniband-ndr\", or another of its kind, or "
+                     "per_node so that all ranks fit on one node",
+                     {{"cluster.node_link", "\"infiniband-ndr\""}}})
+            .about("cluster.node_link")
+            .because(ErrorReason::NoNetwork);
     }
     return written_between_.put_over(known_inside(rank, other));
 }

@@ -50,7 +50,8 @@ void require_devices(const SettledScenario& scenario) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     fmt::format("{}, but cluster.count = {}", text, count),
-                    "use as many stages as devices at most, with partition = \"auto\"");
+                    "use as many stages as devices at most, with partition = \"auto\"")
+            .about("pipeline.stages");
     }
 }
 
@@ -170,7 +171,8 @@ void require_norms(const SettledScenario& scenario, const PlanParts& parts) {
                     parts.schedule_name,
                     "training.clip_norm needs the norm of all gradients before any update, but "
                     "the rows have OPT without NORM",
-                    "leave updates out of the rows: they are added then");
+                    "leave updates out of the rows: they are added then")
+            .about("pipeline.schedule");
     }
 }
 
@@ -185,8 +187,9 @@ void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model
                 "{}, which a schedule of two pipelines with the same weights does not support",
                 own ? "model.tied = true"
                     : "the profile's last layer shares weights with the first (tied_bytes)"),
-            own ? "set tied = false, or take another schedule"
-                : "take another schedule: all but 'chimera' have one pipeline");
+            own ? Hint("set {}, or take another schedule", {{"model.tied", "false"}})
+                : "take another schedule: all but 'chimera' have one pipeline")
+            .about("pipeline.schedule");
     }
 }
 
@@ -206,7 +209,8 @@ void refuse_batch_norms(const PlanParts& parts, const Schedule& grid, const Mode
                                         "variance",
                                         smallest,
                                         to_string(norm.input)),
-                            "set a larger training.batch or fewer pipeline.micro_batches");
+                            "set a larger training.batch or fewer pipeline.micro_batches")
+                    .about("training.batch");
             }
             if (!norm.spec.deferred && is_shared) {
                 throw Error(ErrorKind::BadInput,
@@ -249,7 +253,19 @@ void require_reductions(const PlanParts& parts) {
                                 "REDUCE_GRAD",
                                 parts.replicas,
                                 missing - reduced.begin()),
-                    "leave updates out of the rows: they are added then");
+                    "leave updates out of the rows: they are added then")
+            .about("pipeline.schedule");
+    }
+}
+
+/// The best partition. Throws Error(Infeasible) for fewer layers than stages.
+Partition partition_of(const RankChain& chain, const SettledScenario& scenario) {
+    try {
+        return partition_for(chain);
+    } catch (const Error& error) {
+        throw has_schedule_file(scenario)
+            ? error.about("pipeline.schedule").with_hint("take a schedule file of fewer stages")
+            : error;
     }
 }
 
@@ -403,7 +419,7 @@ void add_links(PlanParts& parts,
         parts.host_link = host_link(scenario.cluster, profile);
         if (!parts.host_link) {
             throw Error(ErrorKind::BadInput,
-                        "pipeline.offload = \"stash\"",
+                        KeyValue{"pipeline.offload", "\"stash\""},
                         "neither scenario nor profile says how fast the link to host memory is",
                         "set cluster.host_link = \"pcie-4\", or another of its kind, or "
                         "cluster.host_link_gbps; or measure with 'pipetwin profile'");
@@ -439,7 +455,8 @@ void add_all_reduce(PlanParts& parts,
                     fmt::format("pipeline.data_parallel = {}, which a schedule of two pipelines "
                                 "with the same weights does not support",
                                 parts.replicas),
-                    "set data_parallel = 1, or take another schedule");
+                    {"set {}, or take another schedule", {{"pipeline.data_parallel", "1"}}})
+            .about("pipeline.schedule");
     }
     for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
         if (pipeline.shard == Shard::Weights) {  // all is done micro-batch by micro-batch
@@ -467,7 +484,7 @@ void require_known_attention(const SettledScenario& scenario, const Profile& pro
         !knows_core_attention(profile)) {
         throw Error(
             ErrorKind::BadInput,
-            "pipeline.recompute = \"selective\"",
+            KeyValue{"pipeline.recompute", "\"selective\""},
             "the profile does not say what core attention takes, so nothing would change",
             "profiles by 'pipetwin import hf' say it; or set pipeline.recompute = \"block\"");
     }
@@ -501,13 +518,13 @@ void add_notes(PlanParts& parts,
     add(parts.notes, device_notes(scenario, profile, cluster.devices()));
     add(parts.notes, spread_notes(profile));
     add(parts.notes, shape_notes(asked_shape(scenario)));
-    add(parts.notes, size_notes(profile, sizes));
+    std::vector<std::string> scaled = size_notes(profile, sizes);
     const bool estimated =
-        std::ranges::any_of(
-            parts.notes, [](const std::string& note) { return note.starts_with("estimated"); }) ||
+        !scaled.empty() || std::ranges::any_of(cluster.devices(), &RankDevice::scaled) ||
         std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
             return layer.source == CostSource::Estimated;
         });
+    add(parts.notes, std::move(scaled));
     parts.cost_source = estimated ? CostSource::Estimated : profile.source;
 }
 
@@ -558,16 +575,16 @@ void require_costs_at(const std::vector<int>& sizes,
     try {
         samples_at(profile, *bad, devices);
     } catch (const Error& error) {
-        throw Error(error.kind(),
-                    error.place(),
-                    error.text(),
-                    fewest > most
-                        ? "profile the layers at that size"
-                        : fmt::format("set pipeline.micro_batches to {}, or profile the layers "
-                                      "with this number",
-                                      fewest == most
-                                          ? fmt::format("{}", most)
-                                          : fmt::format("a number from {} to {}", fewest, most)));
+        const std::string numbers = fewest == most
+                                        ? fmt::format("{}", most)
+                                        : fmt::format("a number from {} to {}", fewest, most);
+        throw error.with_hint(
+            fewest > most
+                ? Hint("profile the layers at that size")
+                : Hint(fmt::format("set pipeline.micro_batches to {}, or profile the layers with "
+                                   "this number",
+                                   numbers),
+                       {{"pipeline.micro_batches", fmt::to_string(most)}}));
     }
 }
 
@@ -624,7 +641,7 @@ Plan planned(const SettledScenario& scenario,
     const std::optional<Partition> written = scenario_partition(scenario, model);
     parts.partition =
         written ? *written
-                : partition_for(rank_chain(samples.front(), kinds, grid, parts.recompute));
+                : partition_of(rank_chain(samples.front(), kinds, grid, parts.recompute), scenario);
     grid.skips = skips_of(routes_of(model, *parts.partition), grid);
     if (other != nullptr && grid.skips != skips_of_rows) {
         // Other messages, so other rows.

@@ -24,12 +24,18 @@ void require_one_per_rank(const SettledScenario& scenario,
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     fmt::format("cluster.{} has {} entries for {} ranks", key, entries, ranks),
-                    "give one for each rank");
+                    "give one for each rank")
+            .about(fmt::format("cluster.{}", key));
     }
 }
 
 const std::string& device_name(const Scenario::ClusterPart& cluster, std::size_t rank) {
     return cluster.devices.empty() ? cluster.device : cluster.devices[rank];
+}
+
+/// The key that names the devices.
+std::string key_of_device(const SettledScenario& scenario) {
+    return scenario.cluster.devices.empty() ? "cluster.device" : "cluster.devices";
 }
 
 /// Whether the costs of the profile are of another device than `name`, as far as it says.
@@ -50,14 +56,16 @@ void require_a_device_to_scale_from(const SettledScenario& scenario, const Profi
                     fmt::format("cluster.devices has {} kinds of devices, but the profile does not "
                                 "say whose costs it has",
                                 kinds.size()),
-                    R"(write the device into the profile, as in "device": "a100-sxm-80")");
+                    R"(write the device into the profile, as in "device": "a100-sxm-80")")
+            .about("cluster.devices");
     }
     if (kinds.contains(this_machine)) {
         throw Error(
             ErrorKind::BadInput,
             scenario.file.string(),
             fmt::format("cluster.devices has '{}' beside devices with a profile", this_machine),
-            "name all of them, or say how fast each is with cluster.speeds");
+            "name all of them, or say how fast each is with cluster.speeds")
+            .about("cluster.devices");
     }
 }
 
@@ -85,7 +93,8 @@ std::string hint_for_costs_of(const SettledScenario& scenario, const std::string
         can_be_scaled
             ? "profile the model there, or have the costs estimated with cluster.scale_costs = "
               "\"cautious\""
-            : hint_for_costs_of(scenario, name));
+            : hint_for_costs_of(scenario, name))
+        .about(key_of_device(scenario));
 }
 
 /// Device profiles, each read once.
@@ -113,7 +122,8 @@ std::shared_ptr<const DeviceProfile> device_to_scale_from(const SettledScenario&
                                 "cannot be scaled to '{}'",
                                 profile.device,
                                 name),
-                    hint_for_costs_of(scenario, name));
+                    hint_for_costs_of(scenario, name))
+            .about(key_of_device(scenario));
     }
     try {
         return devices.named(profile.device);

@@ -108,7 +108,9 @@ void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place
                     fmt::format("pipeline.recompute: {} for {}, expected one entry per stage",
                                 counted(modes, "entry"),
                                 counted(pieces, "stage")),
-                    "for all stages alike, write one word: recompute = \"always\"");
+                    {"for all stages alike, write one word: {}",
+                     {{"pipeline.recompute", "\"always\""}}})
+            .about("pipeline.recompute");
     }
 }
 
@@ -118,7 +120,7 @@ Model layers_model(const Scenario::ModelPart& part) {
     Model model = Model::graph(part.input, part.layers);
     if (!ends_with_loss(model.layer(model.layer_count() - 1).spec)) {
         throw Error(ErrorKind::BadInput,
-                    "model.layer",
+                    KeyValue{"model.layer"},
                     "the last layer is not a cross_entropy, expected the loss there",
                     "end with [[model.layer]] type = \"cross_entropy\"");
     }
@@ -185,9 +187,11 @@ int replica_batch(const ScenarioParts& scenario, int replicas) {
                         "= {} replicas",
                         batch,
                         replicas),
-            fmt::format("set batch to a multiple of {}, such as {}",
-                        replicas,
-                        (batch / replicas + 1) * replicas));
+            {fmt::format("set batch to a multiple of {0}, such as {1}",
+                         replicas,
+                         (batch / replicas + 1) * replicas),
+             {{"training.batch", fmt::to_string((batch / replicas + 1) * replicas)}}})
+            .about("training.batch");
     }
     return batch / replicas;
 }
@@ -248,9 +252,9 @@ Partition written_partition(const std::vector<int>& pieces,
     const std::optional<ModelBlocks> blocks = model_blocks(names);
     const auto refuse = [&](const std::string& what) {
         throw Error(ErrorKind::BadInput,
-                    "pipeline.partition",
+                    KeyValue{"pipeline.partition"},
                     what,
-                    "let the balancer choose: partition = \"auto\"");
+                    {"let the balancer choose: {}", {{"pipeline.partition", "\"auto\""}}});
     };
     if (expected && std::ssize(pieces) != *expected) {
         refuse(

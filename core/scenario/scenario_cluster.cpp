@@ -41,11 +41,11 @@ void expect_device(const TomlTable& table, string_view key, const std::string& n
     table.refuse(key,
                  fmt::format("devices out of {}", fmt::join(known, ", ")),
                  shipped.empty()
-                     ? fmt::format("there are no device profiles in {}; PIPETWIN_PROFILES names "
-                                   "another folder",
-                                   profiles_folder().string())
+                     ? Hint(fmt::format("there are no device profiles in {}; PIPETWIN_PROFILES names "
+                                        "another folder",
+                                        profiles_folder().string()))
                  : near.empty() ? "'pipetwin devices' lists what is known of each"
-                                : fmt::format("did you mean '{}'?", near));
+                                : did_you_mean(near));
 }
 
 void read_device(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
@@ -520,6 +520,7 @@ void expect_enough_devices(const TomlTable& root, const Scenario& scenario) {
         if (replicas > 1) {
             whose += fmt::format(" of {} replicas", replicas);
         }
+        const KeyValue enough{"cluster.count", fmt::to_string(needed)};
         if (table.is_filled_in("count")) {  // by a file that the reader has not written
             const std::string key = stages > 1     ? "stages"
                                     : replicas > 1 ? "data_parallel"
@@ -532,18 +533,20 @@ void expect_enough_devices(const TomlTable& root, const Scenario& scenario) {
                         counted(count, "device"),
                         table.place("count"),
                         stages_alone ? "" : fmt::format(", but {} are needed {}", needed, whose)),
-                    fmt::format("every rank needs a device; cluster.count = {} is a larger cluster",
-                                (needed + count - 1) / count * count));
+                    {fmt::format("every rank needs a device; cluster.count = {} is a larger cluster",
+                                 (needed + count - 1) / count * count),
+                     {{"cluster.count", fmt::to_string((needed + count - 1) / count * count)}}});
         }
         table.refuse(
             "count",
             stages_alone ? fmt::format("at least the {} of pipeline.stages", stages)
                          : fmt::format("at least {}, {}", needed, whose),
-            stages_alone
-                ? fmt::format(
-                      "every stage needs a device: set stages = {} or count = {}", count, stages)
-                : "every stage of every replica needs its own devices" +
-                      fitting_replicas(count, std::int64_t{stages} * tensor, replicas));
+            stages_alone ? Hint("every stage needs a device: set {} or {}",
+                                {{"pipeline.stages", fmt::to_string(count)}, enough})
+                         : Hint("every stage of every replica needs its own devices" +
+                                    fitting_replicas(count, std::int64_t{stages} * tensor, replicas),
+                                {enough}),
+            ErrorReason::TooFewDevices);
     }
 }
 
@@ -567,7 +570,7 @@ std::filesystem::path cluster_file(const TomlTable& table,
     try {
         return find_cluster(name);
     } catch (const Error& error) {
-        throw Error(error.kind(), table.place("profile"), error.text(), error.hint());
+        throw error.about("cluster.profile").placed(table.place("profile"));
     }
 }
 

@@ -108,11 +108,9 @@ void expect_image_model(const TomlTable& table, const Scenario::ModelPart& model
     try {
         Model::graph(model.input, image_model_layers(model));
     } catch (const Error& error) {
-        constexpr std::string_view table_name = "model.";
-        const std::string& place = error.place();
-        throw error.at(table.place(place.starts_with(table_name)
-                                       ? std::string_view(place).substr(table_name.size())
-                                       : "image"));
+        const std::string_view key = error.key();
+        const std::string_view name = key.empty() ? "image" : key.substr(key.find('.') + 1);
+        throw error.placed(fmt::format("{}: {}", table.place(name), error.place()));
     }
 }
 

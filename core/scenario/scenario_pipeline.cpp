@@ -30,13 +30,12 @@ std::string generator_name(const TomlTable& table, const std::string& name) {
     try {
         return std::string(to_string(schedule_kind(name)));
     } catch (const Error& error) {
-        throw Error(error.kind(),
-                    table.place("schedule"),
-                    error.text(),
-                    name.starts_with('[') ? "a list has quotes: [\"1f1b\", \"zb-h1\"]"
-                    : error.hint().ends_with('?')
-                        ? error.hint()
-                        : error.hint() + "; a file of your own ends in .csv");
+        throw error.about("pipeline.schedule")
+            .placed(table.place("schedule"))
+            .with_hint(name.starts_with('[') ? "a list has quotes: [\"1f1b\", \"zb-h1\"]"
+                       : !error.advice().meant.empty()
+                           ? error.advice()
+                           : error.hint() + "; a file of your own ends in .csv");
     }
 }
 

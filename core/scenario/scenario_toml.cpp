@@ -30,14 +30,14 @@ namespace {
 constexpr std::size_t largest_file = std::size_t{16} << 20;
 
 /// Shapes and sums that no single key can be wrong about.
-void check_whole(const Scenario& scenario) {
+void check_whole(const TomlDocument& document, const Scenario& scenario) {
     if (scenario.model.kind == ModelKind::Profile) {
         return;
     }
     try {
         scenario_partition(scenario, scenario_model(scenario));
     } catch (const Error& error) {
-        throw error.at(scenario.file.string());
+        throw document.placed(error);
     }
 }
 
@@ -108,7 +108,7 @@ Scenario parse_scenario(std::string_view text,
     expect_enough_devices(root, scenario);
     expect_host_link(root.table("pipeline"), scenario);
     read_table(output_keys(), root.table("output"), scenario);
-    check_whole(scenario);
+    check_whole(document, scenario);
     return scenario;
 }
 

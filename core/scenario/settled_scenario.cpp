@@ -23,11 +23,11 @@ void require_settled(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
     std::vector<std::string> keys;
-    std::vector<std::string> settings;
+    std::vector<KeyValue> settings;
     const auto expect = [&](bool settled, std::string_view key, const std::string& value) {
         if (!settled) {
             keys.push_back(fmt::format("pipeline.{}", key));
-            settings.push_back(fmt::format("{} = {}", key, value));
+            settings.push_back({keys.back(), value});
         }
     };
     expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
@@ -44,8 +44,10 @@ void require_settled(const Scenario& scenario) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     fmt::format("\"auto\" has to be planned first for {}", fmt::join(keys, ", ")),
-                    fmt::format("'pipetwin plan' finds the best values; or in [pipeline] set {}",
-                                fmt::join(settings, ", ")));
+                    {fmt::format("'pipetwin plan' finds the best values; or in [pipeline] set {}",
+                                 fmt::join(std::vector<std::string>(settings.size(), "{}"), ", ")),
+                     settings})
+            .about(settings.front().key);
     }
 }
 
@@ -128,8 +130,11 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
                     fmt::format("it has {}, but a mini-batch has {} for it",
                                 counted(schedule.micro_batches, "micro-batch"),
                                 counted(batch, "sample")),
-                    fmt::format("set training.batch to {} or more",
-                                schedule.micro_batches * pipeline.data_parallel));
+                    {fmt::format("set training.batch to {} or more",
+                                 schedule.micro_batches * pipeline.data_parallel),
+                     {{"training.batch",
+                       fmt::to_string(schedule.micro_batches * pipeline.data_parallel)}}})
+            .about("training.batch");
     }
     // In channels of a stated size a receive makes room where it stands.
     const bool waits = pipeline.receives == Receives::Posted && !pipeline.channel_capacity;

@@ -28,6 +28,7 @@ struct Surplus {
     int cell = 0;
     int first_cell = -1;  ///< the cell that has the same action already
     std::string why;      ///< what is wrong with it, as the beginning of a sentence
+    std::string more{};   ///< what follows in a sentence of its own
 };
 
 /// What one rank has too much, and what it lacks.
@@ -115,10 +116,10 @@ class SlipFinder {
         const int rest = std::next(counts.rbegin())->first + 1;
         strays_.push_back({.last = size - 1,
                            .of_stage = of_stages,
-                           .why = fmt::format("is the only action of {} {}: the others are 0 to {}",
+                           .why = fmt::format("is the only action of {} {}",
                                               of_stages ? "stage" : "micro-batch",
-                                              size - 1,
-                                              rest - 1)});
+                                              size - 1),
+                           .more = fmt::format(": the others are 0 to {}", rest - 1)});
         return rest;
     }
 
@@ -148,7 +149,8 @@ class SlipFinder {
         std::vector<Surplus>& surplus = balances_[as_index(rank)].surplus;
         for (const Stray& stray : strays_) {
             if (stray.last == (stray.of_stage ? action.stage : action.micro_batch)) {
-                surplus.push_back({.action = action, .cell = cell, .why = stray.why});
+                surplus.push_back(
+                    {.action = action, .cell = cell, .why = stray.why, .more = stray.more});
                 return;
             }
         }
@@ -202,7 +204,7 @@ class SlipFinder {
         }
         for (const Surplus& extra : surplus) {
             if (is_stray(extra.action)) {
-                report(rank, extra.cell, -1, extra.action, extra.why);
+                report(rank, extra.cell, -1, extra.action, extra.why + extra.more);
                 leave_out(rank, extra.cell);
             }
         }
@@ -229,7 +231,7 @@ class SlipFinder {
                has_two ? extra.first_cell + extra.cell - cell : -1,
                extra.action,
                fmt::format("{}, and {} is missing: {}",
-                           extra.why.substr(0, extra.why.find(':')),
+                           extra.why,
                            to_string(meant),
                            where));
         put(row(rank)[as_index(cell)], meant);
@@ -299,7 +301,8 @@ class SlipFinder {
     struct Stray {
         int last = 0;
         bool of_stage = false;
-        std::string why;
+        std::string why;   ///< as those of Surplus
+        std::string more;
     };
 
     static constexpr std::size_t ops = as_index(Op::Recompute);  ///< F, B, I and W come before

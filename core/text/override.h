@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
+#include "core/base/error.h"
 
 namespace pipetwin {
 
 /// One `--set key=value`; the value is TOML, a bare word is a string.
-struct Override {
-    std::string key;
-    std::string value;
-};
+using Override = KeyValue;
 
 }  // namespace pipetwin

@@ -174,21 +174,21 @@ std::string mended_line(std::string_view line) {
 
 std::string meant_value(std::string_view key,
                         const toml::node& written,
-                        std::string_view expected) {
+                        ValueKind expected) {
     const std::optional<std::string> text = written.value_exact<std::string>();
     const std::optional<double> number = written.value_exact<double>();
-    if (text && expected.starts_with("a list of") && expected.find("number") != string_view::npos) {
+    if (text && expected == ValueKind::Numbers) {
         return as_list(*text);
     }
-    if (text && expected == "true or false") {
+    if (text && expected == ValueKind::Boolean) {
         return as_boolean(*text);
     }
     if (const auto whole = written.value_exact<std::int64_t>();
-        whole && expected == "true or false" && (*whole == 0 || *whole == 1)) {
+        whole && expected == ValueKind::Boolean && (*whole == 0 || *whole == 1)) {
         return *whole == 1 ? "true" : "false";
     }
     if (const std::optional<WithUnit> with_unit = text ? number_with_unit(*text) : std::nullopt;
-        with_unit && expected.starts_with("a number")) {
+        with_unit && expected == ValueKind::Number) {
         std::string unit = in_lower_case(std::string(with_unit->unit));
         unit = unit == "gb/s" && with_unit->unit.find('B') == string_view::npos ? "gbps"
                : unit == "gbit/s"                                               ? "gbps"
@@ -199,8 +199,7 @@ std::string meant_value(std::string_view key,
                              : "";
     }
     const bool is_whole = number && std::abs(*number) < 1e15 && *number == std::floor(*number);
-    const bool takes_whole =
-        expected.starts_with("a whole number") || expected.starts_with("an amount of memory");
+    const bool takes_whole = expected == ValueKind::WholeNumber || expected == ValueKind::Bytes;
     return is_whole && takes_whole ? fmt::format("{}", static_cast<std::int64_t>(*number)) : "";
 }
 

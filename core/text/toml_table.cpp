@@ -287,35 +287,11 @@ std::string word_of(const toml::node& node) {
 }
 
 /// "did you mean 'block'?" of a word that is none of `built`; empty where none of them is near.
-std::string meant_word(std::string_view word, std::span<const std::string_view> built) {
+Hint meant_word(std::string_view word, std::span<const std::string_view> built) {
     const std::string_view near = nearest_word(word, built);
-    return near.empty() ? std::string() : fmt::format("did you mean '{}'?", near);
+    return near.empty() ? Hint() : did_you_mean(near);
 }
 
-/// What to write for a key, in the document or as the option that set it.
-std::string key_with(std::string_view key,
-                     std::string_view path,
-                     std::string_view place,
-                     std::string_view value) {
-    return place.starts_with("--set") ? fmt::format("write --set {}={}", path, value)
-                                      : fmt::format("write {} = {}", key, value);
-}
-
-/// What to do about a value of another kind than `expected`; `node` is null where there is none.
-std::string hint_of_value(std::string_view key,
-                          std::string_view path,
-                          std::string_view place,
-                          const toml::node* node,
-                          std::string_view expected) {
-    const std::string meant = node == nullptr ? "" : meant_value(key, *node, expected);
-    if (!meant.empty()) {
-        return key_with(key, path, place, meant);
-    }
-    const bool is_one_table = node != nullptr && node->is_array_of_tables() &&
-                              expected == "a table" && node->as_array()->size() == 1;
-    return is_one_table ? fmt::format("write [{}], with single brackets", path)
-                        : where_keys_are(path);
-}
 
 bool holds(std::string_view outer, std::string_view path) {
     return path.starts_with(outer) &&
@@ -398,16 +374,43 @@ std::string TomlDocument::place_of(std::string_view path, const toml::source_reg
             return place;
         }
     }
+    if (const std::string* const change = override_of(path)) {
+        return "--set " + *change;
+    }
+    return source.begin ? fmt::format("{}:{}:{}", place_, source.begin.line, source.begin.column)
+                        : place_;
+}
+
+Error TomlDocument::placed(const Error& error) const {
+    if (error.is_placed()) {
+        return error;
+    }
+    const std::string& key = error.key();
+    const std::size_t dot = std::min(key.find('.'), key.size());
+    const TomlTable table = root().table(key.substr(0, dot));
+    std::string place = key.empty() ? place_ : table.place(key.substr(std::min(dot + 1, key.size())));
+    if (place == place_) {
+        place += ":1:1";
+    }
+    const std::string* const option = key.empty() ? nullptr : override_of(key);
+    const bool names_key = error.is_at(with_its_table(error.subject()));
+    if (option != nullptr && *option == key && names_key) {
+        const std::string& value = error.subject().value;
+        return error.placed(place + (value.empty() ? "" : "=" + value));
+    }
+    const bool names_more = !error.is_at("") && !error.is_at(place_);
+    return error.placed(names_more ? fmt::format("{}: {}", place, error.place()) : place);
+}
+
+const std::string* TomlDocument::override_of(std::string_view path) const {
+    const bool is_filled = std::ranges::any_of(
+        filled_in_, [path](const auto& entry) { return holds(entry.first, path); });
     // The last override wins, so it is to blame.
     const auto change =
         std::find_if(overridden_.rbegin(), overridden_.rend(), [path](const std::string& key) {
             return holds(key, path) || holds(path, key);
         });
-    if (change != overridden_.rend()) {
-        return "--set " + *change;
-    }
-    return source.begin ? fmt::format("{}:{}:{}", place_, source.begin.line, source.begin.column)
-                        : place_;
+    return is_filled || change == overridden_.rend() ? nullptr : &*change;
 }
 
 const toml::node* TomlTable::find(std::string_view key) const {
@@ -463,34 +466,61 @@ bool TomlTable::is_auto(std::string_view key) const {
 
 std::string TomlTable::beside_place(std::string_view key) const {
     const std::string path = path_of(key);
-    return place(key) == "--set " + path ? "" : path + " = ";
+    const std::string* const change = document_->override_of(path);
+    return change != nullptr && *change == path ? "" : path + " = ";
 }
 
-void TomlTable::refuse(std::string_view key, std::string_view expected, std::string hint) const {
+void TomlTable::refuse(std::string_view key,
+                       std::string_view expected,
+                       Hint hint,
+                       ErrorReason reason) const {
     const toml::node* const node = find(key);
-    throw Error(ErrorKind::BadInput,
-                place(key),
-                fmt::format("{}{}, expected {}",
-                            beside_place(key),
-                            node == nullptr ? "nothing" : describe(*node),
-                            expected),
-                !hint.empty() ? std::move(hint)
-                : node != nullptr && is_quoted_number(*node) && !place(key).starts_with("--set")
-                    ? fmt::format("leave the quotes out: {} = {}", key, node->as_string()->get())
-                    : hint_of_value(key, path_of(key), place(key), node, expected));
+    throw about(
+        key,
+        Error(ErrorKind::BadInput,
+              "",
+              fmt::format(
+                  "{}, expected {}", node == nullptr ? "nothing" : describe(*node), expected),
+              hint.empty() ? Hint(hint_of_value(key, ValueKind::Other)) : std::move(hint)))
+        .because(reason);
+}
+
+std::string TomlTable::key_with(std::string_view key, std::string_view value) const {
+    return document_->override_of(path_of(key)) != nullptr
+               ? fmt::format("write --set {}={}", path_of(key), value)
+               : fmt::format("write {} = {}", key, value);
+}
+
+std::string TomlTable::hint_of_value(std::string_view key, ValueKind expected) const {
+    const toml::node* const node = find(key);
+    if (node != nullptr && is_quoted_number(*node) &&
+        document_->override_of(path_of(key)) == nullptr) {
+        return fmt::format("leave the quotes out: {} = {}", key, node->as_string()->get());
+    }
+    const std::string meant = node == nullptr ? "" : meant_value(key, *node, expected);
+    return meant.empty() ? where_keys_are(path_of(key)) : key_with(key, meant);
+}
+
+Error TomlTable::about(std::string_view key, const Error& error) const {
+    return error.with_text(beside_place(key) + error.text()).about(path_of(key)).placed(place(key));
 }
 
 void TomlTable::missing(std::string_view key, std::string_view expected) const {
     throw Error(ErrorKind::BadInput,
-                place(key),
+                "",
                 fmt::format("{} is missing, expected {}", path_of(key), expected),
-                where_keys_are(path_of(key)));
+                where_keys_are(path_of(key)))
+        .about(path_of(key))
+        .placed(place(key));
 }
 
 TomlTable TomlTable::table(std::string_view key) const {
     const toml::node* const node = find(key);
     if (node != nullptr && !node->is_table()) {
-        refuse(key, "a table");
+        const bool is_one = node->is_array_of_tables() && node->as_array()->size() == 1;
+        refuse(key,
+               "a table",
+               is_one ? fmt::format("write [{}], with single brackets", path_of(key)) : "");
     }
     return {*document_, node == nullptr ? nullptr : node->as_table(), path_of(key)};
 }
@@ -522,7 +552,7 @@ std::optional<bool> TomlTable::boolean(std::string_view key) const {
         return std::nullopt;
     }
     if (!node->is_boolean()) {
-        refuse(key, "true or false");
+        refuse(key, "true or false", hint_of_value(key, ValueKind::Boolean));
     }
     return node->as_boolean()->get();
 }
@@ -538,7 +568,8 @@ std::optional<std::int64_t> TomlTable::integer(std::string_view key, Range range
             value ? fmt::to_string(std::clamp(*value, range.low, range.high)) : std::string();
         refuse(key,
                fmt::format("a whole number {}", describe(range)),
-               nearest.empty() ? "" : key_with(key, path_of(key), place(key), nearest));
+               nearest.empty() ? hint_of_value(key, ValueKind::WholeNumber)
+                               : key_with(key, nearest));
     }
     return value;
 }
@@ -556,9 +587,10 @@ bool TomlTable::is_list(std::string_view key) const {
 template <class Read>
 auto TomlTable::list(std::string_view key,
                      std::string_view of,
+                     ValueKind kind,
                      const std::string& expected,
                      Read read,
-                     const std::function<std::string(const toml::node&)>& hint_of) const {
+                     const std::function<Hint(const toml::node&)>& hint_of) const {
     using Value = typename std::invoke_result_t<Read, const toml::node&>::value_type;
     const toml::node* const node = find(key);
     if (node == nullptr) {
@@ -566,22 +598,24 @@ auto TomlTable::list(std::string_view key,
     }
     const toml::array* const array = node->as_array();
     if (array == nullptr) {
-        refuse(key, fmt::format("a list of {}", of));
+        refuse(key, fmt::format("a list of {}", of), hint_of_value(key, kind));
     }
     std::vector<Value> values;
     values.reserve(array->size());
     for (const toml::node& element : *array) {
         const std::optional<Value> value = read(element);
         if (!value) {
-            const std::string hint = hint_of ? hint_of(element) : std::string();
+            const Hint hint = hint_of ? hint_of(element) : Hint();
             throw Error(ErrorKind::BadInput,
-                        document_->place_of(path_of(key), element.source()),
+                        "",
                         fmt::format("{}[{}] = {}, expected {}",
                                     path_of(key),
                                     values.size(),
                                     describe(element),
                                     expected),
-                        hint.empty() ? where_keys_are(path_of(key)) : hint);
+                        hint.empty() ? Hint(where_keys_are(path_of(key))) : hint)
+                .about(path_of(key))
+                .placed(document_->place_of(path_of(key), element.source()));
         }
         values.push_back(*value);
     }
@@ -591,6 +625,7 @@ auto TomlTable::list(std::string_view key,
 std::optional<std::vector<int>> TomlTable::integers(std::string_view key, Range range) const {
     return list(key,
                 "whole numbers",
+                ValueKind::Numbers,
                 fmt::format("a whole number {}", describe(range)),
                 [range](const toml::node& element) -> std::optional<int> {
                     const auto value = element.value_exact<std::int64_t>();
@@ -616,6 +651,7 @@ std::optional<double> number_in(const toml::node& node, Range range) {
 std::optional<std::vector<double>> TomlTable::numbers(std::string_view key, Range range) const {
     return list(key,
                 "numbers",
+                ValueKind::Numbers,
                 fmt::format("a number from {} to {}", range.low, range.high),
                 [range](const toml::node& element) { return number_in(element, range); });
 }
@@ -625,6 +661,7 @@ std::optional<std::vector<std::vector<double>>> TomlTable::rows_of_numbers(std::
     using Row = std::vector<double>;
     return list(key,
                 "lists of numbers",
+                ValueKind::Numbers,
                 fmt::format("a list of numbers from {} to {}", range.low, range.high),
                 [range](const toml::node& element) -> std::optional<Row> {
                     const toml::array* const entries = element.as_array();
@@ -647,7 +684,9 @@ std::optional<double> TomlTable::number(std::string_view key, Range range) const
     }
     const std::optional<double> value = number_in(*node, range);
     if (!value) {
-        refuse(key, fmt::format("a number from {} to {}", range.low, range.high));
+        refuse(key,
+               fmt::format("a number from {} to {}", range.low, range.high),
+               hint_of_value(key, ValueKind::Number));
     }
     return value;
 }
@@ -664,7 +703,7 @@ std::optional<std::string> TomlTable::text(std::string_view key) const {
 }
 
 std::optional<std::vector<std::string>> TomlTable::texts(std::string_view key) const {
-    return list(key, "strings", "a string in quotes", [](const toml::node& element) {
+    return list(key, "strings", ValueKind::Other, "a string in quotes", [](const toml::node& element) {
         return element.value_exact<std::string>();
     });
 }
@@ -679,18 +718,21 @@ std::optional<Bytes> TomlTable::bytes(std::string_view key) const {
     }
     const std::optional<std::string> written = node->value_exact<std::string>();
     if (!written) {
-        refuse(key, "an amount of memory as in \"4 GiB\", or a number of bytes");
+        refuse(key,
+               "an amount of memory as in \"4 GiB\", or a number of bytes",
+               hint_of_value(key, ValueKind::Bytes));
     }
     try {
         return parse_bytes(*written);
     } catch (const Error& error) {
-        throw Error(error.kind(), place(key), beside_place(key) + error.text(), error.hint());
+        throw about(key, error);
     }
 }
 
 std::optional<std::vector<Bytes>> TomlTable::all_bytes(std::string_view key) const {
     return list(key,
                 "amounts of memory",
+                ValueKind::Other,
                 "an amount of memory as in \"4 GiB\", or a number of bytes",
                 [](const toml::node& element) -> std::optional<Bytes> {
                     if (const auto count = element.value_exact<std::int64_t>()) {
@@ -732,7 +774,7 @@ std::optional<std::vector<std::size_t>> TomlTable::choices(
     const auto hint_of = [&](const toml::node& element) {
         return meant_word(word_of(element), built);
     };
-    return list(key, "words", fmt::format("one of {}", fmt::join(built, ", ")), index_of, hint_of);
+    return list(key, "words", ValueKind::Other, fmt::format("one of {}", fmt::join(built, ", ")), index_of, hint_of);
 }
 
 int TomlTable::required_int(std::string_view key, Range range) const {

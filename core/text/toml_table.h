@@ -12,8 +12,10 @@
 
 #include <toml++/toml.h>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/text/override.h"
+#include "core/text/toml_slips.h"
 
 /// TOML, read strictly: every refusal names the place, what was found and what was expected.
 namespace pipetwin {
@@ -44,6 +46,14 @@ class TomlDocument {
 
     /// Where the value of `path` ("pipeline.stages") comes from: "--set ..." or file:line:column.
     std::string place_of(std::string_view path, const toml::source_region& source) const;
+
+    /// The error with the place of its key in front of its place: "x.toml:9:13: partition". An
+    /// error about no key is one of the whole document, at its beginning. An error that has its
+    /// place stays as it is.
+    Error placed(const Error& error) const;
+
+    /// The key of the last override that set `path`, a part of it or a table around it; null: none.
+    const std::string* override_of(std::string_view path) const;
 
     /// True if `fill_in` copied the value of `path`.
     bool is_filled_in(std::string_view path) const;
@@ -119,7 +129,8 @@ class TomlTable {
     /// Throws Error(BadInput): "place: path.key = <value>, expected <expected>".
     [[noreturn]] void refuse(std::string_view key,
                              std::string_view expected,
-                             std::string hint = {}) const;
+                             Hint hint = {},
+                             ErrorReason reason = ErrorReason::Other) const;
 
     /// True if the key's value is of a document that has filled this one in.
     bool is_filled_in(std::string_view key) const;
@@ -130,6 +141,13 @@ class TomlTable {
   private:
     const toml::node* find(std::string_view key) const;
     std::string path_of(std::string_view key) const;
+    /// The error about the key, with its place. Its text begins with "pipeline.stages = ", but
+    /// where the place names the key.
+    Error about(std::string_view key, const Error& error) const;
+    /// "write stages = 4", or "write --set pipeline.stages=4" of an overridden key.
+    std::string key_with(std::string_view key, std::string_view value) const;
+    /// What to do about a value of another kind than `expected`.
+    std::string hint_of_value(std::string_view key, ValueKind expected) const;
     /// "pipeline.stages = "; empty where the place of the key names it.
     std::string beside_place(std::string_view key) const;
 
@@ -138,9 +156,10 @@ class TomlTable {
     template <class Read>
     auto list(std::string_view key,
               std::string_view of,
+              ValueKind kind,
               const std::string& expected,
               Read read,
-              const std::function<std::string(const toml::node&)>& hint_of = {}) const;
+              const std::function<Hint(const toml::node&)>& hint_of = {}) const;
 
     const TomlDocument* document_;
     const toml::table* table_;

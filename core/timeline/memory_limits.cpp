@@ -64,11 +64,12 @@ std::string hint_for(const Plan& plan, int rank) {
     const bool has_larger = sizes.empty() || std::ranges::max(sizes) > 1;
     const bool can_divide =
         !plan->partition || plan->partition->stage_count() < plan->partition->layer_count();
+    const bool can_recompute = !is_all_recomputed(plan, rank);
     std::vector<std::string_view> ways;
     if (has_larger) {
         ways.emplace_back("more micro-batches");
     }
-    if (!is_all_recomputed(plan, rank)) {
+    if (can_recompute) {
         ways.emplace_back("recompute = \"always\"");
     }
     if (can_divide) {
@@ -83,7 +84,7 @@ std::string hint_for(const Plan& plan, int rank) {
                        fmt::join(ways, ", "),
                        ways.empty() ? "" : " or ",
                        last,
-                       ways.empty() && last.starts_with("recompute") ? "s" : "");
+                       ways.empty() && can_recompute ? "s" : "");
 }
 
 }  // namespace
@@ -126,7 +127,8 @@ void check_memory(const Plan& plan, const std::vector<MemoryUse>& peaks) {
                     format_bytes(peaks[as_index(worst)].total()),
                     peaks[as_index(worst)].total().count,
                     table_with_limits(plan, peaks)),
-        hint_for(plan, worst));
+        hint_for(plan, worst))
+        .because(ErrorReason::Memory);
 }
 
 }  // namespace pipetwin

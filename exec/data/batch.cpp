@@ -118,7 +118,7 @@ int token_positions(const Model& model, std::string_view kind) {
     if (!input.token_ids) {
         throw Error(
             ErrorKind::BadInput,
-            "data.kind",
+            KeyValue{"data.kind"},
             fmt::format("\"{}\" gives token ids, but the model reads {}", kind, to_string(input)),
             "use kind = \"mnist\" or \"synthetic\", or a model that begins with an embedding");
     }
@@ -147,7 +147,7 @@ ImageSize image_size_of(const Model& model, std::string_view kind) {
     if (!input.is_image()) {
         throw Error(
             ErrorKind::BadInput,
-            "data.kind",
+            KeyValue{"data.kind"},
             fmt::format("\"{}\" gives images, but the model reads {}", kind, to_string(input)),
             "let the model read an image, as in image = [32, 32, 3]");
     }
@@ -159,7 +159,7 @@ void expect_targets(const Model& model, bool per_pixel, std::string_view kind) {
     const int expected = per_pixel ? input.positions : 1;
     if (const int found = target_positions_of(model); found != expected) {
         throw Error(ErrorKind::BadInput,
-                    "data.kind",
+                    KeyValue{"data.kind"},
                     fmt::format("\"{}\" gives {} for {}, but the model's loss reads {}",
                                 kind,
                                 per_pixel ? "a class" : "one class",

@@ -145,7 +145,7 @@ std::unique_ptr<DataSource> open_cifar10(const ScenarioParts& scenario,
                                          DataUse use) {
     if (const ImageSize size = image_size_of(model, "cifar10"); size != cifar_size) {
         throw Error(ErrorKind::BadInput,
-                    "data.kind",
+                    KeyValue{"data.kind"},
                     fmt::format("\"cifar10\" gives images of {} (rows, columns, channels), but the "
                                 "model reads {}",
                                 to_string(cifar_size),

@@ -242,7 +242,7 @@ void expect_one_per_channel(std::string_view key, std::size_t numbers, int chann
     if (numbers != 0 && numbers != as_index(channels)) {
         throw Error(
             ErrorKind::BadInput,
-            fmt::format("data.{}", key),
+            KeyValue{fmt::format("data.{}", key)},
             fmt::format(
                 "{}, expected {}: one for each channel", counted(numbers, "number"), channels));
     }

@@ -201,7 +201,7 @@ std::unique_ptr<DataSource> open_mnist(const ScenarioParts& scenario,
     const bool flat = !input.is_image();
     if (input.token_ids || (flat && input.positions != 1)) {
         throw Error(ErrorKind::BadInput,
-                    "data.kind",
+                    KeyValue{"data.kind"},
                     fmt::format("\"mnist\" gives 784 numbers per sample, but the model reads {}",
                                 to_string(input)),
                     "use model.kind = \"mlp\" with sizes = [784, ..., 10], or a model with image = "
@@ -234,7 +234,7 @@ std::unique_ptr<DataSource> open_silhouettes(const ScenarioParts& scenario,
     expect_targets(model, /*per_pixel=*/true, "silhouettes");
     if (classes_of(model) < 2) {
         throw Error(ErrorKind::BadInput,
-                    "data.kind",
+                    KeyValue{"data.kind"},
                     fmt::format("\"silhouettes\" has pixels of 2 classes, but the model tells {} "
                                 "apart",
                                 classes_of(model)),

@@ -206,7 +206,7 @@ std::unique_ptr<DataSource> make_synthetic(const ScenarioParts& scenario,
     const int targets = target_positions_of(model);
     if (targets != 1 && targets != input.positions) {
         throw Error(ErrorKind::BadInput,
-                    "data.kind",
+                    KeyValue{"data.kind"},
                     fmt::format("\"synthetic\" gives one class for a sample or for each of its {}, "
                                 "but the model's loss reads {}",
                                 counted(input.positions, "position"),

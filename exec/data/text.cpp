@@ -109,7 +109,7 @@ std::unique_ptr<DataSource> open_text(const ScenarioParts& scenario,
     const int vocabulary = vocabulary_of(model);
     if (vocabulary < byte_values) {
         throw Error(ErrorKind::BadInput,
-                    "model.vocabulary",
+                    KeyValue{"model.vocabulary"},
                     fmt::format("{}, expected at least {}: every byte of a text is a token",
                                 vocabulary,
                                 byte_values),

@@ -44,7 +44,7 @@ void refuse_misaligned_messages(const Plan& plan, const Model& model, const Numb
                 begin * samples * static_cast<std::int64_t>(size_of(format.real));
             if (bytes % alignment != 0) {
                 throw Error(ErrorKind::Infeasible,
-                            "model.layer",
+                            KeyValue{"model.layer"},
                             fmt::format("the output of '{}' begins at byte {} of the message from "
                                         "stage {} to stage {} with {} samples, expected a multiple "
                                         "of {} on a GPU",
@@ -69,7 +69,7 @@ void refuse_what_cannot_be_executed(const Plan& plan,
     if (!traits(backend).has_fp64 && precision == Precision::Fp64) {
         throw Error(
             ErrorKind::Unavailable,
-            "training.precision",
+            KeyValue{"training.precision"},
             fmt::format("{} computes in fp32 and bf16, not in fp64", traits(backend).device),
             "set precision = \"fp32\", or backend = \"cpu\"");
     }

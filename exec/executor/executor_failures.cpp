@@ -127,10 +127,7 @@ void Executor::Impl::throw_failure(const StepFailures::One& failure) {
     } catch (const Error& error) {
         if (error.kind() == ErrorKind::NotFinite && failure.action &&
             failure.action->op == Op::Forward && !has_stragglers && here.size() == workers.size()) {
-            throw Error(error.kind(),
-                        place,
-                        error.text() + first_not_finite(*failure.action),
-                        error.hint());
+            throw error.with_text(error.text() + first_not_finite(*failure.action)).at(place);
         }
         throw error.at(place);
     }

@@ -28,11 +28,9 @@ void put_failure(ByteWriter& message, const StepFailures::One& failure) {
     try {
         std::rethrow_exception(failure.error);
     } catch (const Error& error) {
-        message.put(error.kind());
-        message.put_text(error.place()).put_text(error.text()).put_text(error.hint());
+        message.put_error(error);
     } catch (const std::exception& exception) {
-        message.put(ErrorKind::WorkerFailed);
-        message.put_text("").put_text(exception.what()).put_text("");
+        message.put_error({ErrorKind::WorkerFailed, "", exception.what()});
     }
 }
 
@@ -45,11 +43,7 @@ StepFailures::One get_failure(ByteReader& message) {
     if (has_action) {
         failure.action = action;
     }
-    const auto kind = message.get<ErrorKind>();
-    const std::string place = message.get_text();
-    const std::string text = message.get_text();
-    const std::string hint = message.get_text();
-    failure.error = std::make_exception_ptr(Error(kind, place, text, hint));
+    failure.error = std::make_exception_ptr(message.get_error());
     return failure;
 }
 
@@ -204,7 +198,7 @@ void Executor::Impl::throw_lost() const {
     throw Error(ErrorKind::Hang,
                 fmt::format("step {}", input.step),
                 text,
-                "look at that host; 'pipetwin train --resume' continues from the last checkpoint");
+                hint_of_lost_host());
 }
 
 /// Sets the moment at which all workers begin the step: those of several processes on a clock that

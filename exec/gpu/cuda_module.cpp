@@ -193,21 +193,21 @@ void require_usable(const CudaProbe& probe, int device) {
         "train with --set cluster.backend=cpu; 'pipetwin devices' lists what is there";
     if (probe.state != CudaState::Available) {
         throw Error(ErrorKind::Unavailable,
-                    "cluster.backend",
+                    KeyValue{"cluster.backend"},
                     "cuda: not available here: " + probe.detail,
                     hint);
     }
     const auto count = std::ssize(probe.devices);
     if (device >= count) {
         throw Error(ErrorKind::Unavailable,
-                    "cluster.backend",
+                    KeyValue{"cluster.backend"},
                     fmt::format("cuda: GPU {} of {} wanted", device, count),
                     hint);
     }
     const CudaDevice& found = probe.devices[as_index(device)];
     if (found.compute_capability < least_compute_capability) {
         throw Error(ErrorKind::Unavailable,
-                    "cluster.backend",
+                    KeyValue{"cluster.backend"},
                     fmt::format("cuda: {} has compute capability {}.{}, expected {}.0 or later",
                                 found.name,
                                 found.compute_capability / 10,
@@ -226,7 +226,7 @@ bool is_asked_for(const char* variable) {
 /// While nothing has been asked of the device yet, it is not there.
 Error unavailable(const DeviceFailure& failure) {
     return {ErrorKind::Unavailable,
-            "cluster.backend",
+            KeyValue{"cluster.backend"},
             "cuda: " + failure.text(),
             "train with --set cluster.backend=cpu; 'pipetwin devices --measure' shows whether the "
             "GPU works at all"};
@@ -241,7 +241,7 @@ CudaMemory cuda_memory(int device) {
     const int error = module.memory(device, &memory.free.count, &memory.total.count);
     if (error != no_error) {
         throw Error(ErrorKind::Unavailable,
-                    "cluster.backend",
+                    KeyValue{"cluster.backend"},
                     "cuda: cudaMemGetInfo: " + describe_error(module, error),
                     "'pipetwin devices' lists what is there");
     }

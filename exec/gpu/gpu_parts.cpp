@@ -100,7 +100,7 @@ constexpr const char* usual_hint =
     "more micro-batches, recompute = \"always\" or a smaller model need less";
 
 Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::string& hint) {
-    return {
+    return Error(
         ErrorKind::Infeasible,
         "memory",
         fmt::format(
@@ -118,7 +118,8 @@ Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::st
             format_bytes(memory.free),
             format_bytes(memory.total),
             peaks_table(wanted)),
-        hint.empty() ? usual_hint : hint};
+        hint.empty() ? usual_hint : hint)
+        .because(ErrorReason::Memory);
 }
 
 /// [rank] What cuDNN's attention works in, where a scenario has any.
@@ -222,13 +223,11 @@ std::vector<std::unique_ptr<Device>> make_group(const Plan& plan,
     try {
         return make_cuda_devices(request);
     } catch (const Error& error) {
-        if (error.kind() != ErrorKind::Infeasible || error.place() != "memory") {
+        if (error.reason() != ErrorReason::Memory) {
             throw;
         }
-        throw Error(error.kind(),
-                    error.place(),
-                    fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted)),
-                    error.hint());
+        throw error.with_text(
+            fmt::format("{}, for these peaks:\n{}", error.text(), peaks_table(wanted)));
     }
 }
 

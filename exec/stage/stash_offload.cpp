@@ -21,7 +21,7 @@ std::unique_ptr<StashOffload> StashOffload::of_rank(const Plan& plan,
     std::unique_ptr<CopyEngine> link = device.make_copy_engine(*plan->host_link);
     if (!link) {
         throw Error(ErrorKind::Unavailable,
-                    "pipeline.offload = \"stash\"",
+                    KeyValue{"pipeline.offload", "\"stash\""},
                     "the stashes of a CPU lie in host memory already",
                     "set pipeline.offload = \"none\", or cluster.backend = \"cuda\"");
     }

@@ -49,7 +49,7 @@ HeldOutTexts::HeldOutTexts(const ScenarioParts& scenario, const Model& model)
     vocabulary_ = PairVocabulary(vocabulary_.languages(), data->text_pieces());
     if (texts_.empty()) {
         throw Error(ErrorKind::BadInput,
-                    "training.translate",
+                    KeyValue{"training.translate"},
                     fmt::format("{}, but data of kind \"{}\" hold no texts with translations",
                                 scenario.training.translate,
                                 to_string(scenario.data.kind)),

@@ -131,14 +131,12 @@ bool is_of_a_worker(const Error& error) {
     try {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
-        throw Error(error.kind(),
-                    error.place(),
-                    error.text(),
-                    fmt::format("{}{}--resume continues with step {}, from the checkpoint that was "
-                                "written now",
-                                error.hint(),
-                                error.hint().empty() ? "" : "; then ",
-                                steps_done));
+        Hint hint = error.advice();
+        hint.resume = fmt::format("{}--resume continues with step {}, from the checkpoint that was "
+                                  "written now",
+                                  hint.form.empty() ? "" : "then ",
+                                  steps_done);
+        throw error.with_hint(std::move(hint));
     }
 }
 
@@ -153,7 +151,7 @@ auto as_worker_failure(const Pipelines& executor, const Work& work) {
         if (has_own_kind || !executor.last_failure()) {
             throw;
         }
-        throw Error(ErrorKind::WorkerFailed, error.place(), error.text(), error.hint());
+        throw error.with_kind(ErrorKind::WorkerFailed);
     } catch (const std::exception& exception) {
         const std::optional<Failure> failure = executor.last_failure();
         if (!failure) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -35,6 +36,13 @@ class ByteWriter {
     /// Appends a text, its length first.
     ByteWriter& put_text(const std::string& text) {
         return put_all(std::span<const char>(text.data(), text.size()));
+    }
+    /// Appends an error; of its hint what it says, not its values.
+    ByteWriter& put_error(const Error& error) {
+        Hint hint = error.advice();
+        hint.resume.clear();
+        put(error.kind()).put(error.reason()).put_text(error.place()).put_text(error.text());
+        return put_text(hint.text()).put_text(error.advice().resume);
     }
 
     std::span<const std::byte> bytes() const { return bytes_; }
@@ -69,6 +77,16 @@ class ByteReader {
     std::string get_text() {
         const std::vector<char> letters = get_all<char>();
         return {letters.begin(), letters.end()};
+    }
+    /// The error of the next `put_error`.
+    Error get_error() {
+        const auto kind = get<ErrorKind>();
+        const auto reason = get<ErrorReason>();
+        const std::string place = get_text();
+        const std::string text = get_text();
+        Hint hint = get_text();
+        hint.resume = get_text();
+        return Error(kind, place, text, std::move(hint)).because(reason);
     }
     bool at_end() const { return bytes_.empty(); }
 

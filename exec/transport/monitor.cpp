@@ -12,6 +12,13 @@
 #include "exec/transport/byte_message.h"
 
 namespace pipetwin::exec {
+
+Hint hint_of_lost_host() {
+    Hint hint("look at that host");
+    hint.resume = "'pipetwin train --resume' continues from the last checkpoint";
+    return hint;
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -10,10 +10,14 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
+
+/// What to do where a process is not heard of.
+Hint hint_of_lost_host();
 
 /// Where a process is in its training.
 struct Position {

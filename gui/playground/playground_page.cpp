@@ -260,15 +260,7 @@ void PlaygroundPage::show_step(StepPointer step) {
 
 /// The tooltip of the headline is the meaning of the cause that it names.
 void PlaygroundPage::explain_cause() {
-    QString meaning;
-    for (const auto& [said, word] : {std::pair("fill and drain: ", "fill and drain"),
-                                     std::pair("imbalance: ", "imbalance"),
-                                     std::pair("communication: ", "communication wait")}) {
-        if (headline_->text().contains(QLatin1String(said))) {
-            meaning = meaning_tip(QLatin1String(word));
-        }
-    }
-    set_tip(*headline_, meaning);
+    set_tip(*headline_, step_->cause.empty() ? QString() : meaning_tip(text_of(step_->cause)));
 }
 
 void PlaygroundPage::show_bubble() {

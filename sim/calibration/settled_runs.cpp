@@ -26,16 +26,9 @@ constexpr double most_apart = 0.02;
 
 /// The error with the row and its key in place of "--set key".
 Error at_run(const Error& error, const MeasuredRun& run) {
-    const std::string& place = error.place();
-    for (const Override& key : run.keys) {
-        if (place == "--set " + key.key) {
-            return {error.kind(),
-                    fmt::format("{}, {}", run.place, key.key),
-                    error.text(),
-                    error.hint()};
-        }
-    }
-    return error.at(run.place);
+    const bool is_of_row = std::ranges::count(run.keys, error.key(), &Override::key) > 0;
+    return is_of_row ? error.placed(fmt::format("{}, {}", run.place, error.key()))
+                     : error.at(run.place);
 }
 
 Scenario read_scenario_of(const MeasuredRun& run, const ScenarioSource& source) {
@@ -73,12 +66,9 @@ SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
     try {
         return settle(scenario);
     } catch (const Error& error) {
-        const std::string& text = error.text();
-        const std::size_t key = std::min(text.find("pipeline."), text.size());
         refuse_run(run,
-                   text + ", expected what the measured run had",
-                   fmt::format("write \"{}\" into the row, with its value",
-                               text.substr(key, text.find(',', key) - key)));
+                   error.text() + ", expected what the measured run had",
+                   fmt::format("write \"{}\" into the row, with its value", error.key()));
     }
 }
 

@@ -39,7 +39,8 @@ int device_count(const Scenario& scenario) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     "nothing says how many devices there are to plan for",
-                    "set cluster.count, as in --set cluster.count=8");
+                    {"set cluster.count, as in --set cluster.count=8", {{"cluster.count", "8"}}})
+            .about("cluster.count");
     }
     return *pipeline.stages * *pipeline.data_parallel * *pipeline.tensor_parallel;
 }

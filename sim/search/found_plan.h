@@ -42,6 +42,7 @@ std::vector<FoundPlan> fastest_of_each_candidate(const std::vector<FoundPlan>& r
 /// Why some candidates are no plans.
 struct Infeasible {
     ErrorKind kind = ErrorKind::Infeasible;
+    ErrorReason reason = ErrorReason::Other;
     std::string why;
     std::string hint;  ///< for the example
     std::int64_t count = 0;

@@ -64,7 +64,9 @@ bool FurtherPartitions::is_quick_to_count(const Candidate& candidate) const {
 /// A candidate of which no partition had been found that fits has one.
 void FurtherPartitions::take_back_refusal(const Candidate& candidate) {
     std::erase_if(state_.too_large, [&](const auto& entry) { return entry.second == candidate; });
-    const auto refused = state_.all.infeasible.find(std::string(out_of_memory_text));
+    const auto refused = std::ranges::find_if(state_.all.infeasible, [](const auto& entry) {
+        return entry.second.reason == ErrorReason::Memory;
+    });
     if (refused == state_.all.infeasible.end()) {
         return;
     }

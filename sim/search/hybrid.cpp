@@ -25,7 +25,8 @@ void require_alike(const Scenario& scenario) {
                     "the hybrid shares out devices that are all alike, but [cluster] tells them "
                     "apart",
                     "leave out cluster.devices, cluster.speeds and a written cluster.placement, or "
-                    "plan without --hybrid");
+                    "plan without --hybrid")
+            .about("cluster.devices");
     }
 }
 

@@ -21,6 +21,7 @@
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
 #include "core/schedule/generators/generate.h"
+#include "sim/search/trial.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {
@@ -346,7 +347,8 @@ std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
                     scenario_.file.string(),
                     "nothing limits the memory of the devices, so nothing limits the model",
                     "set cluster.memory_limit, as in --set cluster.memory_limit=\"16 GiB\", "
-                    "or name a device, as in --set cluster.device=h100-sxm");
+                    "or name a device, as in --set cluster.device=h100-sxm")
+                    .about("cluster.memory_limit");
             }
             const Room& room = *known;
             one.lack = Bytes{(room.of_copy - room.left).count / shape.stages};
@@ -382,7 +384,7 @@ Attempt LargestSearch::attempt(const Candidate& candidate, const Sized& model, b
         settled.pipeline.partition = filler.evenest(excess);
         return checked(candidate, make_plan(settled, model.model, model.profile));
     } catch (const Error& error) {
-        return {.why = error.text()};
+        return {.why = text_of_refusal(error)};
     }
 }
 
@@ -497,7 +499,9 @@ LargestModel largest_model(const Scenario& scenario,
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     "pipeline.partition is written for one number of layers, and here it changes",
-                    "leave it out, or --set pipeline.partition=auto");
+                    {"leave it out, or --set pipeline.partition=auto",
+                     {{"pipeline.partition", "\"auto\""}}})
+            .about("pipeline.partition");
     }
     for (const LayerCost& layer : profile.layers) {
         if (!layer.inputs.empty()) {
@@ -509,7 +513,8 @@ LargestModel largest_model(const Scenario& scenario,
                             layer.name,
                             fmt::join(layer.inputs, ", ")),
                 "try sizes with 'pipetwin model ... --set model.layers=N --costs-out FILE', "
-                "then 'pipetwin simulate ... --profile FILE'");
+                "then 'pipetwin simulate ... --profile FILE'")
+                .about("model.layers");
         }
     }
     return LargestSearch(scenario, profile, repeated).run(progress);

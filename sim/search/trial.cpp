@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/timeline/footprint.h"
@@ -96,16 +98,24 @@ FoundPlan found_plan(const Candidate& candidate,
 }  // namespace
 
 Error out_of_memory() {
-    return {ErrorKind::Infeasible, "", std::string(out_of_memory_text)};
+    return Error(ErrorKind::Infeasible, "", "more memory than the ranks have")
+        .because(ErrorReason::Memory);
+}
+
+std::string text_of_refusal(const Error& why) {
+    return why.reason() == ErrorReason::ScheduleRule ? fmt::format("{}: {}", why.place(), why.text())
+                                                : why.text();
 }
 
 void Outcome::refuse(const Error& why, const Candidate& candidate) {
-    std::string rule(why.text());
+    const std::string text = text_of_refusal(why);
+    std::string rule = text;
     std::erase_if(rule, [](char c) { return c >= '0' && c <= '9'; });
     Infeasible& entry = infeasible[rule];
     if (entry.count++ == 0) {
         entry.kind = why.kind();
-        entry.why = why.text();
+        entry.reason = why.reason();
+        entry.why = text;
         entry.hint = why.hint();
         entry.example = candidate;
     }

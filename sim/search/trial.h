@@ -83,7 +83,8 @@ Outcome try_candidate(const SearchSpace& space,
                       const std::vector<std::vector<int>>& partitions);
 
 /// Why a candidate of which no partition fits is refused.
-constexpr std::string_view out_of_memory_text = "more memory than the ranks have";
 Error out_of_memory();
+/// Text of an error of a candidate, with the schedule of which it breaks a rule.
+std::string text_of_refusal(const Error& why);
 
 }  // namespace pipetwin::sim

@@ -238,10 +238,7 @@ void check_size(const Profile& profile, const std::string& place, const Estimate
                                   options.sequence,
                                   options.micro_batch_size));
     } catch (const Error& error) {
-        throw Error(error.kind(),
-                    error.place(),
-                    error.text(),
-                    "estimate smaller micro-batches, or shorter samples");
+        throw error.with_hint("estimate smaller micro-batches, or shorter samples");
     }
 }
 

@@ -33,13 +33,13 @@ Schedule chimera(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(p % 2 == 0,
                  "chimera",
                  fmt::format("needs an even number of ranks, got {}", p),
-                 fmt::format("set stages = {}", p + 1));
+                 {"set {}", {{"pipeline.stages", fmt::to_string(p + 1)}}});
     require_rule(m == p,
                  "chimera",
                  fmt::format("needs as many micro-batches as ranks ({}), got {}", p, m),
-                 fmt::format("set micro_batches = {}; the paper runs more of them as several such "
-                             "units, one behind the other, which are not generated",
-                             p));
+                 {"set {}; the paper runs more of them as several such units, one behind the "
+                  "other, which are not generated",
+                  {{"pipeline.micro_batches", fmt::to_string(p)}}});
     Schedule schedule = loop_placement(shape);
     for (int stage = 0; stage < p; ++stage) {  // the second pipeline, with the same weights
         schedule.rank_of_stage.push_back(p - 1 - stage);

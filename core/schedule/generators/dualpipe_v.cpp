@@ -127,7 +127,7 @@ Schedule dualpipe_v(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(m >= 2 * p,
                  "dualpipe-v",
                  fmt::format("needs at least {} micro-batches, two per rank, got {}", 2 * p, m),
-                 fmt::format("set micro_batches = {} or more", 2 * p));
+                 {"set {} or more", {{"pipeline.micro_batches", fmt::to_string(2 * p)}}});
     Schedule schedule = v_placement(shape);
     fill_rows(schedule, [p, m](int rank, RowWriter& row) { DualPipeRow(row, rank, p, m).write(); });
     return schedule;

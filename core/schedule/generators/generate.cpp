@@ -32,7 +32,8 @@ void check_range(std::string_view what, int value, int largest) {
         throw Error(ErrorKind::BadInput,
                     "",
                     fmt::format("{} = {} is out of range", what, value),
-                    fmt::format("give a number from 1 to {}", largest));
+                    fmt::format("give a number from 1 to {}", largest))
+            .about(fmt::format("pipeline.{}", what));
     }
 }
 
@@ -133,17 +134,17 @@ ScheduleKind schedule_kind(std::string_view name) {
         }
     }
     std::vector<std::string_view> our_names;
-    std::string hint;
+    Hint hint;
     for (const ScheduleName& known : names) {
         our_names.push_back(known.name);
         const ScheduleTraits& row = schedule_traits(known.kind);
         if (!row.kin.empty() && equal_ignoring_case(word, row.kin)) {
-            hint = row.kin_differs;
+            hint = std::string(row.kin_differs);
         }
     }
     for (const auto& [theirs, ours] : other_names) {
         if (equal_ignoring_case(word, theirs)) {
-            hint = fmt::format("did you mean '{}'?", ours);
+            hint = did_you_mean(ours);
         }
     }
     throw Error(ErrorKind::BadInput,
@@ -177,7 +178,8 @@ void check_shape(const ScheduleShape& shape) {
                                 counted(shape.micro_batches, "micro-batch"),
                                 actions),
                     fmt::format("a schedule may have {} actions: use fewer micro-batches",
-                                largest_schedule));
+                                largest_schedule))
+            .about("pipeline.micro_batches");
     }
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/row_writer.h"
 
@@ -57,6 +58,6 @@ void require_one_chunk(const ScheduleShape& shape, std::string_view name);
 void require_two_chunks(const ScheduleShape& shape, std::string_view name);
 
 /// Throws Error(Infeasible) "<name>: <rule>" with the hint unless `holds`.
-void require_rule(bool holds, std::string_view name, std::string_view rule, std::string_view hint);
+void require_rule(bool holds, std::string_view name, std::string_view rule, const Hint& hint);
 
 }  // namespace pipetwin::schedules

@@ -31,7 +31,7 @@ Schedule hanayo(const ScheduleShape& shape, const GeneratorOptions&) {
         shape.micro_batches == p,
         "hanayo",
         fmt::format("needs as many micro-batches as ranks ({}), got {}", p, shape.micro_batches),
-        fmt::format("set micro_batches = {}", p));
+        {"set {}", {{"pipeline.micro_batches", fmt::to_string(p)}}});
     Schedule schedule = v_placement(shape);
     list_schedule(schedule, 2 * p, [](int) { return 0; });
     return schedule;

@@ -57,7 +57,7 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
         g >= std::min(m, p),
         "interleaved-1f1b",
         fmt::format("needs groups of at least as many micro-batches as ranks ({}), got {}", p, g),
-        fmt::format("set group_size = {} or more", p));
+        {"set {} or more", {{"pipeline.group_size", fmt::to_string(p)}}});
     require_rule(m < p || fills_all_ranks(m, g, p),
                  "interleaved-1f1b",
                  fmt::format("{} in groups of {} {} a last group of {}, smaller than the {} ranks",
@@ -66,9 +66,8 @@ Schedule interleaved_1f1b(const ScheduleShape& shape, const GeneratorOptions& op
                              verb_for(m, "leaves", "leave"),
                              m % g,
                              p),
-                 fmt::format("set group_size = {}, or take a multiple of {} micro-batches",
-                             smallest_group_size(m, p),
-                             g));
+                 {fmt::format("set {{}}, or take a multiple of {} micro-batches", g),
+                  {{"pipeline.group_size", fmt::to_string(smallest_group_size(m, p))}}});
     const InterleavedOrder order(m, v, g);
     const int all = m * v;
     fill_rows(schedule, [&](int rank, RowWriter& row) {

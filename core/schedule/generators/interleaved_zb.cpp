@@ -31,9 +31,8 @@ Schedule interleaved_zb(const ScheduleShape& shape, const GeneratorOptions&) {
     require_rule(m % rounds == 0,
                  "interleaved-zb",
                  fmt::format("{} micro-batches do not divide into {} rounds", m, rounds),
-                 fmt::format("set micro_batches = {}, or to another multiple of the {} ranks",
-                             (m + p - 1) / p * p,
-                             p));
+                 {fmt::format("set {{}}, or to another multiple of the {} ranks", p),
+                  {{"pipeline.micro_batches", fmt::to_string((m + p - 1) / p * p)}}});
     const InterleavedOrder order(m, v, m / rounds);
     const int all = m * v;
     fill_rows(schedule, [&](int rank, RowWriter& row) {

@@ -20,12 +20,11 @@ namespace {
 /// of them is idle for the share 1 - 1/p of it.
 Schedule naive(const ScheduleShape& shape, const GeneratorOptions& options) {
     check_shape(shape);
-    if (shape.micro_batches != 1) {
-        throw Error(ErrorKind::Infeasible,
-                    "",
-                    fmt::format("naive: needs one micro-batch, got {}", shape.micro_batches),
-                    "set micro_batches = 1, or schedule = \"gpipe\"");
-    }
+    require_rule(
+        shape.micro_batches == 1,
+        "naive",
+        fmt::format("needs one micro-batch, got {}", shape.micro_batches),
+        {"set {}, or {}", {{"pipeline.micro_batches", "1"}, {"pipeline.schedule", "\"gpipe\""}}});
     require_one_chunk(shape, "naive");
     return gpipe_traits.generate(shape, options);
 }

@@ -24,15 +24,12 @@ Schedule placement(const ScheduleShape& shape, RankOf rank_of) {
 }
 
 void require_chunks(const ScheduleShape& shape, int chunks, std::string_view name) {
-    if (shape.chunks != chunks) {
-        throw Error(ErrorKind::Infeasible,
-                    "",
-                    fmt::format("{}: needs {} per rank, got {}",
-                                name,
-                                chunks == 1 ? "one chunk" : "two chunks",
-                                shape.chunks),
-                    fmt::format("set chunks = {}", chunks));
-    }
+    require_rule(shape.chunks == chunks,
+                 name,
+                 fmt::format("needs {} per rank, got {}",
+                             chunks == 1 ? "one chunk" : "two chunks",
+                             shape.chunks),
+                 {"set {}", {{"pipeline.chunks", fmt::to_string(chunks)}}});
 }
 
 }  // namespace
@@ -77,10 +74,11 @@ void require_two_chunks(const ScheduleShape& shape, std::string_view name) {
     require_chunks(shape, 2, name);
 }
 
-void require_rule(bool holds, std::string_view name, std::string_view rule, std::string_view hint) {
+void require_rule(bool holds, std::string_view name, std::string_view rule, const Hint& hint) {
     if (!holds) {
-        throw Error(
-            ErrorKind::Infeasible, "", fmt::format("{}: {}", name, rule), std::string(hint));
+        throw Error(ErrorKind::Infeasible, std::string(name), std::string(rule), hint)
+            .about("pipeline.schedule")
+            .because(ErrorReason::ScheduleRule);
     }
 }
 

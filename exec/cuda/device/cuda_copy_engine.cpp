@@ -22,7 +22,8 @@ void* PinnedMemory::take(std::size_t bytes) {
                     "memory",
                     fmt::format("the host has no {} left for stashes that leave the GPU",
                                 format_bytes({static_cast<std::int64_t>(bytes)})),
-                    "fewer micro-batches, recompute = \"always\", or offload = \"none\"");
+                    "fewer micro-batches, recompute = \"always\", or offload = \"none\"")
+.because(ErrorReason::Memory);
     }
     check_runtime("cudaHostAlloc", error);
     return block;

@@ -17,7 +17,7 @@ class GpuTraffic;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 13;
+inline constexpr int pipetwin_cuda_interface = 14;
 
 /// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {

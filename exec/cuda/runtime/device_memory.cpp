@@ -42,7 +42,8 @@ DeviceMemory::Piece DeviceMemory::new_piece(std::size_t bytes) const {
                                 text_of(bytes),
                                 text_of(left),
                                 text_of(total)),
-                    "a smaller micro-batch, recompute = \"always\", or more stages");
+                    "a smaller micro-batch, recompute = \"always\", or more stages")
+.because(ErrorReason::Memory);
     }
     check_runtime("cudaMalloc", error);
     return {.memory = Owned<std::byte*, cudaFree>(static_cast<std::byte*>(memory)),

@@ -19,7 +19,7 @@ std::vector<int> shares(int units, int parts, std::span<const int> wanted) {
     const int sum = std::accumulate(result.begin(), result.end(), 0);
     if (sum > units || result.front() < 1) {
         throw Error(ErrorKind::Infeasible,
-                    "cluster.gpu_shares",
+                    KeyValue{"cluster.gpu_shares"},
                     wanted.empty()
                         ? fmt::format("the GPU has {} of {} multiprocessors, too few for {} "
                                       "ranks with their own",

@@ -46,7 +46,7 @@ Room room_in(const Contexts& contexts, const Scenario::DataPart& data) {
                           const char* key, int context, std::size_t others) {
         if (as_index(context) < others + least) {
             throw Error(ErrorKind::BadInput,
-                        fmt::format("model.{}", key),
+                        KeyValue{fmt::format("model.{}", key)},
                         fmt::format("{}, expected at least {}: texts have at least {}",
                                     context,
                                     others + least,
@@ -418,7 +418,7 @@ std::unique_ptr<DataSource> open_pairs(const ScenarioParts& scenario,
     const int source = source_positions_of(model);
     if (source == 0) {
         throw Error(ErrorKind::BadInput,
-                    "data.kind",
+                    KeyValue{"data.kind"},
                     fmt::format("\"{}\" gives a source and its translation, but the model reads "
                                 "one sequence",
                                 to_string(scenario.data.kind)),

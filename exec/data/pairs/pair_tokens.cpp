@@ -25,7 +25,7 @@ void PairVocabulary::require_room(int model_vocabulary) const {
     if (model_vocabulary < size()) {
         throw Error(
             ErrorKind::BadInput,
-            "model.vocabulary",
+            KeyValue{"model.vocabulary"},
             fmt::format("{}, expected at least {}: {}, padding, begin, end and {}, rounded up "
                         "to a multiple of 64",
                         model_vocabulary,

@@ -101,7 +101,7 @@ std::string trained_model(const std::vector<std::string_view>& texts, int count)
                                                    &content);
     if (!status.ok()) {
         throw Error(ErrorKind::BadInput,
-                    "data.pieces",
+                    KeyValue{"data.pieces"},
                     fmt::format("{} pieces of {}: {}",
                                 count,
                                 counted(texts.size(), "training text"),

@@ -215,7 +215,7 @@ std::string headline_of(const PlaygroundSettings& settings,
                         const Plan& plan,
                         const Timeline& timeline,
                         const std::vector<sim::RankWaits>& waits,
-                        const PlaygroundStep& step) {
+                        PlaygroundStep& step) {
     const Breakdown parts = sim::breakdown(plan, timeline);
     const std::array<Cause, 3> causes{
         {{.kind = Cause::Kind::Bubble, .time = parts.fill_and_drain},
@@ -229,12 +229,15 @@ std::string headline_of(const PlaygroundSettings& settings,
     std::string words;
     switch (most.kind) {
         case Cause::Kind::Bubble:
+            step.cause = "fill and drain";
             words = bubble_words(settings, step.bubble, places_of_waits(timeline, waits));
             break;
         case Cause::Kind::Imbalance:
+            step.cause = "imbalance";
             words = imbalance_words(step.ranks);
             break;
         case Cause::Kind::Messages:
+            step.cause = "communication wait";
             words = message_words(settings, step.step - parts.communication_wait);
             break;
     }

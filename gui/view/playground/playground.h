@@ -56,6 +56,7 @@ struct PlaygroundStep {
     double bubble = 0;     ///< 1 - work / (K T), simulated
     ClosedForm form;       ///< the bubble that theory gives
     std::string headline;  ///< how idle ranks are, and the largest cause
+    std::string cause;     ///< that cause, as the glossary calls it; empty: no rank is idle
     std::vector<PlaygroundRank> ranks;
 };
 

@@ -131,8 +131,7 @@ ScenarioRun simulated(const Scenario& written, FoundCosts costs) {
 std::vector<std::string> sentences_of_notes(const Plan& plan) {
     std::vector<std::string> sentences;
     for (std::string note : plan->notes) {
-        const bool begins_with_key = note.substr(0, note.find(' ')).find('.') != std::string::npos;
-        note.front() = begins_with_key ? note.front() : ascii::upper(note.front());
+        note.front() = ascii::upper(note.front());
         sentences.push_back(note + '.');
     }
     return sentences;

@@ -42,7 +42,7 @@ HeatCell cell_of(const WhatIfSource& source, const WhatIf& settings) {
     } catch (const std::exception& error) {
         cell.reason = sentence_of(error);
         const auto* const own = dynamic_cast<const Error*>(&error);
-        cell.lacks_costs = own != nullptr && says_no_costs(own->text());
+        cell.lacks_costs = own != nullptr && own->reason() == ErrorReason::NoCosts;
     }
     return cell;
 }

@@ -403,7 +403,7 @@ TEST(ScenarioPlan, AProfileOfAnotherModelIsRefusedNamingBoth) {
 TEST(ScenarioPlan, NaiveTakesOneMicroBatchOnly) {
     SettledScenario scenario = partitioned({2, 3}, 2, 8);
     scenario.pipeline.schedule = "naive";
-    EXPECT_EQ(plan_error_of(scenario).text(), "naive: needs one micro-batch, got 2");
+    EXPECT_EQ(plan_error_of(scenario).text(), "needs one micro-batch, got 2");
     scenario.pipeline.micro_batches = 1;
     EXPECT_EQ(plan_of(scenario).micro_batches(), 1);
 }

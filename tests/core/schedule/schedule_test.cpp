@@ -119,7 +119,8 @@ TEST(Naive, RefusesMoreThanOneMicroBatch) {
     const Error error =
         testing::error_of([] { generate(ScheduleKind::Naive, {.ranks = 2, .micro_batches = 4}); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-    EXPECT_EQ(error.text(), "naive: needs one micro-batch, got 4");
+    EXPECT_EQ(error.place(), "naive");
+    EXPECT_EQ(error.text(), "needs one micro-batch, got 4");
 }
 
 TEST(OneFOneB, RanksWarmUpWithOneForwardPerRankBehindThem) {

@@ -171,9 +171,9 @@ TEST(ZbAuto, GivesTheSameOrderEveryTime) {
 
 TEST(ZbAuto, NamesTheRuleThatIsBroken) {
     EXPECT_EQ(refusal({.ranks = 2, .chunks = 2, .micro_batches = 4}, {}),
-              "zb-auto: needs one chunk per rank, got 2");
+              "needs one chunk per rank, got 2");
     EXPECT_EQ(refusal({.ranks = 2, .micro_batches = 4}, {.live_limit = {3, 0}}),
-              "zb-auto: needs room for one activation on every rank");
+              "needs room for one activation on every rank");
     const std::vector<Duration> days(2, std::chrono::hours(24));
     EXPECT_THAT(refusal({.ranks = 2, .micro_batches = 100}, {.forward = days}),
                 HasSubstr("expected at most 1000000"));

@@ -7,12 +7,12 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace scenario_place_test {
+namespace key_place_test {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class ScenarioPlace : public InFolder {
+class KeyPlace : public InFolder {
   protected:
     /// A multi-layer perceptron, with these lines in [pipeline] from line 8 on.
     std::string scenario(const std::string& pipeline) const {
@@ -24,7 +24,7 @@ class ScenarioPlace : public InFolder {
 };
 
 // What follows from several keys was refused with the file's name alone, or with a key's.
-TEST_F(ScenarioPlace, EveryRefusalOfAScenarioHasTheLineAndColumnOfAKeyThatItNames) {
+TEST_F(KeyPlace, EveryRefusalOfAScenarioHasTheLineAndColumnOfAKeyThatItNames) {
     struct Case {
         std::string pipeline;
         std::string place;
@@ -43,7 +43,7 @@ TEST_F(ScenarioPlace, EveryRefusalOfAScenarioHasTheLineAndColumnOfAKeyThatItName
     }
 }
 
-TEST_F(ScenarioPlace, IsThatOfTheKeyOfItsTableOrOfTheOption) {
+TEST_F(KeyPlace, IsThatOfTheKeyOfItsTableOrOfTheOption) {
     const std::string wrong = scenario("stages = 2\npartition = [7, 7]\n");
     EXPECT_THAT(pipetwin({"check", wrong}).err, StartsWith("error: " + wrong + ":9:13: "));
     const std::string right = scenario("stages = 2\n");
@@ -51,5 +51,5 @@ TEST_F(ScenarioPlace, IsThatOfTheKeyOfItsTableOrOfTheOption) {
                 StartsWith("error: --set pipeline.partition: "));
 }
 
-}  // namespace scenario_place_test
+}  // namespace key_place_test
 }  // namespace pipetwin::cli
