@@ -260,14 +260,12 @@ void find_costs(const ModelQuestion& question,
                         : cluster_hint());
     }
     const ImportOptions options = estimate_of(question, device, sequence);
-    const Imported imported = import_hf(options);
-    asked.notes.insert(asked.notes.end(), imported.notes.begin(), imported.notes.end());
-    asked.found = {.profile = parse_profile(imported.content, question.model.string()),
-                   .file = question.costs_file};
+    EstimatedModel estimated = estimated_model(options);
+    std::ranges::move(estimated.notes, std::back_inserter(asked.notes));
+    asked.found = {.profile = std::move(estimated.profile), .file = question.costs_file};
     asked.config = hf_text(question.model);
     if (!question.precision && options.hf.precision) {
-        const DecoderModel model = parse_hf_config(asked.config, question.model.string());
-        if (auto note = note_on_published_type(model, *options.hf.precision)) {
+        if (auto note = note_on_published_type(estimated.model, *options.hf.precision)) {
             asked.notes.push_back(*std::move(note));
         }
     }

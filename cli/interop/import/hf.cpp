@@ -369,53 +369,84 @@ void set_rates(const HfOptions& options, EstimateOptions& estimate) {
     estimate.memory_efficiency = options.memory_efficiency;
 }
 
-Imported import_hf(const ImportOptions& options) {
+namespace {
+
+/// A config.json and what a file of costs is estimated with.
+struct HfQuestion {
+    EstimateOptions estimate{};
+    std::string place;
+    std::string text;
+    DecoderModel model;
+};
+
+HfQuestion hf_question(const ImportOptions& options) {
     EstimateOptions estimate;
-    const std::string device_name =
-        options.hf.trainable
-            ? options.hf.device.value_or("")
-            : required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
     estimate.sequence =
         required(options.hf.sequence, "--sequence N", "the tokens of a sample, as in 4096");
     estimate.micro_batch_size = required(options.micro_batch_size,
                                          "--micro-batch-size N",
                                          "the samples of a micro-batch, such as 1");
     set_rates(options.hf, estimate);
-
     const std::filesystem::path file = config_file(options.file, "import hf");
-    const std::string place = input_name(file);
-    const std::string text = read_input(file, JsonLimits{}.max_bytes);
-    const DecoderModel model = parse_hf_config(text, place);
-    Imported imported;
-    if (options.hf.trainable) {
-        check_sequence(model, estimate.sequence, place, imported.notes);
-        return hf_scenario(options, text, place);
-    }
+    std::string place = input_name(file);
+    std::string text = read_input(file, JsonLimits{}.max_bytes);
+    DecoderModel model = parse_hf_config(text, place);
+    return {.estimate = std::move(estimate),
+            .place = std::move(place),
+            .text = std::move(text),
+            .model = std::move(model)};
+}
+
+}  // namespace
+
+EstimatedModel estimated_model(const ImportOptions& options) {
+    const std::string device_name =
+        required(options.hf.device, "--device NAME", "'pipetwin devices' lists the names");
+    HfQuestion question = hf_question(options);
+    EstimateOptions& estimate = question.estimate;
+    const DecoderModel& model = question.model;
+    const std::string& place = question.place;
+    EstimatedModel found{.model = model, .profile = {}, .place = place};
     const DeviceProfile device = find_device(device_name, "--device");
-    estimate.precision = precision_of(model, options, place, imported.notes);
+    estimate.precision = precision_of(model, options, place, found.notes);
     const double rate = matrix_rate(
         device, estimate.precision, "choose one of them with --precision, or another device");
     if (estimate.precision == "fp8") {
         matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
     }
-    check_sequence(model, estimate.sequence, place, imported.notes);
+    check_sequence(model, estimate.sequence, place, found.notes);
 
-    Profile profile = estimated_profile(model, device, estimate);
+    Profile& profile = found.profile;
+    profile = estimated_profile(model, device, estimate);
     profile.tool_version = program_version();
-    imported.notes.push_back(estimate_note(device, rate, estimate));
-    apply_weights(options, model, profile, imported.notes);
-    apply_calibration(options, estimate.micro_batch_size, profile, imported.notes);
+    found.notes.push_back(estimate_note(device, rate, estimate));
+    apply_weights(options, model, profile, found.notes);
+    apply_calibration(options, estimate.micro_batch_size, profile, found.notes);
     if (options.hf.whole_blocks) {
         profile = with_whole_blocks(profile);
     }
     check_size(profile, place, estimate);
-    add_model_notes(model, imported.notes);
-    note_what_is_not_trained(text, place, imported.notes);
+    add_model_notes(model, found.notes);
+    note_what_is_not_trained(question.text, place, found.notes);
     check_file_size(bytes_of_many_layers(profile), model, place, options.hf.whole_blocks);
-    imported.content = print_profile(profile);
-    check_file_size(imported.content.size(), model, place, options.hf.whole_blocks);
-    imported.result.layers = static_cast<int>(profile.layers.size());
-    imported.result.parameters = parameter_count(model);
+    return found;
+}
+
+Imported import_hf(const ImportOptions& options) {
+    Imported imported;
+    if (options.hf.trainable) {
+        const HfQuestion question = hf_question(options);
+        check_sequence(
+            question.model, question.estimate.sequence, question.place, imported.notes);
+        return hf_scenario(options, question.text, question.place);
+    }
+    EstimatedModel found = estimated_model(options);
+    imported.notes = std::move(found.notes);
+    imported.content = print_profile(found.profile);
+    check_file_size(
+        imported.content.size(), found.model, found.place, options.hf.whole_blocks);
+    imported.result.layers = static_cast<int>(found.profile.layers.size());
+    imported.result.parameters = parameter_count(found.model);
     return imported;
 }
 

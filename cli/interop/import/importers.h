@@ -8,6 +8,8 @@
 #include "cli/base/options.h"
 #include "cli/interop/exchange.h"
 #include "core/costs/estimate.h"
+#include "core/costs/profile.h"
+#include "core/model/decoder_model.h"
 #include "core/scenario/scenario.h"
 
 /// The formats that `import` reads, one file each.
@@ -33,6 +35,18 @@ void set_rates(const HfOptions& options, EstimateOptions& estimate);
 
 /// A profile written by hand as CSV.
 Imported import_csv(const ImportOptions& options);
+
+/// A model of Hugging Face's and its costs on a device.
+struct EstimatedModel {
+    DecoderModel model;
+    Profile profile;
+    std::string place;  ///< of the config.json, for errors
+    std::vector<std::string> notes{};  ///< what the reader should know
+};
+
+/// Estimates the costs of a model that `options` name by its config.json, or as profiles/models
+/// does. Throws Error(Usage) where an option is missing, Error(BadInput) as `parse_hf_config`.
+EstimatedModel estimated_model(const ImportOptions& options);
 
 /// Hugging Face's config.json, or the name of a model in profiles/models: a profile with estimated
 /// costs.
