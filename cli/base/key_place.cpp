@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/base/key_place.h"
 
 #include <string>
@@ -41,8 +42,8 @@ Error with_place_of_key(const Error& error,
                         const std::vector<Override>& overrides) {
     const std::string file = scenario.string();
     const bool is_of_scenario = !error.key().empty() || error.is_at(file);
-    if (scenario.empty() || error.is_placed() || !is_of_scenario ||
-        error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Usage) {
+    if (scenario.empty() || error.is_placed() || !is_of_scenario || error.kind() == ErrorKind::Io ||
+        error.kind() == ErrorKind::Usage) {
         return error;
     }
     try {

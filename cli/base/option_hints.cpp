@@ -496,12 +496,11 @@ std::string tried_setting(const std::string& key,
                 wanted.front().value = word;
             } else {
                 const std::vector<string_view> words = words_of_key(key);
-                return words.empty()
-                           ? fmt::format("leave it out: {}", first_line(error.text()))
-                           : fmt::format("write one of {}, as in --set {}={}",
-                                         fmt::join(words, ", "),
-                                         key,
-                                         words.front());
+                return words.empty() ? fmt::format("leave it out: {}", first_line(error.text()))
+                                     : fmt::format("write one of {}, as in --set {}={}",
+                                                   fmt::join(words, ", "),
+                                                   key,
+                                                   words.front());
             }
         } catch (const std::exception&) {
             is_read = true;  // the scenario itself is at fault: that is another error

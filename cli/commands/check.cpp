@@ -8,7 +8,6 @@
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/schedule_source.h"
-#include "cli/predict/unit_costs.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
@@ -17,6 +16,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
+#include "sim/questions/unit_costs.h"
 
 namespace pipetwin::cli {
 
@@ -30,7 +30,7 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
     if (options.file.extension() == ".toml") {
         const SettledScenario scenario =
             settle(read_scenario(options.file, options.common.overrides));
-        const std::optional<FoundProfile> found = profile_for_rows(scenario);
+        const std::optional<sim::FoundProfile> found = profile_for_rows(scenario);
         const Profile* const profile = found ? &found->profile : nullptr;
         for (const std::string& note : notes_on_rows(scenario, profile)) {
             console.note(note);
@@ -106,11 +106,12 @@ std::string grid_text(const Schedule& schedule,
         "\ndrawn with {:g} ms for a forward, {:g} ms for a backward ({:g} ms for each half), and "
         "no "
         "time for a message\n{}",
-        to_milliseconds(cost_unit),
-        to_milliseconds(2 * cost_unit),
-        to_milliseconds(cost_unit),
-        timeline_text(unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
-                      console.width()));
+        to_milliseconds(sim::cost_unit),
+        to_milliseconds(2 * sim::cost_unit),
+        to_milliseconds(sim::cost_unit),
+        timeline_text(
+            sim::unit_timeline(schedule, preposted_receives ? std::nullopt : result.capacity),
+            console.width()));
 }
 
 /// A word on a file of messages that this program runs and PyTorch would mix up.

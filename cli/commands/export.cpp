@@ -207,7 +207,7 @@ void execute(const ExportOptions& options, Console& console) {
     if (source.kind() == ExportSource::Kind::Scenario) {
         const SettledScenario scenario =
             settle(read_scenario(options.source, options.common.overrides));
-        const std::optional<FoundProfile> found = profile_for_rows(scenario, options.profile);
+        const std::optional<sim::FoundProfile> found = profile_for_rows(scenario, options.profile);
         for (const std::string& note : notes_on_rows(scenario, found ? &found->profile : nullptr)) {
             console.note(note);
         }

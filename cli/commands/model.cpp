@@ -5,16 +5,17 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/memory_left.h"
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/layer_costs.h"
-#include "cli/predict/prediction.h"
 #include "cli/text/json_output.h"
 #include "cli/text/model_text.h"
 #include "core/costs/profile_json.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/svg/model_svg.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 
@@ -24,7 +25,7 @@ namespace {
 /// that says why, where there is no such plan.
 std::optional<Partition> found_partition(const Scenario& scenario,
                                          const Model& model,
-                                         const std::optional<FoundProfile>& costs,
+                                         const std::optional<sim::FoundProfile>& costs,
                                          Console& console) {
     try {
         if (std::optional<Partition> written = scenario_partition(scenario, model)) {
@@ -40,7 +41,7 @@ std::optional<Partition> found_partition(const Scenario& scenario,
                 "known; name costs with --profile FILE, or set pipeline.partition");
             return std::nullopt;
         }
-        return settled_plan(settled, model, costs->profile)->partition;
+        return sim::settled_plan(settled, model, costs->profile, memory_left())->partition;
     } catch (const Error& error) {
         console.note(fmt::format("stages are not shown: {}", error.what()));
         return std::nullopt;
@@ -56,11 +57,11 @@ void execute(const ModelOptions& options, Console& console) {
         }
     }
     const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
-    std::optional<FoundProfile> costs = known_profile(scenario, options.profile, {});
+    std::optional<sim::FoundProfile> costs = sim::known_profile(scenario, options.profile, {});
     const Model model = scenario_model(scenario, costs ? &costs->profile : nullptr);
     if (!options.costs_out.empty()) {
-        costs = FoundProfile{.profile = estimated_costs(scenario, model, options.device),
-                             .file = options.costs_out};
+        costs = sim::FoundProfile{.profile = estimated_costs(scenario, model, options.device),
+                                  .file = options.costs_out};
         write_output(options.costs_out, print_profile(costs->profile), console);
         console.note(fmt::format("estimated costs: {}", options.costs_out.string()));
     }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/memory_left.h"
 #include "cli/base/output_file.h"
 #include "cli/base/progress.h"
 #include "cli/base/stop_signal.h"
@@ -14,7 +15,6 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/plan_exports.h"
 #include "cli/interop/import/asked_model.h"
-#include "cli/predict/prediction.h"
 #include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/answer_text.h"
@@ -38,6 +38,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
+#include "sim/questions/prediction.h"
 #include "sim/search/every_shape.h"
 #include "sim/search/hybrid.h"
 #include "sim/search/largest_model.h"
@@ -49,7 +50,7 @@ namespace {
 
 /// Prints the largest number of layers that fit, in place of the fastest plan.
 void show_largest(const Scenario& scenario,
-                  const FoundProfile& found,
+                  const sim::FoundProfile& found,
                   const std::optional<sim::Calibration>& calibration,
                   bool json,
                   Console& console) {
@@ -321,7 +322,7 @@ Planned in_the_better_order(const Scenario& scenario,
 void write_best(RunFolder& folder,
                 const Scenario& scenario,
                 const Planned& plan,
-                const Prediction& prediction,
+                const sim::Prediction& prediction,
                 Console& console) {
     folder.write_scenario(sim::with_plan(scenario, plan.best()).as_scenario());
     folder.write(run_file::profile, print_profile(plan.profile));
@@ -329,7 +330,7 @@ void write_best(RunFolder& folder,
                  json_text(search_json(scenario, plan.result, prediction_json(prediction))));
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
-    folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+    folder.write(run_file::predicted, print_chrome_trace(sim::predicted_trace(prediction)));
     folder.keep_on(exec::disk_patience, [&](const std::string& line) { console.note(line); });
     folder.finish(exec::disk_patience);
 }
@@ -337,7 +338,7 @@ void write_best(RunFolder& folder,
 /// What a search plans for: a scenario, or what follows from a model's name.
 struct Asked {
     Scenario scenario;
-    FoundProfile found;
+    sim::FoundProfile found;
     bool is_model = false;
     std::string config{};  ///< the model's config.json, or empty
     NodesOfModel nodes{};
@@ -396,7 +397,7 @@ Asked asked(const PlanOptions& options, Console& console) {
     if (!names_model(options)) {
         Scenario scenario =
             read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
-        FoundProfile found = find_profile(scenario, options.profile, options.common.out);
+        sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
         console.note(fmt::format("costs: {}", found.file.string()));
         return {.scenario = std::move(scenario), .found = std::move(found)};
     }
@@ -447,7 +448,7 @@ struct Findings {
     const PlanOptions& options;
     const Asked& question;
     const Planned& plan;
-    const Prediction& prediction;
+    const sim::Prediction& prediction;
     std::optional<sim::Calibration> calibration;
     std::optional<sim::Hybrid> hybrid{};
     HeatMapPicture picture{};
@@ -530,7 +531,7 @@ void execute(const PlanOptions& options, Console& console) {
                            .unwritten = Unwritten::Auto},
                           question.found,
                           console);
-    static_cast<void>(model_with_costs(scenario, question.found));
+    static_cast<void>(sim::model_with_costs(scenario, question.found));
     if (options.largest_layers) {
         show_largest(scenario, question.found, calibration, options.common.json, console);
         return;
@@ -552,10 +553,12 @@ void execute(const PlanOptions& options, Console& console) {
         shapes = shapes_with_progress(scenario, plan, console);
         sim::add_simulated(shapes, plan.result);
     }
-    const Prediction prediction = predict(sim::with_plan(scenario, plan.best()),
-                                          plan.model,
-                                          plan.profile,
-                                          options.flops_count.value_or(default_flops_count));
+    const sim::Prediction prediction =
+        sim::predict(sim::with_plan(scenario, plan.best()),
+                     plan.model,
+                     plan.profile,
+                     memory_left(),
+                     options.flops_count.value_or(default_flops_count));
     // Costs of other devices than the profile's are estimated, too.
     plan.result.cost_source = prediction.plan->cost_source.value_or(plan.profile.source);
     for (const std::string& note : prediction.plan->notes) {

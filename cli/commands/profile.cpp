@@ -9,7 +9,6 @@
 
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
-#include "cli/predict/prediction.h"
 #include "cli/text/text_output.h"
 #include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
@@ -17,6 +16,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "exec/base/noise.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 
@@ -26,7 +26,7 @@ namespace {
 std::filesystem::path target(const ProfileOptions& options, const ScenarioParts& scenario) {
     const std::filesystem::path& out = options.common.out;
     if (out.empty()) {
-        return profile_name(scenario);
+        return sim::profile_name(scenario);
     }
     if (out.extension() == ".json") {
         return out;

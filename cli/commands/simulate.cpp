@@ -8,13 +8,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/memory_left.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/sweep.h"
-#include "cli/predict/doubled_plan.h"
-#include "cli/predict/memory_need.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/plain_sweep.h"
-#include "cli/predict/prediction.h"
 #include "cli/predict/rank_times.h"
 #include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
@@ -29,6 +27,9 @@
 #include "exec/base/retry.h"
 #include "sim/explain/cluster_links.h"
 #include "sim/explain/explanation.h"
+#include "sim/questions/doubled_plan.h"
+#include "sim/questions/plan_memory.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 
@@ -37,11 +38,11 @@ namespace {
 /// `files`: names of those that were written before, each with a comma behind it.
 void write_plan(RunFolder& folder,
                 const std::string& files,
-                const Prediction& prediction,
+                const sim::Prediction& prediction,
                 Console& console) {
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
-    folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+    folder.write(run_file::predicted, print_chrome_trace(sim::predicted_trace(prediction)));
     folder.keep_on(exec::disk_patience, [&](const std::string& line) { console.note(line); });
     folder.finish(exec::disk_patience);
     console.note(fmt::format("written to {}: {}{}, {}, {}",
@@ -54,7 +55,7 @@ void write_plan(RunFolder& folder,
 
 /// A prediction, the same plan with twice as many micro-batches, and steps with faster links.
 struct Predicted {
-    Prediction prediction;
+    sim::Prediction prediction;
     std::optional<Plan> more;
     std::vector<sim::WhatIf> cluster_links{};  ///< empty for plain numbers
     std::optional<sim::Calibration> calibration{};
@@ -88,15 +89,15 @@ Predicted from_numbers(const SimulateOptions& options, Console& console) {
         console.note("receives of the schedule file block: a rank waits at each receive");
     }
     if (!costs.schedule_from_file) {
-        expect_memory_for({.stages = std::int64_t{costs.shape.ranks} * costs.shape.chunks,
-                           .micro_batches = costs.shape.micro_batches},
-                          "--micro-batches",
-                          memory_left());
+        sim::expect_memory_for({.stages = std::int64_t{costs.shape.ranks} * costs.shape.chunks,
+                                .micro_batches = costs.shape.micro_batches},
+                               "--micro-batches",
+                               memory_left());
     }
-    Prediction prediction = predict(sim::with_settled_capacity(plan_of_numbers(costs)));
+    sim::Prediction prediction = sim::predict(sim::with_settled_capacity(plan_of_numbers(costs)));
     std::optional<Plan> more;
     if (!costs.schedule_from_file) {
-        more = with_doubled_micro_batches(prediction.plan, [&costs](int micro_batches) {
+        more = sim::with_doubled_micro_batches(prediction.plan, [&costs](int micro_batches) {
             costs.shape.micro_batches = micro_batches;
             return make_plan(costs);
         });
@@ -124,7 +125,7 @@ void note_receives(const SettledScenario& scenario, Console& console) {
 Predicted from_scenario(const SimulateOptions& options, Console& console) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
-    FoundProfile found = find_profile(scenario, options.profile, options.common.out);
+    sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
     std::optional<sim::Calibration> calibration =
         calibrate_by_file(options.calibration,
@@ -134,9 +135,12 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     if (has_schedule_file(scenario)) {
         note_receives(scenario, console);
     }
-    const Model model = model_with_costs(scenario, found);
-    Prediction prediction =
-        predict(scenario, model, found.profile, options.flops_count.value_or(default_flops_count));
+    const Model model = sim::model_with_costs(scenario, found);
+    sim::Prediction prediction = sim::predict(scenario,
+                                              model,
+                                              found.profile,
+                                              memory_left(),
+                                              options.flops_count.value_or(default_flops_count));
     if (!options.common.out.empty()) {
         RunFolder folder(options.common.out, unless_forced(options.common.force));
         folder.write_scenario(scenario.as_scenario());
@@ -147,7 +151,7 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
                    console);
     }
     std::optional<Plan> more =
-        with_doubled_micro_batches(prediction.plan, scenario, model, found.profile);
+        sim::with_doubled_micro_batches(prediction.plan, scenario, model, found.profile);
     std::vector<sim::WhatIf> cluster_links = sim::faster_cluster_links(
         prediction.plan, prediction.metrics.step, scenario, model, found.profile);
     return {.prediction = std::move(prediction),
@@ -226,8 +230,8 @@ void execute(const SimulateOptions& given, Console& console) {
         console.note(note);
     }
     const Undertaking undertaking =
-        undertaking_of_plan({.stages = prediction.plan.stage_count(),
-                             .micro_batches = prediction.plan.micro_batches()});
+        sim::undertaking_of_plan({.stages = prediction.plan.stage_count(),
+                                  .micro_batches = prediction.plan.micro_batches()});
     const sim::Explanation explanation = sim::explain(
         prediction.plan, prediction.timeline, prediction.breakdown, more, cluster_links);
     const Uncertainty varied = uncertainty(

@@ -64,7 +64,7 @@ std::vector<Uncertainty> varied_steps(const std::vector<SweepCell>& cells,
                                       const SweepSetting& setting) {
     std::vector<Uncertainty> varied(cells.size());
     for (std::size_t i = 0; i < cells.size() && setting.varying.any(); ++i) {
-        if (const std::optional<Prediction>& prediction = cells[i].prediction) {
+        if (const std::optional<sim::Prediction>& prediction = cells[i].prediction) {
             varied[i] = uncertainty(
                 setting.varying, prediction->plan, prediction->metrics.step, setting.seed);
         }

@@ -7,9 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/predict/prediction.h"
+#include "cli/base/memory_left.h"
 #include "cli/predict/schedule_source.h"
-#include "cli/predict/unit_costs.h"
 #include "cli/run_folder/run_folder.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
@@ -21,6 +20,8 @@
 #include "core/schedule/rows_hash.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
+#include "sim/questions/prediction.h"
+#include "sim/questions/unit_costs.h"
 #include "sim/search/partition_choice.h"
 
 namespace pipetwin::cli {
@@ -47,7 +48,8 @@ ExportSource::Predicted with_devices(ExportSource::Predicted found,
 }
 
 ExportSource::Predicted with_unit_costs(PlainCosts costs) {
-    return {.trace = predicted_trace(predict(unit_plan(std::move(costs)))), .costs = "unit"};
+    return {.trace = sim::predicted_trace(sim::predict(sim::unit_plan(std::move(costs)))),
+            .costs = "unit"};
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ std::filesystem::path ExportSource::folder() const {
     return kind_ == Kind::Run ? path_ : std::filesystem::path();
 }
 
-std::optional<FoundProfile> ExportSource::profile_of(const SettledScenario& scenario) const {
+std::optional<sim::FoundProfile> ExportSource::profile_of(const SettledScenario& scenario) const {
     return profile_for_rows(scenario, profile_, folder());
 }
 
@@ -98,7 +100,7 @@ std::filesystem::path ExportSource::schedule_file() const {
 Schedule ExportSource::schedule() const {
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
-        const std::optional<FoundProfile> found = profile_of(read);
+        const std::optional<sim::FoundProfile> found = profile_of(read);
         return runnable(scenario_rows(read, found ? &found->profile : nullptr),
                         read.pipeline.recompute_timing,
                         path_.string());
@@ -112,7 +114,7 @@ Schedule ExportSource::order() const {
     std::filesystem::path place = path_;
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
-        const std::optional<FoundProfile> found = profile_of(read);
+        const std::optional<sim::FoundProfile> found = profile_of(read);
         order = scenario_order(read, found ? &found->profile : nullptr);
     } else {
         place = schedule_file();
@@ -171,12 +173,13 @@ std::optional<Trace> ExportSource::measured() const {
 
 ExportSource::Predicted ExportSource::predicted_scenario() const {
     const SettledScenario read = settle(scenario());
-    if (const std::optional<FoundProfile> found = known_profile(read, profile_, folder())) {
+    if (const std::optional<sim::FoundProfile> found =
+            sim::known_profile(read, profile_, folder())) {
         const Model model = scenario_model(read, &found->profile);
-        return with_devices(
-            {.trace = predicted_trace(predict(settled_plan(read, model, found->profile))),
-             .costs = found->file.string()},
-            read.pipeline);
+        return with_devices({.trace = sim::predicted_trace(sim::predict(
+                                 sim::settled_plan(read, model, found->profile, memory_left()))),
+                             .costs = found->file.string()},
+                            read.pipeline);
     }
     const SettledScenario::PipelinePart& pipeline = read.pipeline;
     PlainCosts costs;
@@ -224,9 +227,9 @@ ExportSource::Placed ExportSource::placed() const {
                     "what 'pipetwin "
                     "import hf' wrote");
     }
-    std::optional<FoundProfile> found;
+    std::optional<sim::FoundProfile> found;
     if (is_profile) {
-        found = find_profile(read, profile_, folder());
+        found = sim::find_profile(read, profile_, folder());
     }
     const Model model = scenario_model(read, found ? &found->profile : nullptr);
     std::vector<std::string> names;
@@ -242,7 +245,7 @@ ExportSource::Placed ExportSource::placed() const {
     }
     std::optional<Partition> partition = scenario_partition(read, model);
     if (!partition && !found) {  // the balancer's, which follows the costs
-        found = find_profile(read, profile_, folder());
+        found = sim::find_profile(read, profile_, folder());
     }
     const SettledScenario settled = settle(read);
     if (!partition) {
@@ -284,8 +287,9 @@ std::string ExportSource::plan_json() const {
         return checked_plan(path_ / run_file::plan, schedule());
     }
     const SettledScenario read = settle(scenario());
-    const FoundProfile found = find_profile(read, profile_, folder());
-    return print_plan(settled_plan(read, scenario_model(read, &found.profile), found.profile));
+    const sim::FoundProfile found = sim::find_profile(read, profile_, folder());
+    return print_plan(sim::settled_plan(
+        read, scenario_model(read, &found.profile), found.profile, memory_left()));
 }
 
 }  // namespace pipetwin::cli

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "cli/base/console.h"
-#include "cli/predict/prediction.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/partition/partition.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/schedule.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 
@@ -47,7 +47,7 @@ class ExportSource {
 
     /// The costs that name the scenario's layers or decide about its messages; none where it needs
     /// none, or they are not known.
-    std::optional<FoundProfile> profile_of(const SettledScenario& scenario) const;
+    std::optional<sim::FoundProfile> profile_of(const SettledScenario& scenario) const;
 
     /// A predicted timeline, and where its costs come from.
     struct Predicted {

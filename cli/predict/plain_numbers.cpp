@@ -27,9 +27,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-[[noreturn]] void refuse(std::string_view option,
-                         const std::string& text,
-                         const Hint& hint) {
+[[noreturn]] void refuse(std::string_view option, const std::string& text, const Hint& hint) {
     throw Error(ErrorKind::Usage, std::string(option), text, hint);
 }
 

@@ -91,7 +91,7 @@ PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
 void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
     try {
         const PlainCosts costs = plain_costs(plain_of(cell, plain));
-        cell.prediction = predict(sim::with_settled_capacity(make_plan(costs)));
+        cell.prediction = sim::predict(sim::with_settled_capacity(make_plan(costs)));
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::Infeasible) {
             throw;

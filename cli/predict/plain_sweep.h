@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/base/options.h"
-#include "cli/predict/prediction.h"
 #include "core/base/error.h"
+#include "sim/questions/prediction.h"
 
 /// Several plans by plain numbers, side by side.
 namespace pipetwin::cli {
@@ -19,7 +19,7 @@ struct SweepCell {
     int stages = 1;        ///< ranks
     int chunks = 1;        ///< pieces on each of them
     int micro_batches = 1;
-    std::optional<Prediction> prediction{};
+    std::optional<sim::Prediction> prediction{};
     std::string why_not{};   ///< where there is no such plan
     std::string scenario{};  ///< its name; empty: plain numbers
 };

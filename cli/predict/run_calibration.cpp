@@ -52,7 +52,7 @@ void note_overrides(const std::vector<MeasuredRun>& runs,
 
 std::optional<sim::Calibration> calibrate_by_file(const std::filesystem::path& file,
                                                   const sim::ScenarioSource& source,
-                                                  FoundProfile& costs,
+                                                  sim::FoundProfile& costs,
                                                   Console& console) {
     note_earlier_calibrations(costs.profile, !file.empty(), console);
     if (file.empty()) {

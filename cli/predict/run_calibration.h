@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "cli/base/console.h"
-#include "cli/predict/prediction.h"
 #include "sim/calibration/calibration.h"
+#include "sim/questions/prediction.h"
 
 /// --calibrate FILE of `simulate` and `plan`: costs corrected by measured runs.
 namespace pipetwin::cli {
@@ -16,7 +16,7 @@ namespace pipetwin::cli {
 /// Throws Error(BadInput) as `parse_measured_runs`, `settled_run` and `calibrate_by_runs`.
 std::optional<sim::Calibration> calibrate_by_file(const std::filesystem::path& file,
                                                   const sim::ScenarioSource& source,
-                                                  FoundProfile& costs,
+                                                  sim::FoundProfile& costs,
                                                   Console& console);
 
 }  // namespace pipetwin::cli

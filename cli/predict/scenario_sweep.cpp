@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/key_place.h"
+#include "cli/base/memory_left.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/schedule/generators/generate.h"
@@ -80,9 +81,9 @@ void simulate_cell(SweepCell& cell,
     cell.stages = scenario.pipeline.stages;
     cell.chunks = scenario.pipeline.chunks;
     cell.micro_batches = scenario.pipeline.micro_batches;
-    const FoundProfile found = find_profile(scenario, profile, {});
-    const Model model = model_with_costs(scenario, found);
-    cell.prediction = predict(scenario, model, found.profile);
+    const sim::FoundProfile found = sim::find_profile(scenario, profile, {});
+    const Model model = sim::model_with_costs(scenario, found);
+    cell.prediction = sim::predict(scenario, model, found.profile, memory_left());
 }
 
 /// Costs are looked for first: without them no cell has a plan.
@@ -90,7 +91,7 @@ Scenario read_with_costs(const std::filesystem::path& file, const SweepCommand& 
     const std::vector<Override>& overrides = options.common.overrides;
     try {
         Scenario written = read_scenario(file, overrides);
-        find_profile(written, options.profile, {});
+        sim::find_profile(written, options.profile, {});
         return written;
     } catch (const Error& error) {
         throw with_place_of_key(error, file, overrides);

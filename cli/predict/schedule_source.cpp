@@ -43,16 +43,17 @@ Partition even_partition(const Model& model, const Schedule& order) {
 
 }  // namespace
 
-std::optional<FoundProfile> profile_for_rows(const SettledScenario& scenario,
-                                             const std::filesystem::path& option,
-                                             const std::filesystem::path& folder) {
+std::optional<sim::FoundProfile> profile_for_rows(const SettledScenario& scenario,
+                                                  const std::filesystem::path& option,
+                                                  const std::filesystem::path& folder) {
     if (scenario.model.kind == ModelKind::Profile) {
         const bool there = !option.empty() || std::filesystem::exists(scenario.model.profile);
-        return there ? known_profile(scenario, option, folder) : std::nullopt;
+        return there ? sim::known_profile(scenario, option, folder) : std::nullopt;
     }
     const std::optional<Model> model = branching_model(scenario, nullptr);
-    return model && !scenario_partition(scenario, *model) ? known_profile(scenario, option, folder)
-                                                          : std::nullopt;
+    return model && !scenario_partition(scenario, *model)
+               ? sim::known_profile(scenario, option, folder)
+               : std::nullopt;
 }
 
 Schedule scenario_order(const SettledScenario& scenario, const Profile* profile) {

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/predict/prediction.h"
 #include "core/costs/profile.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
+#include "sim/questions/prediction.h"
 
 /// Schedules without costs: from a file of cells, or from what a scenario says about its pipeline.
 namespace pipetwin::cli {
@@ -19,9 +19,9 @@ namespace pipetwin::cli {
 /// The costs that decide which messages a scenario's rows have: those of a model with branches
 /// whose partition is open, and those of a model of kind "profile", whose layers they name. None
 /// where the messages need no costs or the costs are not known. Throws as `known_profile`.
-std::optional<FoundProfile> profile_for_rows(const SettledScenario& scenario,
-                                             const std::filesystem::path& option = {},
-                                             const std::filesystem::path& folder = {});
+std::optional<sim::FoundProfile> profile_for_rows(const SettledScenario& scenario,
+                                                  const std::filesystem::path& option = {},
+                                                  const std::filesystem::path& folder = {});
 
 /// The order of a scenario's pipeline, with the skips that its model's branches make; rows of a
 /// file that have messages already stand as they are. The layers of a model of kind "profile" are

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/predict/prediction.h"
 #include "core/costs/profile.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
 #include "exec/training/trainer.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 
@@ -18,7 +18,7 @@ struct FinishedRun {
     std::filesystem::path folder;
     SettledScenario scenario;
     Profile profile;
-    Prediction prediction;
+    sim::Prediction prediction;
     exec::TrainingResult training;
     Comparison comparison;
 };

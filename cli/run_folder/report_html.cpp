@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "cli/base/shell_word.h"
-#include "cli/predict/doubled_plan.h"
 #include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/learning_curve.h"
 #include "cli/run_folder/page.h"
@@ -31,6 +30,7 @@
 #include "sim/calibration/step_range.h"
 #include "sim/explain/cluster_links.h"
 #include "sim/explain/explanation.h"
+#include "sim/questions/doubled_plan.h"
 
 namespace pipetwin::cli {
 
@@ -206,10 +206,10 @@ std::vector<std::string> difference_sentences(const FinishedRun& run) {
 
 /// What `simulate` says about the plan, and how the measurement differs.
 std::string explanation(const FinishedRun& run) {
-    const Prediction& prediction = run.prediction;
+    const sim::Prediction& prediction = run.prediction;
     const Model model = scenario_model(run.scenario, &run.profile);
     const std::optional<Plan> more =
-        with_doubled_micro_batches(prediction.plan, run.scenario, model, run.profile);
+        sim::with_doubled_micro_batches(prediction.plan, run.scenario, model, run.profile);
     sim::Explanation what = sim::explain(
         prediction.plan,
         prediction.timeline,
@@ -306,7 +306,7 @@ std::string memory_table(const FinishedRun& run) {
 }
 
 std::string rank_table(const FinishedRun& run) {
-    const Prediction& prediction = run.prediction;
+    const sim::Prediction& prediction = run.prediction;
     std::vector<HtmlRow> rows{html_row({"rank", "busy", "idle", "stashed"})};
     for (const DeviceMetrics& device : prediction.metrics.devices) {
         rows.push_back(html_row({std::to_string(device.rank),

@@ -107,7 +107,7 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
 }
 
 /// Says what of the step is communication that no computation hides, where it is 5 % or more.
-std::vector<std::string> communication_lines(const Prediction& best) {
+std::vector<std::string> communication_lines(const sim::Prediction& best) {
     constexpr double least = 0.05;
     const Duration step = best.metrics.step;
     const Duration shards = best.messages.shards;
@@ -386,9 +386,8 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
 Json answer_json(const AnswerParts& parts) {
     const Answer answer = answer_of(parts);
     Json warnings = Json::array();
-    for (const auto& sentences : {expert_warnings(parts),
-                                  unused_warnings(parts, answer),
-                                  memory_warnings(parts, answer)}) {
+    for (const auto& sentences :
+         {expert_warnings(parts), unused_warnings(parts, answer), memory_warnings(parts, answer)}) {
         std::ranges::copy(sentences, std::back_inserter(warnings));
     }
     Json shapes = Json::array();

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "cli/base/console.h"
-#include "cli/predict/prediction.h"
 #include "cli/text/json_output.h"
 #include "core/scenario/scenario.h"
+#include "sim/questions/prediction.h"
 #include "sim/search/every_shape.h"
 
 /// The answer to "what should I train this model with", in the units in which clusters are bought.
@@ -46,7 +46,7 @@ struct AnswerParts {
     ModelSizes sizes{};
     const Scenario& scenario;  ///< open keys and all
     const Profile& profile;
-    const Prediction& best;
+    const sim::Prediction& best;
     const sim::FoundPlan& plan;
     const sim::EveryShape& shapes;
     const sim::SearchResult& search;

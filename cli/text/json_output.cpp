@@ -88,7 +88,7 @@ Json device_json(const Plan& plan, const DeviceMetrics& device) {
 }
 
 /// The effect of offload; null where nothing is offloaded.
-Json offload_json(const std::optional<OffloadEffect>& offload) {
+Json offload_json(const std::optional<sim::OffloadEffect>& offload) {
     if (!offload) {
         return nullptr;
     }
@@ -186,7 +186,7 @@ Json breakdown_json(const Breakdown& breakdown) {
     return json;
 }
 
-Json prediction_json(const Prediction& prediction) {
+Json prediction_json(const sim::Prediction& prediction) {
     const Plan& plan = prediction.plan;
     const Metrics& metrics = prediction.metrics;
     Json json = json_head();
@@ -239,7 +239,7 @@ Json prediction_json(const Prediction& prediction) {
     return json;
 }
 
-Json explained_json(const Prediction& prediction, const sim::Explanation& explanation) {
+Json explained_json(const sim::Prediction& prediction, const sim::Explanation& explanation) {
     Json json = prediction_json(prediction);
     Json& words = json["explanation"];
     words["text"] = Json::array();

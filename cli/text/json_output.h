@@ -6,12 +6,12 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "cli/predict/prediction.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/compare.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/training/trainer.h"
 #include "sim/explain/explanation.h"
+#include "sim/questions/prediction.h"
 
 /// Results as JSON. The keys are a contract (docs/cli.md): they may be added to, and a key whose
 /// value has no meaning is null, never left out.
@@ -27,9 +27,9 @@ Json json_head();
 Json peak_json(const MemoryUse& peak, bool known);
 
 /// A prediction as `simulate` prints it.
-Json prediction_json(const Prediction& prediction);
+Json prediction_json(const sim::Prediction& prediction);
 /// A prediction with its explanation.
-Json explained_json(const Prediction& prediction, const sim::Explanation& explanation);
+Json explained_json(const sim::Prediction& prediction, const sim::Explanation& explanation);
 /// Where a step's time went, in milliseconds.
 Json breakdown_json(const Breakdown& breakdown);
 /// A measured step, as in metrics.jsonl.

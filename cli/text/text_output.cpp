@@ -46,8 +46,8 @@ std::string heading(const Plan& plan) {
 }
 
 /// Lines about rates by device, and how far the step may be off; empty where nothing is known.
-std::string outlook_text(const Prediction& prediction) {
-    const Outlook& outlook = prediction.outlook;
+std::string outlook_text(const sim::Prediction& prediction) {
+    const sim::Outlook& outlook = prediction.outlook;
     std::string text;
     if (outlook.tokens_per_second_per_device) {
         text += fmt::format("  {:.0f} tokens/s per device", *outlook.tokens_per_second_per_device);
@@ -143,7 +143,7 @@ std::string beside_text(const Plan& plan, const DeviceMetrics& device) {
 
 /// Text of the time and the action at which the fullest device reaches its peak; empty where no
 /// bytes are known.
-std::string peak_text(const Prediction& prediction) {
+std::string peak_text(const sim::Prediction& prediction) {
     const auto& devices = prediction.metrics.devices;
     const DeviceMetrics& most = *std::ranges::max_element(
         devices, {}, [](const DeviceMetrics& device) { return device.peak.use.total(); });
@@ -170,7 +170,7 @@ std::string peak_text(const Prediction& prediction) {
                        beside_text(prediction.plan, most));
 }
 
-std::string device_table(const Prediction& prediction) {
+std::string device_table(const sim::Prediction& prediction) {
     const bool bytes_known = prediction.plan->partition.has_value();
     std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "stashed"}};
     if (bytes_known) {
@@ -212,11 +212,11 @@ std::string device_table(const Prediction& prediction) {
 }
 
 /// Lines about offload: the bytes moved, the memory saved and the time that it costs.
-std::string offload_text(const Prediction& prediction) {
+std::string offload_text(const sim::Prediction& prediction) {
     if (!prediction.offload) {
         return "";
     }
-    const OffloadEffect& offload = *prediction.offload;
+    const sim::OffloadEffect& offload = *prediction.offload;
     const auto most = std::ranges::max_element(offload.copied);
     if (most == offload.copied.end() || most->count == 0) {
         return "  offload: nothing to copy, every stash is needed by the next action of its rank\n";
@@ -263,7 +263,7 @@ std::string breakdown_table(const Breakdown& breakdown, const sim::MessagesInAct
     return text_table(rows);
 }
 
-std::string critical_path_text(const Prediction& prediction) {
+std::string critical_path_text(const sim::Prediction& prediction) {
     std::string text = "\n  critical path\n";
     for (const sim::CriticalStep& step : prediction.critical_path) {
         text += fmt::format("  {:>12.3f} .. {:>12.3f} ms  rank {}  {}{}\n",
@@ -379,7 +379,7 @@ std::vector<std::string> pair_row(std::string name, const Pair& pair) {
             error_text(pair.error_percent())};
 }
 
-std::string prediction_text(const Prediction& prediction, const Console& console) {
+std::string prediction_text(const sim::Prediction& prediction, const Console& console) {
     const Metrics& metrics = prediction.metrics;
     std::string text = console.styled(Style::Strong, heading(prediction.plan)) + '\n';
     text += fmt::format("  step {}, pipeline {}",

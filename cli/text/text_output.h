@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "cli/base/console.h"
-#include "cli/predict/prediction.h"
 #include "cli/text/json_output.h"
 #include "core/timeline/compare.h"
 #include "exec/training/trainer.h"
 #include "sim/explain/explanation.h"
+#include "sim/questions/prediction.h"
 
 /// Results for people: what the JSON holds, as text.
 namespace pipetwin::cli {
@@ -40,7 +40,7 @@ std::vector<std::string> pair_row(std::string name, const Pair& pair);
 std::vector<std::vector<std::string>> part_rows(const Comparison& comparison);
 
 /// A prediction as `simulate` prints it.
-std::string prediction_text(const Prediction& prediction, const Console& console);
+std::string prediction_text(const sim::Prediction& prediction, const Console& console);
 
 /// Sentences about where the time goes and what would help; with --verbose the longest waits, too.
 std::string explanation_text(const Plan& plan,

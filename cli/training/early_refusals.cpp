@@ -237,10 +237,11 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
 void refuse_order_that_cannot_train(const SettledScenario& scenario) {
     const Schedule schedule = scenario_schedule(scenario);
     if (const auto why = why_not_trainable(schedule, has_stale_gradients(scenario))) {
-        throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.schedule", fmt::format("\"{}\"", scenario.pipeline.schedule)},
-                    *why,
-                    "'pipetwin simulate' predicts it; to train, use another, such as 1f1b");
+        throw Error(
+            ErrorKind::Infeasible,
+            KeyValue{"pipeline.schedule", fmt::format("\"{}\"", scenario.pipeline.schedule)},
+            *why,
+            "'pipetwin simulate' predicts it; to train, use another, such as 1f1b");
     }
 }
 

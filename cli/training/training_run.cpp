@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/exit.h"
+#include "cli/base/memory_left.h"
 #include "cli/base/stop_signal.h"
 #include "cli/run_folder/finished_run.h"
 #include "cli/run_folder/report_html.h"
@@ -76,7 +77,7 @@ SettledScenario planned(const RunOptions& options,
     SettledScenario settled = with_plan(space, found.ranked.front());
     refuse_order_that_cannot_train(settled);
     console.note_lines(planned_text(space, found));
-    const Prediction best = predict(settled, model, profile);
+    const sim::Prediction best = sim::predict(settled, model, profile, memory_left());
     folder.write(run_file::search, json_text(search_json(space, found, prediction_json(best))));
     folder.write(run_file::scenario, print_scenario(settled.as_scenario()));
     return settled;
@@ -84,11 +85,11 @@ SettledScenario planned(const RunOptions& options,
 
 void write_prediction(RunFolder& folder,
                       const SettledScenario& scenario,
-                      const Prediction& prediction) {
+                      const sim::Prediction& prediction) {
     folder.write_scenario(scenario.as_scenario());
     folder.write(run_file::plan, print_plan(prediction.plan));
     folder.write(run_file::schedule, print_schedule_csv(prediction.plan->schedule));
-    folder.write(run_file::predicted, print_chrome_trace(predicted_trace(prediction)));
+    folder.write(run_file::predicted, print_chrome_trace(sim::predicted_trace(prediction)));
 }
 
 std::string stopped_text(int signal, const FinishedRun& run) {
@@ -223,7 +224,7 @@ void agree_on_costs(Processes& processes, SettledRun& run, Console& console) {
 
 void tell_prediction(RunFolder& folder,
                      const SettledScenario& scenario,
-                     const Prediction& prediction,
+                     const sim::Prediction& prediction,
                      Console& console) {
     write_prediction(folder, scenario, prediction);
     for (const std::string& note : prediction.plan->notes) {
@@ -237,7 +238,7 @@ void predict_again(SettledRun& run,
                    const exec::ProfileRounds& rounds,
                    const Model& model,
                    const Plan& plan,
-                   Prediction& prediction,
+                   sim::Prediction& prediction,
                    Console& console) {
     const Profile profile = rounds.profile(run.profile);
     SettledScenario same = run.scenario;
@@ -253,8 +254,8 @@ void predict_again(SettledRun& run,
         again = std::move(again).with_capacity(*plan->channel_capacity);
     }
     const Duration before = prediction.metrics.step;
-    prediction = predict(again);
-    prediction.outlook = outlook(again, prediction.metrics, same, profile);
+    prediction = sim::predict(again);
+    prediction.outlook = sim::outlook(again, prediction.metrics, same, profile);
     run.profile = profile;
     run.folder->write(run_file::profile, print_profile(run.profile));
     write_prediction(*run.folder, same, prediction);
@@ -329,13 +330,15 @@ Error all_in_one(const std::vector<Error>& errors) {
 }
 
 /// The part of the first process: compares what was measured with what was predicted.
-FinishedRun finished_run(SettledRun& run, Prediction prediction, exec::TrainingResult training) {
+FinishedRun finished_run(SettledRun& run,
+                         sim::Prediction prediction,
+                         exec::TrainingResult training) {
     RunFolder& folder = run.folder.value();
-    const Trace measured = measured_trace(prediction.plan, training.measured);
+    const Trace measured = sim::measured_trace(prediction.plan, training.measured);
     folder.write(run_file::measured, print_chrome_trace(measured));
     training.measured.breakdown = measured.timelines.breakdown;
     training.measured.replayed_step = measured.timelines.replayed_step;
-    Comparison comparison = compare(predicted_trace(prediction).timelines, training.measured);
+    Comparison comparison = compare(sim::predicted_trace(prediction).timelines, training.measured);
     FinishedRun finished{.folder = folder.path(),
                          .scenario = run.scenario,
                          .profile = std::move(run.profile),
@@ -382,11 +385,11 @@ std::optional<FinishedRun> train_and_compare(
     });
     agree_on_costs(processes, run, console);
     const Model model = scenario_model(run.scenario, &run.profile);
-    const Plan plan = settled_plan(run.scenario, model, run.profile);
-    std::optional<Prediction> prediction;
+    const Plan plan = sim::settled_plan(run.scenario, model, run.profile, memory_left());
+    std::optional<sim::Prediction> prediction;
     processes.leader_only([&] {
-        prediction = predict(plan);
-        prediction->outlook = outlook(plan, prediction->metrics, run.scenario, run.profile);
+        prediction = sim::predict(plan);
+        prediction->outlook = sim::outlook(plan, prediction->metrics, run.scenario, run.profile);
     });
     agree_on_plan(processes, plan);
     const std::filesystem::path folder =

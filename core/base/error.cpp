@@ -26,8 +26,7 @@ std::string line_of_table(const KeyValue& setting) {
 }
 
 std::string with_its_table(const KeyValue& setting) {
-    return setting.value.empty() ? setting.key
-                                 : fmt::format("{} = {}", setting.key, setting.value);
+    return setting.value.empty() ? setting.key : fmt::format("{} = {}", setting.key, setting.value);
 }
 
 std::string Hint::text(std::string (*spell)(const KeyValue&)) const {

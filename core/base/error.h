@@ -104,10 +104,10 @@ class Error : public std::runtime_error {
     Error about(std::string key) const;
     /// Returns a copy of this error with `place` in the stead of its place; there its key stands.
     Error placed(std::string place) const;
-    Error because(ErrorReason reason) const;      ///< a copy with this reason
-    Error with_kind(ErrorKind kind) const;   ///< a copy with this kind
-    Error with_text(std::string text) const; ///< a copy with this text
-    Error with_hint(Hint hint) const;        ///< a copy with this hint
+    Error because(ErrorReason reason) const;  ///< a copy with this reason
+    Error with_kind(ErrorKind kind) const;    ///< a copy with this kind
+    Error with_text(std::string text) const;  ///< a copy with this text
+    Error with_hint(Hint hint) const;         ///< a copy with this hint
 
   private:
     /// what() of the parts as they are.

@@ -45,8 +45,10 @@ LayerSpec layer_sequence(std::string name, std::vector<LayerSpec> inner) {
 }
 
 void refuse_model_key(std::string_view key, std::string text, std::string hint) {
-    throw Error(
-        ErrorKind::BadInput, KeyValue{fmt::format("model.{}", key)}, std::move(text), std::move(hint));
+    throw Error(ErrorKind::BadInput,
+                KeyValue{fmt::format("model.{}", key)},
+                std::move(text),
+                std::move(hint));
 }
 
 }  // namespace pipetwin

@@ -70,17 +70,15 @@ void check_stage_count(int stages, int layers, int chunks) {
     const std::string fewer =
         most == 1 ? "stages = 1" : fmt::format("stages to a number from 1 to {}", most);
     const std::string_view list = "; 'pipetwin model' lists the units";
-    throw Error(ErrorKind::Infeasible,
-                "partition",
-                fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
-                chunks == 1 ? Hint(fmt::format("set {}{}", fewer, list), {ranks})
-                : most == 0 ? Hint(fmt::format("each rank has {} of them: set {{}}{}", chunks, list),
-                                   {one})
-                            : Hint(fmt::format("each rank has {} of them: set {}, or {{}}{}",
-                                               chunks,
-                                               fewer,
-                                               list),
-                                   {one, ranks}))
+    throw Error(
+        ErrorKind::Infeasible,
+        "partition",
+        fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
+        chunks == 1 ? Hint(fmt::format("set {}{}", fewer, list), {ranks})
+        : most == 0
+            ? Hint(fmt::format("each rank has {} of them: set {{}}{}", chunks, list), {one})
+            : Hint(fmt::format("each rank has {} of them: set {}, or {{}}{}", chunks, fewer, list),
+                   {one, ranks}))
         .about("pipeline.stages");
 }
 

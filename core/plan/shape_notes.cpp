@@ -57,10 +57,11 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
     }
     std::ranges::move(schedule_notes(asked.schedule, asked.chunks), std::back_inserter(notes));
     if (asked.group_size > 0 && !schedule_traits(asked.schedule).has_groups) {
-        notes.push_back(fmt::format(
-            "the key pipeline.group_size = {} changes nothing: {} takes no groups of micro-batches in turn",
-            asked.group_size,
-            is_file ? "a schedule file" : asked.schedule));
+        notes.push_back(
+            fmt::format("the key pipeline.group_size = {} changes nothing: {} takes no groups of "
+                        "micro-batches in turn",
+                        asked.group_size,
+                        is_file ? "a schedule file" : asked.schedule));
     }
     const auto nothing = [&notes](bool asks, std::string_view key, std::string_view why) {
         if (asks) {

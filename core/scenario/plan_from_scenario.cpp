@@ -519,11 +519,11 @@ void add_notes(PlanParts& parts,
     add(parts.notes, spread_notes(profile));
     add(parts.notes, shape_notes(asked_shape(scenario)));
     std::vector<std::string> scaled = size_notes(profile, sizes);
-    const bool estimated =
-        !scaled.empty() || std::ranges::any_of(cluster.devices(), &RankDevice::scaled) ||
-        std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
-            return layer.source == CostSource::Estimated;
-        });
+    const bool estimated = !scaled.empty() ||
+                           std::ranges::any_of(cluster.devices(), &RankDevice::scaled) ||
+                           std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
+                               return layer.source == CostSource::Estimated;
+                           });
     add(parts.notes, std::move(scaled));
     parts.cost_source = estimated ? CostSource::Estimated : profile.source;
 }

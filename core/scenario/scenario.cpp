@@ -103,13 +103,13 @@ std::string_view to_string(TransferMode transfer) {
 
 void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place) {
     if (std::cmp_not_equal(modes, pieces)) {
-        throw Error(ErrorKind::BadInput,
-                    std::move(place),
-                    fmt::format("pipeline.recompute: {} for {}, expected one entry per stage",
-                                counted(modes, "entry"),
-                                counted(pieces, "stage")),
-                    {"for all stages alike, write one word: {}",
-                     {{"pipeline.recompute", "\"always\""}}})
+        throw Error(
+            ErrorKind::BadInput,
+            std::move(place),
+            fmt::format("pipeline.recompute: {} for {}, expected one entry per stage",
+                        counted(modes, "entry"),
+                        counted(pieces, "stage")),
+            {"for all stages alike, write one word: {}", {{"pipeline.recompute", "\"always\""}}})
             .about("pipeline.recompute");
     }
 }

@@ -38,14 +38,15 @@ void expect_device(const TomlTable& table, string_view key, const std::string& n
     std::vector<string_view> known{this_machine};
     known.insert(known.end(), shipped.begin(), shipped.end());
     const string_view near = nearest_word(name, known);
-    table.refuse(key,
-                 fmt::format("devices out of {}", fmt::join(known, ", ")),
-                 shipped.empty()
-                     ? Hint(fmt::format("there are no device profiles in {}; PIPETWIN_PROFILES names "
-                                        "another folder",
-                                        profiles_folder().string()))
-                 : near.empty() ? "'pipetwin devices' lists what is known of each"
-                                : did_you_mean(near));
+    table.refuse(
+        key,
+        fmt::format("devices out of {}", fmt::join(known, ", ")),
+        shipped.empty()
+            ? Hint(fmt::format("there are no device profiles in {}; PIPETWIN_PROFILES names "
+                               "another folder",
+                               profiles_folder().string()))
+        : near.empty() ? "'pipetwin devices' lists what is known of each"
+                       : did_you_mean(near));
 }
 
 void read_device(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
@@ -533,20 +534,21 @@ void expect_enough_devices(const TomlTable& root, const Scenario& scenario) {
                         counted(count, "device"),
                         table.place("count"),
                         stages_alone ? "" : fmt::format(", but {} are needed {}", needed, whose)),
-                    {fmt::format("every rank needs a device; cluster.count = {} is a larger cluster",
-                                 (needed + count - 1) / count * count),
+                    {fmt::format(
+                         "every rank needs a device; cluster.count = {} is a larger cluster",
+                         (needed + count - 1) / count * count),
                      {{"cluster.count", fmt::to_string((needed + count - 1) / count * count)}}});
         }
-        table.refuse(
-            "count",
-            stages_alone ? fmt::format("at least the {} of pipeline.stages", stages)
-                         : fmt::format("at least {}, {}", needed, whose),
-            stages_alone ? Hint("every stage needs a device: set {} or {}",
-                                {{"pipeline.stages", fmt::to_string(count)}, enough})
-                         : Hint("every stage of every replica needs its own devices" +
-                                    fitting_replicas(count, std::int64_t{stages} * tensor, replicas),
-                                {enough}),
-            ErrorReason::TooFewDevices);
+        table.refuse("count",
+                     stages_alone ? fmt::format("at least the {} of pipeline.stages", stages)
+                                  : fmt::format("at least {}, {}", needed, whose),
+                     stages_alone ? Hint("every stage needs a device: set {} or {}",
+                                         {{"pipeline.stages", fmt::to_string(count)}, enough})
+                                  : Hint("every stage of every replica needs its own devices" +
+                                             fitting_replicas(
+                                                 count, std::int64_t{stages} * tensor, replicas),
+                                         {enough}),
+                     ErrorReason::TooFewDevices);
     }
 }
 

@@ -125,15 +125,15 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
     Schedule schedule = read_schedule_csv(place);
     require_valid(schedule, place);
     if (schedule.micro_batches > batch) {
-        throw Error(ErrorKind::Infeasible,
-                    place,
-                    fmt::format("it has {}, but a mini-batch has {} for it",
-                                counted(schedule.micro_batches, "micro-batch"),
-                                counted(batch, "sample")),
-                    {fmt::format("set training.batch to {} or more",
-                                 schedule.micro_batches * pipeline.data_parallel),
-                     {{"training.batch",
-                       fmt::to_string(schedule.micro_batches * pipeline.data_parallel)}}})
+        throw Error(
+            ErrorKind::Infeasible,
+            place,
+            fmt::format("it has {}, but a mini-batch has {} for it",
+                        counted(schedule.micro_batches, "micro-batch"),
+                        counted(batch, "sample")),
+            {fmt::format("set training.batch to {} or more",
+                         schedule.micro_batches * pipeline.data_parallel),
+             {{"training.batch", fmt::to_string(schedule.micro_batches * pipeline.data_parallel)}}})
             .about("training.batch");
     }
     // In channels of a stated size a receive makes room where it stands.

@@ -114,12 +114,12 @@ class SlipFinder {
             return size;
         }
         const int rest = std::next(counts.rbegin())->first + 1;
-        strays_.push_back({.last = size - 1,
-                           .of_stage = of_stages,
-                           .why = fmt::format("is the only action of {} {}",
-                                              of_stages ? "stage" : "micro-batch",
-                                              size - 1),
-                           .more = fmt::format(": the others are 0 to {}", rest - 1)});
+        strays_.push_back(
+            {.last = size - 1,
+             .of_stage = of_stages,
+             .why = fmt::format(
+                 "is the only action of {} {}", of_stages ? "stage" : "micro-batch", size - 1),
+             .more = fmt::format(": the others are 0 to {}", rest - 1)});
         return rest;
     }
 
@@ -230,10 +230,7 @@ class SlipFinder {
                cell,
                has_two ? extra.first_cell + extra.cell - cell : -1,
                extra.action,
-               fmt::format("{}, and {} is missing: {}",
-                           extra.why,
-                           to_string(meant),
-                           where));
+               fmt::format("{}, and {} is missing: {}", extra.why, to_string(meant), where));
         put(row(rank)[as_index(cell)], meant);
     }
 
@@ -301,7 +298,7 @@ class SlipFinder {
     struct Stray {
         int last = 0;
         bool of_stage = false;
-        std::string why;   ///< as those of Surplus
+        std::string why;  ///< as those of Surplus
         std::string more;
     };
 

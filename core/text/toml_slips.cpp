@@ -172,9 +172,7 @@ std::string mended_line(std::string_view line) {
     return "";
 }
 
-std::string meant_value(std::string_view key,
-                        const toml::node& written,
-                        ValueKind expected) {
+std::string meant_value(std::string_view key, const toml::node& written, ValueKind expected) {
     const std::optional<std::string> text = written.value_exact<std::string>();
     const std::optional<double> number = written.value_exact<double>();
     if (text && expected == ValueKind::Numbers) {

@@ -292,7 +292,6 @@ Hint meant_word(std::string_view word, std::span<const std::string_view> built) 
     return near.empty() ? Hint() : did_you_mean(near);
 }
 
-
 bool holds(std::string_view outer, std::string_view path) {
     return path.starts_with(outer) &&
            (path.size() == outer.size() || path[outer.size()] == '.' || path[outer.size()] == '[');
@@ -388,7 +387,8 @@ Error TomlDocument::placed(const Error& error) const {
     const std::string& key = error.key();
     const std::size_t dot = std::min(key.find('.'), key.size());
     const TomlTable table = root().table(key.substr(0, dot));
-    std::string place = key.empty() ? place_ : table.place(key.substr(std::min(dot + 1, key.size())));
+    std::string place =
+        key.empty() ? place_ : table.place(key.substr(std::min(dot + 1, key.size())));
     if (place == place_) {
         place += ":1:1";
     }
@@ -477,11 +477,11 @@ void TomlTable::refuse(std::string_view key,
     const toml::node* const node = find(key);
     throw about(
         key,
-        Error(ErrorKind::BadInput,
-              "",
-              fmt::format(
-                  "{}, expected {}", node == nullptr ? "nothing" : describe(*node), expected),
-              hint.empty() ? Hint(hint_of_value(key, ValueKind::Other)) : std::move(hint)))
+        Error(
+            ErrorKind::BadInput,
+            "",
+            fmt::format("{}, expected {}", node == nullptr ? "nothing" : describe(*node), expected),
+            hint.empty() ? Hint(hint_of_value(key, ValueKind::Other)) : std::move(hint)))
         .because(reason);
 }
 
@@ -566,10 +566,10 @@ std::optional<std::int64_t> TomlTable::integer(std::string_view key, Range range
     if (!value || *value < range.low || *value > range.high) {
         const std::string nearest =
             value ? fmt::to_string(std::clamp(*value, range.low, range.high)) : std::string();
-        refuse(key,
-               fmt::format("a whole number {}", describe(range)),
-               nearest.empty() ? hint_of_value(key, ValueKind::WholeNumber)
-                               : key_with(key, nearest));
+        refuse(
+            key,
+            fmt::format("a whole number {}", describe(range)),
+            nearest.empty() ? hint_of_value(key, ValueKind::WholeNumber) : key_with(key, nearest));
     }
     return value;
 }
@@ -703,9 +703,10 @@ std::optional<std::string> TomlTable::text(std::string_view key) const {
 }
 
 std::optional<std::vector<std::string>> TomlTable::texts(std::string_view key) const {
-    return list(key, "strings", ValueKind::Other, "a string in quotes", [](const toml::node& element) {
-        return element.value_exact<std::string>();
-    });
+    return list(
+        key, "strings", ValueKind::Other, "a string in quotes", [](const toml::node& element) {
+            return element.value_exact<std::string>();
+        });
 }
 
 std::optional<Bytes> TomlTable::bytes(std::string_view key) const {
@@ -774,7 +775,12 @@ std::optional<std::vector<std::size_t>> TomlTable::choices(
     const auto hint_of = [&](const toml::node& element) {
         return meant_word(word_of(element), built);
     };
-    return list(key, "words", ValueKind::Other, fmt::format("one of {}", fmt::join(built, ", ")), index_of, hint_of);
+    return list(key,
+                "words",
+                ValueKind::Other,
+                fmt::format("one of {}", fmt::join(built, ", ")),
+                index_of,
+                hint_of);
 }
 
 int TomlTable::required_int(std::string_view key, Range range) const {

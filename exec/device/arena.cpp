@@ -131,10 +131,9 @@ void* Arena::take(std::size_t capacity) {
             return memory_.take(capacity);
         } catch (const Error& error) {
             if (!free_some_ || !free_some_()) {
-                throw error.with_text(
-                    fmt::format("{}; until now the rank holds\n{}",
-                                error.text(),
-                                memory_table("", {{.name = "", .use = live_}})));
+                throw error.with_text(fmt::format("{}; until now the rank holds\n{}",
+                                                  error.text(),
+                                                  memory_table("", {{.name = "", .use = live_}})));
             }
         }
     }

@@ -33,7 +33,7 @@ class HostMemory final : public Memory {
                         fmt::format("the system has no {} left",
                                     format_bytes({static_cast<std::int64_t>(bytes)})),
                         "a smaller micro-batch, or recompute = \"always\", needs less")
-.because(ErrorReason::Memory);
+                .because(ErrorReason::Memory);
         }
         if (large) {
             ::madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE);

@@ -195,10 +195,7 @@ void Executor::Impl::throw_lost() const {
                 : cell >= std::ssize(row) ? "at the end of its row"
                                           : "at " + in_full(row[as_index(cell)]);
     }
-    throw Error(ErrorKind::Hang,
-                fmt::format("step {}", input.step),
-                text,
-                hint_of_lost_host());
+    throw Error(ErrorKind::Hang, fmt::format("step {}", input.step), text, hint_of_lost_host());
 }
 
 /// Sets the moment at which all workers begin the step: those of several processes on a clock that

@@ -101,24 +101,25 @@ constexpr const char* usual_hint =
 
 Error does_not_fit(const Wanted& wanted, const CudaMemory& memory, const std::string& hint) {
     return Error(
-        ErrorKind::Infeasible,
-        "memory",
-        fmt::format(
-            "the {} rank{} need{} {} of GPU {}, {} beside the peaks{} included, but "
-            "it has {} free of {}\n{}",
-            wanted.peaks.size(),
-            wanted.peaks.size() == 1 ? "" : "s",
-            wanted.peaks.size() == 1 ? "s" : "",
-            format_bytes(wanted.all),
-            wanted.group.gpu,
-            format_bytes(Bytes{std::ssize(wanted.peaks) * (beside_in_pool + beside_pool).count}),
-            wanted.attention > Bytes{} ? fmt::format(" and {} in which cuDNN's attention works",
-                                                     format_bytes(wanted.attention))
-                                       : "",
-            format_bytes(memory.free),
-            format_bytes(memory.total),
-            peaks_table(wanted)),
-        hint.empty() ? usual_hint : hint)
+               ErrorKind::Infeasible,
+               "memory",
+               fmt::format("the {} rank{} need{} {} of GPU {}, {} beside the peaks{} included, but "
+                           "it has {} free of {}\n{}",
+                           wanted.peaks.size(),
+                           wanted.peaks.size() == 1 ? "" : "s",
+                           wanted.peaks.size() == 1 ? "s" : "",
+                           format_bytes(wanted.all),
+                           wanted.group.gpu,
+                           format_bytes(Bytes{std::ssize(wanted.peaks) *
+                                              (beside_in_pool + beside_pool).count}),
+                           wanted.attention > Bytes{}
+                               ? fmt::format(" and {} in which cuDNN's attention works",
+                                             format_bytes(wanted.attention))
+                               : "",
+                           format_bytes(memory.free),
+                           format_bytes(memory.total),
+                           peaks_table(wanted)),
+               hint.empty() ? usual_hint : hint)
         .because(ErrorReason::Memory);
 }
 

@@ -132,10 +132,11 @@ bool is_of_a_worker(const Error& error) {
         std::rethrow_exception(failure);
     } catch (const Error& error) {
         Hint hint = error.advice();
-        hint.resume = fmt::format("{}--resume continues with step {}, from the checkpoint that was "
-                                  "written now",
-                                  hint.form.empty() ? "" : "then ",
-                                  steps_done);
+        hint.resume = fmt::format(
+            "{}--resume continues with step {}, from the checkpoint that was "
+            "written now",
+            hint.form.empty() ? "" : "then ",
+            steps_done);
         throw error.with_hint(std::move(hint));
     }
 }

@@ -103,8 +103,9 @@ Error out_of_memory() {
 }
 
 std::string text_of_refusal(const Error& why) {
-    return why.reason() == ErrorReason::ScheduleRule ? fmt::format("{}: {}", why.place(), why.text())
-                                                : why.text();
+    return why.reason() == ErrorReason::ScheduleRule
+               ? fmt::format("{}: {}", why.place(), why.text())
+               : why.text();
 }
 
 void Outcome::refuse(const Error& why, const Candidate& candidate) {

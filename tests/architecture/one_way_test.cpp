@@ -52,7 +52,7 @@ const std::vector<OneWay>& one_ways() {
           {"exec/base/durable_file.cpp", "new files (O_EXCL), and folders"},
           {"cli/run_folder/growing_file.cpp", "files that grow, behind is_own_file"},
           {"cli/run_folder/run_folder.cpp", "asks whether a lock is held, and reads nothing"},
-          {"cli/predict/memory_need.cpp", "/proc"},
+          {"cli/base/memory_left.cpp", "/proc"},
           {"cli/processes/processes.cpp", "/proc"},
           {"cli/commands/devices.cpp", "/proc"},
           {"cli/commands/launch.cpp", "/proc"}}},

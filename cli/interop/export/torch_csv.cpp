@@ -41,7 +41,7 @@ bool has_tied_weights(const ExportSource& source, const SettledScenario& scenari
     if (scenario.model.kind != ModelKind::Profile) {
         return scenario_model(scenario).tied_count() > 0;
     }
-    const std::optional<FoundProfile> found = source.profile_of(scenario);
+    const std::optional<sim::FoundProfile> found = source.profile_of(scenario);
     return found && found->profile.tied_bytes > Bytes{};
 }
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/predict/prediction.h"
 #include "core/scenario/scenario.h"
 #include "core/text/override.h"
+#include "sim/questions/prediction.h"
 
 /// A model by its name on a cluster by its name, as a scenario that leaves everything else open.
 namespace pipetwin::cli {
@@ -31,7 +31,7 @@ struct ModelQuestion {
 /// The scenario of a question, and the costs of its model.
 struct AskedModel {
     Scenario scenario;
-    FoundProfile found;
+    sim::FoundProfile found;
     int samples = 0;       ///< of a step
     std::string config{};  ///< its config.json, for exports; empty: only its costs are known
     std::vector<std::string> notes{};  ///< what the reader should know, for stderr

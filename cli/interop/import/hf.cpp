@@ -436,15 +436,13 @@ Imported import_hf(const ImportOptions& options) {
     Imported imported;
     if (options.hf.trainable) {
         const HfQuestion question = hf_question(options);
-        check_sequence(
-            question.model, question.estimate.sequence, question.place, imported.notes);
+        check_sequence(question.model, question.estimate.sequence, question.place, imported.notes);
         return hf_scenario(options, question.text, question.place);
     }
     EstimatedModel found = estimated_model(options);
     imported.notes = std::move(found.notes);
     imported.content = print_profile(found.profile);
-    check_file_size(
-        imported.content.size(), found.model, found.place, options.hf.whole_blocks);
+    check_file_size(imported.content.size(), found.model, found.place, options.hf.whole_blocks);
     imported.result.layers = static_cast<int>(found.profile.layers.size());
     imported.result.parameters = parameter_count(found.model);
     return imported;

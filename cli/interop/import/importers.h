@@ -40,7 +40,7 @@ Imported import_csv(const ImportOptions& options);
 struct EstimatedModel {
     DecoderModel model;
     Profile profile;
-    std::string place;  ///< of the config.json, for errors
+    std::string place;                 ///< of the config.json, for errors
     std::vector<std::string> notes{};  ///< what the reader should know
 };
 

@@ -24,12 +24,12 @@ Schedule placement(const ScheduleShape& shape, RankOf rank_of) {
 }
 
 void require_chunks(const ScheduleShape& shape, int chunks, std::string_view name) {
-    require_rule(shape.chunks == chunks,
-                 name,
-                 fmt::format("needs {} per rank, got {}",
-                             chunks == 1 ? "one chunk" : "two chunks",
-                             shape.chunks),
-                 {"set {}", {{"pipeline.chunks", fmt::to_string(chunks)}}});
+    require_rule(
+        shape.chunks == chunks,
+        name,
+        fmt::format(
+            "needs {} per rank, got {}", chunks == 1 ? "one chunk" : "two chunks", shape.chunks),
+        {"set {}", {{"pipeline.chunks", fmt::to_string(chunks)}}});
 }
 
 }  // namespace

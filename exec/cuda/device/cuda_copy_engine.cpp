@@ -23,7 +23,7 @@ void* PinnedMemory::take(std::size_t bytes) {
                     fmt::format("the host has no {} left for stashes that leave the GPU",
                                 format_bytes({static_cast<std::int64_t>(bytes)})),
                     "fewer micro-batches, recompute = \"always\", or offload = \"none\"")
-.because(ErrorReason::Memory);
+            .because(ErrorReason::Memory);
     }
     check_runtime("cudaHostAlloc", error);
     return block;

@@ -43,7 +43,7 @@ DeviceMemory::Piece DeviceMemory::new_piece(std::size_t bytes) const {
                                 text_of(left),
                                 text_of(total)),
                     "a smaller micro-batch, recompute = \"always\", or more stages")
-.because(ErrorReason::Memory);
+            .because(ErrorReason::Memory);
     }
     check_runtime("cudaMalloc", error);
     return {.memory = Owned<std::byte*, cudaFree>(static_cast<std::byte*>(memory)),

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/predict/memory_need.h"
-
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -9,7 +7,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "cli/base/memory_left.h"
 #include "core/base/error.h"
+#include "sim/questions/plan_memory.h"
 #include "tests/cli/support.h"
 #include "tests/support/error_of.h"
 #include "tests/support/places.h"
@@ -20,23 +20,23 @@ namespace memory_need_test {
 using testing::error_of;
 using ::testing::HasSubstr;
 
-constexpr PlanSize large{.stages = 64, .micro_batches = 65'536};
+constexpr sim::PlanSize large{.stages = 64, .micro_batches = 65'536};
 
 TEST(MemoryNeed, APlanBeyondTheMemoryThatIsLeftIsRefusedWithBothSizesAndWhatWouldDo) {
     const Bytes left{1'000'000'000};
-    const Error error = error_of([&] { expect_memory_for(large, "--micro-batches", left); });
+    const Error error = error_of([&] { sim::expect_memory_for(large, "--micro-batches", left); });
     EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
     EXPECT_EQ(error.place(), "--micro-batches = 65536");
-    EXPECT_THAT(error.text(), HasSubstr(format_bytes(memory_of_plan(large))));
+    EXPECT_THAT(error.text(), HasSubstr(format_bytes(sim::memory_of_plan(large))));
     EXPECT_THAT(error.text(), HasSubstr(format_bytes(left)));
     ASSERT_THAT(error.hint(), HasSubstr("use at most "));
     const int fit = std::stoi(error.hint().substr(std::string("use at most ").size()));
-    EXPECT_NO_THROW(expect_memory_for({.stages = 64, .micro_batches = fit}, "", left));
-    EXPECT_THROW(expect_memory_for({.stages = 64, .micro_batches = fit + 1}, "", left), Error);
+    EXPECT_NO_THROW(sim::expect_memory_for({.stages = 64, .micro_batches = fit}, "", left));
+    EXPECT_THROW(sim::expect_memory_for({.stages = 64, .micro_batches = fit + 1}, "", left), Error);
 }
 
 TEST(MemoryNeed, NothingIsRefusedWhereTheSystemDoesNotSayWhatIsLeft) {
-    EXPECT_NO_THROW(expect_memory_for(large, "--micro-batches", std::nullopt));
+    EXPECT_NO_THROW(sim::expect_memory_for(large, "--micro-batches", std::nullopt));
 }
 
 TEST(MemoryNeed, ThisMachineSaysWhatIsLeft) {

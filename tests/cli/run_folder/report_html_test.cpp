@@ -25,7 +25,7 @@ using ::testing::Not;
 
 /// A run of three steps that took exactly as long as predicted.
 FinishedRun example(Origin origin = Origin::Measured) {
-    Prediction prediction = predict(
+    sim::Prediction prediction = sim::predict(
         sim::with_settled_capacity(testing::uniform_plan({.ranks = 2, .micro_batches = 3})));
     exec::TrainingResult training;
     Timeline measured = prediction.timeline;
@@ -42,7 +42,7 @@ FinishedRun example(Origin origin = Origin::Measured) {
         training.steps.push_back(report);
     }
     training.measured.breakdown = prediction.breakdown;
-    TimelineSet predicted = predicted_trace(prediction).timelines;
+    TimelineSet predicted = sim::predicted_trace(prediction).timelines;
     predicted.peak_bytes = training.measured.peak_bytes;
     Comparison comparison = compare(predicted, training.measured);
     SettledScenario scenario;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/predict/prediction.h"
 #include "cli/text/explanation_text.h"
 #include "cli/text/json_output.h"
 #include "cli/text/sentences.h"
@@ -11,6 +10,7 @@
 #include "core/schedule/generators/generate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/cluster_links.h"
+#include "sim/questions/prediction.h"
 #include "sim/simulate/simulate.h"
 #include "tests/cli/support.h"
 #include "tests/support/plain_plan.h"
@@ -104,8 +104,8 @@ TEST(Explanation, SaysThatActionsWaitForShards) {
 
 /// 10900 of 50908 ns.
 TEST(Explanation, MessagesInsideOfActionsArePartOfTheTables) {
-    const Prediction prediction =
-        predict(testing::plan_of(testing::sharded_over_nodes(), testing::long_and_short_layer()));
+    const sim::Prediction prediction = sim::predict(
+        testing::plan_of(testing::sharded_over_nodes(), testing::long_and_short_layer()));
     std::ostringstream stream;
     const Console console(stream, stream, Terminal{});
     const std::string text = prediction_text(prediction, console);
@@ -118,7 +118,7 @@ TEST(Explanation, MessagesInsideOfActionsArePartOfTheTables) {
     const Json messages = prediction_json(prediction)["messages_in_actions_ms"];
     EXPECT_EQ(messages["shards"], 0.0109);
     EXPECT_EQ(messages["tensor_parallel"], 0);
-    const Prediction none = predict(make_plan(plain(ScheduleKind::GPipe, 2, 4)));
+    const sim::Prediction none = sim::predict(make_plan(plain(ScheduleKind::GPipe, 2, 4)));
     EXPECT_EQ(prediction_json(none)["messages_in_actions_ms"]["shards"], 0);
     EXPECT_THAT(prediction_text(none, console),
                 AllOf(Not(HasSubstr("not counted as idle")), Not(HasSubstr("of these"))));

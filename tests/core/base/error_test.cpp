@@ -31,7 +31,8 @@ TEST(Error, AtPutsAPlaceBeforeItsOwnAndKeepsTheRest) {
 }
 
 TEST(Error, AboutAKeyHasItAsPlaceAndAsValue) {
-    const Error error(ErrorKind::BadInput, KeyValue{"pipeline.recompute", "\"block\""}, "no blocks");
+    const Error error(
+        ErrorKind::BadInput, KeyValue{"pipeline.recompute", "\"block\""}, "no blocks");
     EXPECT_EQ(error.place(), "pipeline.recompute = \"block\"");
     EXPECT_EQ(error.key(), "pipeline.recompute");
     EXPECT_FALSE(error.is_placed());
@@ -42,12 +43,10 @@ TEST(Error, AboutAKeyHasItAsPlaceAndAsValue) {
 }
 
 TEST(Error, CopiesKeepReasonKeyAndTheValuesOfTheHint) {
-    const Error error = Error(ErrorKind::Infeasible,
-                              "chimera",
-                              "odd",
-                              {"set {}", {{"pipeline.stages", "4"}}})
-                            .about("pipeline.schedule")
-                            .because(ErrorReason::ScheduleRule);
+    const Error error =
+        Error(ErrorKind::Infeasible, "chimera", "odd", {"set {}", {{"pipeline.stages", "4"}}})
+            .about("pipeline.schedule")
+            .because(ErrorReason::ScheduleRule);
     for (const Error& copy : {error.at("outer"),
                               error.with_text("other"),
                               error.with_kind(ErrorKind::BadInput),

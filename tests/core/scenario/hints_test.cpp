@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <optional>
 #include <string>
 #include <string_view>
@@ -100,8 +101,7 @@ TEST(Hint, OfAShapeThatIsImpossibleLeadsToAPlanOrToAnotherError) {
                 ++followed;
                 const std::optional<Error> after = refusal(text, {setting}, profile);
                 EXPECT_TRUE(!after || after->text() != error->text())
-                    << error->what() << "\nleads to itself with " << with_its_table(setting)
-                    << "\n"
+                    << error->what() << "\nleads to itself with " << with_its_table(setting) << "\n"
                     << text << shape.layers << " layers";
                 if (::testing::Test::HasFailure()) {
                     return;

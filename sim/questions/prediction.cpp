@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/predict/prediction.h"
+#include "sim/questions/prediction.h"
 
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "cli/predict/memory_need.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
 #include "core/plan/offload.h"
 #include "core/scenario/cost_table.h"
 #include "core/timeline/memory_limits.h"
 #include "sim/explain/breakdown.h"
+#include "sim/questions/plan_memory.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/replay_error.h"
 #include "sim/simulate/simulate.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 namespace {
 
@@ -52,9 +52,9 @@ std::optional<OffloadEffect> offload_effect(const Plan& plan) {
         }
     }
     effect.peaks_on_device = peak_memory(plan);
-    sim::Conditions on_device = sim::planned_conditions(plan);
+    Conditions on_device = planned_conditions(plan);
     on_device.host_link.reset();
-    effect.step_on_device = sim::replayed_step(plan, on_device);
+    effect.step_on_device = replayed_step(plan, on_device);
     return effect;
 }
 
@@ -63,17 +63,17 @@ std::optional<OffloadEffect> offload_effect(const Plan& plan) {
 Prediction predict(Plan plan) {
     const Undertaking undertaking =
         undertaking_of_plan({.stages = plan.stage_count(), .micro_batches = plan.micro_batches()});
-    Timeline timeline = sim::simulate(plan);
+    Timeline timeline = simulate(plan);
     Metrics metrics = measure(plan, timeline);
-    const Breakdown breakdown = sim::breakdown(plan, timeline);
-    const sim::MessagesInActions messages = sim::messages_in_actions(plan, timeline);
+    const Breakdown parts = breakdown(plan, timeline);
+    const MessagesInActions messages = messages_in_actions(plan, timeline);
     const IdleTime idle = idle_time(plan, timeline);
-    std::vector<sim::CriticalStep> critical = sim::critical_path(plan, timeline);
+    std::vector<CriticalStep> critical = critical_path(plan, timeline);
     std::optional<OffloadEffect> offload = offload_effect(plan);
     return {.plan = std::move(plan),
             .timeline = std::move(timeline),
             .metrics = std::move(metrics),
-            .breakdown = breakdown,
+            .breakdown = parts,
             .messages = messages,
             .idle = idle,
             .critical_path = std::move(critical),
@@ -83,8 +83,9 @@ Prediction predict(Plan plan) {
 Prediction predict(const SettledScenario& scenario,
                    const Model& model,
                    const Profile& profile,
+                   std::optional<Bytes> memory_left,
                    FlopsCount flops_count) {
-    Prediction prediction = predict(settled_plan(scenario, model, profile));
+    Prediction prediction = predict(settled_plan(scenario, model, profile, memory_left));
     prediction.outlook =
         outlook(prediction.plan, prediction.metrics, scenario, profile, flops_count);
     return prediction;
@@ -142,14 +143,17 @@ Model model_with_costs(const ScenarioParts& scenario, const FoundProfile& found)
     return model;
 }
 
-Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile) {
+Plan settled_plan(const SettledScenario& scenario,
+                  const Model& model,
+                  const Profile& profile,
+                  std::optional<Bytes> memory_left) {
     const PlanSize size{.stages = std::int64_t{scenario.pipeline.stages} * scenario.pipeline.chunks,
                         .micro_batches = scenario.pipeline.micro_batches};
-    expect_memory_for(size, "pipeline.micro_batches", memory_left());
+    expect_memory_for(size, "pipeline.micro_batches", memory_left);
     const Undertaking undertaking = undertaking_of_plan(size);
-    Plan plan = sim::make_settled_plan(scenario, model, profile);
+    Plan plan = make_settled_plan(scenario, model, profile);
     if (plan->host_link) {
-        check_memory(plan, peak_memory(plan, sim::simulate(plan)));
+        check_memory(plan, peak_memory(plan, simulate(plan)));
     } else {
         check_memory(plan);
     }
@@ -171,12 +175,12 @@ Trace predicted_trace(const Prediction& prediction) {
 
 Trace measured_trace(const Plan& plan, TimelineSet measured) {
     if (!measured.breakdown) {
-        measured.breakdown = sim::breakdown(plan, median_step(measured));
+        measured.breakdown = breakdown(plan, median_step(measured));
     }
     if (!measured.replayed_step) {
-        measured.replayed_step = sim::replay_of_own_durations(plan, median_step(measured));
+        measured.replayed_step = replay_of_own_durations(plan, median_step(measured));
     }
     return trace_of(plan, std::move(measured));
 }
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

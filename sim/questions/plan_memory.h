@@ -8,11 +8,7 @@
 #include "core/base/undertaking.h"
 #include "core/base/units.h"
 
-namespace pipetwin::cli {
-
-/// Memory that this process may still take: the least of what its limit (`ulimit -v`), its control
-/// group and the machine leave. None where the system says none of them.
-std::optional<Bytes> memory_left();
+namespace pipetwin::sim {
 
 /// Shape of a pipeline whose plan and timeline are held as a whole.
 struct PlanSize {
@@ -31,4 +27,4 @@ Undertaking undertaking_of_plan(const PlanSize& size);
 /// their number: "--micro-batches" or "pipeline.micro_batches".
 void expect_memory_for(const PlanSize& size, std::string_view key, std::optional<Bytes> left);
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

@@ -10,7 +10,7 @@
 #include "core/scenario/settled_scenario.h"
 
 /// The plan with twice as many micro-batches, which shows what more of them would bring.
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 /// Returns what `make` makes of twice the micro-batches of `plan`; null where there is no such
 /// plan, or where making it would take long: more than 200,000 actions, or an order that is
@@ -25,4 +25,4 @@ std::optional<Plan> with_doubled_micro_batches(const Plan& plan,
                                                const Model& model,
                                                const Profile& profile);
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

@@ -12,7 +12,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/metrics.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 /// What follows from a predicted step beside its times.
 struct Outlook {
@@ -41,4 +41,4 @@ Outlook outlook(const Plan& plan,
                 const Profile& profile,
                 FlopsCount flops_count = default_flops_count);
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

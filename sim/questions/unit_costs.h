@@ -7,7 +7,7 @@
 
 /// Times for schedules whose costs are not known: on every stage F, I, W and R last one unit, B
 /// two.
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 /// The duration of one unit.
 constexpr Duration cost_unit = std::chrono::milliseconds(1);
@@ -20,4 +20,4 @@ Plan unit_plan(PlainCosts costs);
 /// without one no send ever blocks.
 Timeline unit_timeline(const Schedule& schedule, std::optional<int> capacity);
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

@@ -5,8 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "cli/base/console.h"
-#include "cli/predict/outlook.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile.h"
 #include "core/plan/plan.h"
@@ -15,8 +13,9 @@
 #include "core/timeline/metrics.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/critical_path.h"
+#include "sim/questions/outlook.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 /// Effect of offloading stashes: the bytes that are copied, and the step and the peaks with all
 /// stashes on their devices.
@@ -32,9 +31,9 @@ struct Prediction {
     Timeline timeline;
     Metrics metrics;
     Breakdown breakdown;
-    sim::MessagesInActions messages;
+    MessagesInActions messages;
     IdleTime idle;
-    std::vector<sim::CriticalStep> critical_path;
+    std::vector<CriticalStep> critical_path;
     std::optional<OffloadEffect> offload;  ///< none where nothing is offloaded
     Outlook outlook{};                     ///< empty for plain numbers
 };
@@ -47,6 +46,7 @@ Prediction predict(Plan plan);
 Prediction predict(const SettledScenario& scenario,
                    const Model& model,
                    const Profile& profile,
+                   std::optional<Bytes> memory_left,
                    FlopsCount flops_count = default_flops_count);
 
 /// Costs of a scenario's layers, and the file that they come from.
@@ -74,9 +74,13 @@ Model model_with_costs(const ScenarioParts& scenario, const FoundProfile& found)
 /// "gpt-text.profile.json" for scenarios/gpt-text.toml.
 std::filesystem::path profile_name(const ScenarioParts& scenario);
 
-/// The plan of a scenario with its channel capacity settled and its memory checked. Throws
-/// Error(Infeasible).
-Plan settled_plan(const SettledScenario& scenario, const Model& model, const Profile& profile);
+/// The plan of a scenario with its channel capacity settled and its memory checked, that of the
+/// devices and that of this machine, of which `memory_left` may be taken; none: nobody knows.
+/// Throws Error(Infeasible).
+Plan settled_plan(const SettledScenario& scenario,
+                  const Model& model,
+                  const Profile& profile,
+                  std::optional<Bytes> memory_left);
 
 /// The predicted side as a trace.
 Trace predicted_trace(const Prediction& prediction);
@@ -84,4 +88,4 @@ Trace predicted_trace(const Prediction& prediction);
 /// Measured steps of the plan as a trace.
 Trace measured_trace(const Plan& plan, TimelineSet measured);
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/predict/doubled_plan.h"
+#include "sim/questions/doubled_plan.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include "sim/explain/explanation.h"
 #include "sim/simulate/simulate.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 namespace {
 
@@ -21,12 +21,12 @@ constexpr std::size_t largest_doubled = 200'000;
 
 std::optional<Plan> with_doubled_micro_batches(const Plan& plan,
                                                const std::function<Plan(int)>& make) {
-    if (sim::action_count(plan) > largest_doubled ||
+    if (action_count(plan) > largest_doubled ||
         schedule_traits(plan->schedule_name).order_from_costs) {
         return std::nullopt;
     }
     try {
-        Plan more = sim::with_settled_capacity(make(2 * plan.micro_batches()));
+        Plan more = with_settled_capacity(make(2 * plan.micro_batches()));
         return more.micro_batches() == 2 * plan.micro_batches() ? std::optional(std::move(more))
                                                                 : std::nullopt;
     } catch (const Error&) {
@@ -51,4 +51,4 @@ std::optional<Plan> with_doubled_micro_batches(const Plan& plan,
     });
 }
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/predict/outlook.h"
+#include "sim/questions/outlook.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "core/scenario/rank_device.h"
 #include "sim/calibration/step_range.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 namespace {
 
@@ -81,9 +81,9 @@ Outlook outlook(const Plan& plan,
             outlook.no_utilisation = why_unknown(flops_count, profile);
         }
     }
-    outlook.error = sim::step_range(plan, scenario, profile);
-    outlook.lacks_runs = sim::lacks_runs(plan, profile);
+    outlook.error = step_range(plan, scenario, profile);
+    outlook.lacks_runs = lacks_runs(plan, profile);
     return outlook;
 }
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim
