@@ -11,6 +11,7 @@
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/predict/plain_numbers.h"
 #include "cli/predict/rank_times.h"
 #include "cli/predict/scenario_sweep.h"
 #include "cli/text/sweep_text.h"
