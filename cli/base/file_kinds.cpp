@@ -139,9 +139,9 @@ class FileExpectation {
             no_model(options.scenario);
             scenario(options.scenario);
         } else {
-            expect(options.scenario,
-                   {FileKind::HfConfig, FileKind::Profile, FileKind::Scenario},
-                   "a model's config.json or its *.profile.json");
+            expect_kind(options.scenario,
+                        {FileKind::HfConfig, FileKind::Profile, FileKind::Scenario},
+                        "a model's config.json or its *.profile.json");
         }
         profile(options.profile);
         measured_runs(options.calibration);
@@ -150,7 +150,7 @@ class FileExpectation {
         scenario(options.scenario);
         profile(options.profile);
         measured_runs(options.calibration);
-        expect(options.plain.schedule_file, {FileKind::Schedule}, "a schedule");
+        expect_kind(options.plain.schedule_file, {FileKind::Schedule}, "a schedule");
     }
     void operator()(const SweepCommand& options) const {
         for (const std::filesystem::path& file : options.scenarios) {
@@ -160,30 +160,32 @@ class FileExpectation {
     }
     void operator()(const CompareOptions& options) const {
         for (const std::filesystem::path& file : {options.predicted, options.measured}) {
-            expect(file,
-                   {FileKind::OurTrace, FileKind::RunFolder},
-                   "a trace that pipetwin wrote, or a run folder");
+            expect_kind(file,
+                        {FileKind::OurTrace, FileKind::RunFolder},
+                        "a trace that pipetwin wrote, or a run folder");
         }
     }
     void operator()(const CheckOptions& options) const {
         if (options.file.extension() == ".toml") {
             scenario(options.file);
         } else {
-            expect(options.file, {FileKind::Schedule}, "a schedule as CSV, or a scenario *.toml");
+            expect_kind(
+                options.file, {FileKind::Schedule}, "a schedule as CSV, or a scenario *.toml");
         }
     }
     void operator()(const ExportOptions& options) const {
         if (options.source.extension() == ".toml") {
             scenario(options.source);
         } else if (options.format == "svg") {
-            expect(options.source,
-                   {FileKind::Schedule, FileKind::RunFolder, FileKind::OurTrace},
-                   "a scenario *.toml, a run folder, a trace that pipetwin wrote or a schedule as "
-                   "CSV");
+            expect_kind(
+                options.source,
+                {FileKind::Schedule, FileKind::RunFolder, FileKind::OurTrace},
+                "a scenario *.toml, a run folder, a trace that pipetwin wrote or a schedule as "
+                "CSV");
         } else {
-            expect(options.source,
-                   {FileKind::Schedule, FileKind::RunFolder},
-                   "a scenario *.toml, a run folder or a schedule as CSV");
+            expect_kind(options.source,
+                        {FileKind::Schedule, FileKind::RunFolder},
+                        "a scenario *.toml, a run folder or a schedule as CSV");
         }
         profile(options.profile);
     }
@@ -212,22 +214,12 @@ class FileExpectation {
         if (format == formats.end() || is_folder(options.file)) {
             return;
         }
-        expect(options.file, {format->kind, format->other}, format->expected);
+        expect_kind(options.file, {format->kind, format->other}, format->expected);
         for (const std::filesystem::path& file : options.more_files) {
-            expect(file, {format->kind, format->other}, format->expected);
+            expect_kind(file, {format->kind, format->other}, format->expected);
         }
     }
-    void operator()(const CalibrateOptions& options) const {
-        expect(options.trace,
-               {FileKind::TorchTrace, FileKind::Nsys},
-               "a trace of PyTorch's profiler, or an export of nsys");
-    }
-    void operator()(const TranslateOptions& options) const {
-        expect(options.run, {FileKind::RunFolder}, "the run folder of a training run");
-    }
-    void operator()(const DevicesOptions&) const {}
-    void operator()(const ViewOptions&) const {}
-    void operator()(const DemoOptions&) const {}
+    void operator()(const OwnOptions&) const {}  // which looks itself
 
   private:
     static void scenario(const std::filesystem::path& file) {
@@ -241,7 +233,7 @@ class FileExpectation {
                         "cannot open: No such file or directory",
                         fmt::format("the example of this name is {}", shipped.string()));
         }
-        expect(file, {FileKind::Scenario}, "a scenario");
+        expect_kind(file, {FileKind::Scenario}, "a scenario");
     }
     /// Refuses a model, which `plan` takes together with the name of a cluster.
     static void no_model(const std::filesystem::path& file) {
@@ -256,28 +248,28 @@ class FileExpectation {
         }
     }
     static void measured_runs(const std::filesystem::path& file) {
-        expect(file, {}, "a JSON file of measured runs");
+        expect_kind(file, {}, "a JSON file of measured runs");
     }
     static void profile(const std::filesystem::path& file) {
-        expect(file,
-               {FileKind::Profile, FileKind::CostTable},
-               "the costs of layers, *.profile.json or *.csv");
-    }
-
-    static void expect(const std::filesystem::path& file,
-                       std::initializer_list<FileKind> kinds,
-                       string_view expected) {
-        const FileKind kind = file.empty() ? FileKind::Unknown : kind_of_file(file);
-        if (kind != FileKind::Unknown && std::ranges::find(kinds, kind) == kinds.end()) {
-            throw Error(ErrorKind::BadInput,
-                        file.string(),
-                        fmt::format("this is {}, expected {}", words(kind), expected),
-                        use_of(kind, file.string()));
-        }
+        expect_kind(file,
+                    {FileKind::Profile, FileKind::CostTable},
+                    "the costs of layers, *.profile.json or *.csv");
     }
 };
 
 }  // namespace
+
+void expect_kind(const std::filesystem::path& file,
+                 std::initializer_list<FileKind> kinds,
+                 std::string_view expected) {
+    const FileKind kind = file.empty() ? FileKind::Unknown : kind_of_file(file);
+    if (kind != FileKind::Unknown && std::ranges::find(kinds, kind) == kinds.end()) {
+        throw Error(ErrorKind::BadInput,
+                    file.string(),
+                    fmt::format("this is {}, expected {}", words(kind), expected),
+                    use_of(kind, file.string()));
+    }
+}
 
 void expect_kinds_of_files(const Command& command) {
     std::visit(FileExpectation(), command);

@@ -59,20 +59,25 @@ void add_common(CLI::App& app, RawCommon& raw) {
     app.add_flag("--force", raw.options.force, "Overwrite existing files")->group(general_options);
 }
 
-/// Leaves options out of the help of a command on which they have no effect. The command accepts
-/// them all the same, because scripts may pass the common options to every command.
+}  // namespace
+
 void leave_out_of_help(CLI::App& command, std::initializer_list<const char*> options) {
     for (const char* const option : options) {
         command.get_option(option)->group(options_without_effect);
     }
 }
 
-/// Leaves out of the help what is for commands that read a scenario.
 void reads_no_scenario(CLI::App& command) {
     leave_out_of_help(command, {"--set", "--seed", "--verbose"});
 }
 
-}  // namespace
+void needs_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write")->type_name("FILE")->required();
+}
+
+void takes_out_file(CLI::App& app) {
+    app.get_option("--out")->description("File to write the result to, as JSON")->type_name("FILE");
+}
 
 CLI::App& Grammar::add_command(const std::string& name, const std::string& text) {
     CLI::App* const command = app_.add_subcommand(name, text);
@@ -104,16 +109,6 @@ void Grammar::add_training(CLI::App& app, RunOptions& options) {
 }
 
 namespace {
-
-/// Makes --out a required file: for `import` and `export`.
-void needs_out_file(CLI::App& app) {
-    app.get_option("--out")->description("File to write")->type_name("FILE")->required();
-}
-
-/// Makes --out a file with the result.
-void takes_out_file(CLI::App& app) {
-    app.get_option("--out")->description("File to write the result to, as JSON")->type_name("FILE");
-}
 
 /// --sequence, whose k is the 1024 of models' contexts, and whose M is that squared.
 void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text) {
@@ -292,45 +287,6 @@ void Grammar::add_exchange() {
         ->type_name("SIZE");
     needs_out_file(exporter);
     leave_out_of_help(exporter, {"--seed", "--verbose"});
-}
-
-void Grammar::add_calibrate() {
-    CLI::App& calibrate = add_command(
-        "calibrate",
-        "Read the time of each kind of layer from a trace, to correct the estimates of import hf");
-    calibrate
-        .add_option("trace",
-                    calibrate_.trace,
-                    "Trace of one rank, from PyTorch's profiler or exported by nsys")
-        ->type_name("TRACE")
-        ->required();
-    calibrate
-        .add_option("--forward",
-                    calibrate_.forward,
-                    "KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
-                    "as in 'attention=*.attn'; * is any text. Once for each kind")
-        ->type_name("KIND=PATTERN")
-        ->take_all()
-        ->expected(1)
-        ->required();
-    calibrate
-        .add_option(
-            "--backward",
-            calibrate_.backward,
-            "PATTERN matches the profiler ranges of the backward of KIND (default: the backwards "
-            "that autograd ran for the operators of the forward)")
-        ->type_name("KIND=PATTERN")
-        ->take_all()
-        ->expected(1);
-    calibrate
-        .add_option("--micro-batch-size",
-                    calibrate_.micro_batch_size,
-                    "Samples per micro-batch in the trace")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1 << 16))
-        ->required();
-    needs_out_file(calibrate);
-    reads_no_scenario(calibrate);
 }
 
 namespace {
@@ -591,75 +547,8 @@ void Grammar::add_check() {
                    "stages)");
 }
 
-void Grammar::add_devices() {
-    CLI::App& devices = add_command(
-        "devices",
-        "List the devices of this machine, and the names of known devices, clusters and models");
-    takes_out_file(devices);
-    reads_no_scenario(devices);
-    CLI::Option* const measure = devices.add_flag(
-        "--measure",
-        devices_.measure,
-        "Also measure on each GPU the free memory, and the speed of matrix products and copies");
-    devices
-        .add_option(
-            "--matrix",
-            devices_.matrix,
-            "Size N of the N x N matrices to multiply (default 8192); the copy test needs 16 N^2 "
-            "bytes of memory")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1 << 15))
-        ->needs(measure);
-}
-
-void Grammar::add_translate() {
-    CLI::App& translate =
-        add_command("translate", "Translate texts with a trained translation model");
-    takes_out_file(translate);
-    reads_no_scenario(translate);
-    translate.add_option("run", translate_.run, "Run folder in which the model was trained")
-        ->type_name("RUN")
-        ->required();
-    translate.add_option("--text", translate_.texts, "Text to translate; can be repeated")
-        ->type_name("TEXT")
-        ->take_all()
-        ->expected(1)
-        ->allow_extra_args(false);
-    translate
-        .add_option("--file", translate_.file, "File with one text per line; - is standard input")
-        ->type_name("FILE")
-        ->excludes("--text");
-    translate
-        .add_option(
-            "--to", translate_.to, "Language to translate into (needed if the model knows several)")
-        ->type_name("LANGUAGE");
-    translate
-        .add_option("--beam",
-                    translate_.beam,
-                    "Width of the beam search: hypotheses kept at each token (default 1: greedy)")
-        ->type_name("N")
-        ->check(CLI::Range(1, 64));
-}
-
-void Grammar::add_demo() {
-    CLI::App& demo = add_command(
-        "demo",
-        "Take a guided tour: seven steps from one schedule to a trained and measured model");
-    demo.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
-    demo.get_option("--force")->description(
-        "Begin again if all steps are done, and overwrite existing files");
-    leave_out_of_help(demo, {"--set", "--seed"});
-    demo.add_option(
-            "--from",
-            demo_.from,
-            "Begin at step N, even if it is done (default: the first step that is not done)")
-        ->type_name("N");
-    demo.add_option("--to", demo_.to, "End after step N (default: the last)")->type_name("N");
-    demo.add_flag("--list", demo_.list, "List the steps, and which of them are done");
-}
-
 /// Adds the commands in the order in which --help lists them.
-Grammar::Grammar() {
+Grammar::Grammar(std::span<const OwnCommand> own) {
     app_.formatter(std::make_shared<HelpFormat>());
     app_.require_subcommand(1);
     app_.set_version_flag("--version", fmt::format("pipetwin {}", program_version()));
@@ -689,15 +578,10 @@ Grammar::Grammar() {
     add_compare();
     add_check();
     add_exchange();
-    add_calibrate();
-    add_translate();
-    add_devices();
-    CLI::App& view = add_command("view", "Open the desktop program (pipetwin-gui)");
-    leave_out_of_help(view,
-                      {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"});
-    view.add_option("file", view_.file, "Run folder, trace, scenario, schedule or profile to open")
-        ->type_name("FILE");
-    add_demo();
+    for (const OwnCommand& command : own) {
+        CLI::App& app = add_command(std::string(command.name), std::string(command.help));
+        own_.emplace(command.name, command.declare(app));
+    }
 }
 
 }  // namespace pipetwin::cli

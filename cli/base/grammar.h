@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "cli/base/options.h"
+#include "cli/base/own_command.h"
 
 namespace pipetwin::cli {
 
@@ -26,8 +29,8 @@ struct RawCommon {
 /// The commands and options of the command line, and what one parse fills in. Used once.
 class Grammar {
   public:
-    /// Declares all commands and options.
-    Grammar();
+    /// Declares all commands and options; `own` come last.
+    explicit Grammar(std::span<const OwnCommand> own);
     /// Reads the arguments behind the program's name. Throws Error(Usage) with the nearest known
     /// command or option.
     Parsed parse(const std::vector<std::string>& args);
@@ -44,10 +47,6 @@ class Grammar {
     void add_compare();
     void add_check();
     void add_exchange();
-    void add_calibrate();
-    void add_devices();
-    void add_translate();
-    void add_demo();
     void add_hf_options(CLI::App& app);
     void add_range_names(CLI::App& app);
     Command selected() const;  ///< the options of the command that was given
@@ -65,13 +64,9 @@ class Grammar {
     LaunchOptions launch_;
     CompareOptions compare_;
     CheckOptions check_;
-    DevicesOptions devices_;
     ImportOptions import_;
     ExportOptions export_;
-    CalibrateOptions calibrate_;
-    TranslateOptions translate_;
-    ViewOptions view_;
-    DemoOptions demo_;
+    std::map<std::string, OwnOptions, std::less<>> own_;  ///< [name of the command]
 };
 
 }  // namespace pipetwin::cli

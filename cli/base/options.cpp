@@ -35,7 +35,7 @@ namespace pipetwin::cli {
 
 namespace {
 
-constexpr std::array command_names{std::string_view{"run"},
+constexpr std::array command_words{std::string_view{"run"},
                                    std::string_view{"simulate"},
                                    std::string_view{"plan"},
                                    std::string_view{"profile"},
@@ -46,12 +46,16 @@ constexpr std::array command_names{std::string_view{"run"},
                                    std::string_view{"check"},
                                    std::string_view{"import"},
                                    std::string_view{"export"},
-                                   std::string_view{"calibrate"},
-                                   std::string_view{"devices"},
-                                   std::string_view{"translate"},
-                                   std::string_view{"view"},
-                                   std::string_view{"demo"},
                                    std::string_view{"sweep"}};
+
+using OwnCommands = std::span<const OwnCommand>;
+
+/// The names of all commands.
+std::vector<std::string_view> command_names(OwnCommands own) {
+    std::vector<std::string_view> names(command_words.begin(), command_words.end());
+    std::ranges::transform(own, std::back_inserter(names), &OwnCommand::name);
+    return names;
+}
 
 /// Throws Error(Usage) for a key of --set that stands in a table which is not named.
 void refuse_key_without_table(const std::string& key, const std::string& value) {
@@ -259,19 +263,7 @@ Command Grammar::selected() const {
     if (name == "export") {
         return with_common(export_);
     }
-    if (name == "calibrate") {
-        return with_common(calibrate_);
-    }
-    if (name == "devices") {
-        return with_common(devices_);
-    }
-    if (name == "translate") {
-        return with_common(translate_);
-    }
-    if (name == "demo") {
-        return with_common(demo_);
-    }
-    return with_common(view_);
+    return with_common(own_.at(name));
 }
 
 namespace {
@@ -438,12 +430,12 @@ Parsed Grammar::parse(const std::vector<std::string>& args) {
 namespace {
 
 /// "help", "help plan" and "version" as the options that say the same.
-std::vector<std::string> with_words_as_options(std::vector<std::string> args) {
+std::vector<std::string> with_words_as_options(std::vector<std::string> args, OwnCommands own) {
     if (!args.empty() && (args.front() == "version" || args.front() == "-V")) {
         args.front() = "--version";
     }
     if (args.size() == 2 && args.back() == "help" &&
-        std::ranges::count(command_names, args.front()) > 0) {
+        std::ranges::count(command_names(own), args.front()) > 0) {
         args.back() = "--help";
     }
     if (!args.empty() && args.front() == "help" && args.size() <= 2) {
@@ -565,6 +557,8 @@ struct FileOf {
             return options.scenario;
         } else if constexpr (requires { options.run.scenario; }) {
             return options.run.scenario;
+        } else if constexpr (requires { options.input(); }) {
+            return options.input ? options.input() : std::filesystem::path();
         } else if constexpr (requires { options.predicted; }) {
             return options.predicted;
         } else if constexpr (requires { options.scenarios; }) {
@@ -649,9 +643,6 @@ void refuse_without_effect(const Command& command) {
     const auto refuse = [](std::string option, std::string why, std::string hint) {
         throw Error(ErrorKind::Usage, std::move(option), std::move(why), std::move(hint));
     };
-    if (std::holds_alternative<ViewOptions>(command) && !common.out.empty()) {
-        refuse("--out", "'view' writes nothing", "leave it out");
-    }
     if (const auto* plan = std::get_if<PlanOptions>(&command);
         plan != nullptr && plan->largest_layers && !common.out.empty()) {
         refuse("--out",
@@ -677,9 +668,10 @@ void refuse_without_effect(const Command& command) {
 }
 
 /// The command line with what stands before its command behind it; empty: there is no command.
-std::string command_first(const std::vector<std::string>& args) {
+std::string command_first(const std::vector<std::string>& args,
+                          const std::vector<std::string_view>& names) {
     const auto command = std::ranges::find_if(
-        args, [](const std::string& word) { return std::ranges::count(command_names, word) > 0; });
+        args, [&names](const std::string& word) { return std::ranges::count(names, word) > 0; });
     if (command == args.end()) {
         return "";
     }
@@ -693,14 +685,15 @@ std::string command_first(const std::vector<std::string>& args) {
 }
 
 /// The first word must be a command, or an option of the program itself.
-void check_command_word(const std::vector<std::string>& args) {
+void check_command_word(const std::vector<std::string>& args, OwnCommands own) {
+    const std::vector<std::string_view> names = command_names(own);
     if (args.empty()) {
         throw Error(ErrorKind::Usage, "", "no command given", "pipetwin --help lists the commands");
     }
     const std::string& word = args.front();
     if (word.starts_with('-') || begins_with_dash(word)) {
         if (word != "--help" && word != "-h" && word != "--version") {
-            const std::string in_order = command_first(args);
+            const std::string in_order = command_first(args, names);
             throw Error(ErrorKind::Usage,
                         "",
                         fmt::format("'{}' comes before the command", word),
@@ -710,11 +703,11 @@ void check_command_word(const std::vector<std::string>& args) {
         }
         return;
     }
-    if (std::find(command_names.begin(), command_names.end(), word) == command_names.end()) {
+    if (std::ranges::find(names, word) == names.end()) {
         throw Error(ErrorKind::Usage,
                     "",
                     fmt::format("'{}' is not a command", word),
-                    hint_for_command(word, {command_names.begin(), command_names.end()}));
+                    hint_for_command(word, names));
     }
 }
 
@@ -812,11 +805,11 @@ class PlainNumbers {
 
 }  // namespace
 
-Parsed parse_options(const std::vector<std::string>& given) {
+Parsed parse_options(const std::vector<std::string>& given, OwnCommands own) {
     const PlainNumbers plain;
-    const std::vector<std::string> args = with_words_as_options(given);
-    check_command_word(args);
-    Parsed parsed = Grammar().parse(args);
+    const std::vector<std::string> args = with_words_as_options(given, own);
+    check_command_word(args, own);
+    Parsed parsed = Grammar(own).parse(args);
     if (const auto* command = std::get_if<Command>(&parsed)) {
         refuse_standard_input(*command, args);
         refuse_split_list(*command, args);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,6 +16,9 @@
 /// Options of every command, as the user writes them after `pipetwin`. Parsing fills these structs
 /// in and checks nothing that needs a file.
 namespace pipetwin::cli {
+
+class Console;
+struct OwnCommand;
 
 enum class ColorMode { Auto, Always, Never };
 
@@ -239,15 +244,6 @@ struct ImportOptions {
     RangeNameOptions ranges;  ///< torch-trace, nsys
 };
 
-/// Options of `calibrate`; `common.out` is a file, and given.
-struct CalibrateOptions {
-    CommonOptions common;
-    std::filesystem::path trace;
-    std::vector<std::string> forward;   ///< "attention=PATTERN", at least one
-    std::vector<std::string> backward;  ///< kinds without: as autograd's numbers say
-    int micro_batch_size = 0;           ///< samples that the trace's micro-batches had
-};
-
 /// Options of `export`; `common.out` is a file, and given.
 struct ExportOptions {
     CommonOptions common;
@@ -258,35 +254,12 @@ struct ExportOptions {
     std::optional<std::string> shard_size{};  ///< hf: largest file of weights, as written
 };
 
-/// Options of `devices`.
-struct DevicesOptions {
+/// The options of a command whose row is in a file of its own (cli/base/own_command.h).
+struct OwnOptions {
     CommonOptions common;
-    bool measure = false;  ///< how fast the GPUs are
-    int matrix = 8192;     ///< rows of the matrices; copies take 16 matrix^2 bytes
-};
-
-/// Options of `view`.
-struct ViewOptions {
-    CommonOptions common;
-    std::filesystem::path file;
-};
-
-/// Options of `translate`.
-struct TranslateOptions {
-    CommonOptions common;
-    std::filesystem::path run;       ///< a run folder
-    std::vector<std::string> texts;  ///< of the command line
-    std::filesystem::path file;      ///< a text in each line, "-": standard input; empty: none
-    std::string to;                  ///< a language; empty: the only one
-    int beam = 1;
-};
-
-/// Options of `demo`.
-struct DemoOptions {
-    CommonOptions common;
-    std::optional<int> from;  ///< number of the first step; none: the first that is not done
-    std::optional<int> to;    ///< number of the last step; none: the last there is
-    bool list = false;        ///< list the steps, do none
+    std::function<void(const CommonOptions& common, Console& console)> run;
+    /// The file that it reads, of which standard input is none; null: it reads none, or takes "-".
+    std::function<std::filesystem::path()> input{};
 };
 
 /// The options of the command that was given.
@@ -300,13 +273,9 @@ using Command = std::variant<RunOptions,
                              CheckOptions,
                              ImportOptions,
                              ExportOptions,
-                             CalibrateOptions,
-                             DevicesOptions,
-                             ViewOptions,
                              ModelOptions,
-                             TranslateOptions,
-                             DemoOptions,
-                             SweepCommand>;
+                             SweepCommand,
+                             OwnOptions>;
 
 /// The options that every command has.
 const CommonOptions& common_options(const Command& command);
@@ -316,6 +285,6 @@ using Parsed = std::variant<Command, std::string>;
 
 /// Reads a command line; `args` are without the program's name. Throws Error(Usage) with the
 /// nearest known command or option.
-Parsed parse_options(const std::vector<std::string>& args);
+Parsed parse_options(const std::vector<std::string>& args, std::span<const OwnCommand> own);
 
 }  // namespace pipetwin::cli

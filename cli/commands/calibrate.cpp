@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
@@ -21,6 +22,15 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `calibrate`; `common.out` is a file, and given.
+struct CalibrateOptions {
+    CommonOptions common;
+    std::filesystem::path trace;
+    std::vector<std::string> forward;   ///< "attention=PATTERN", at least one
+    std::vector<std::string> backward;  ///< kinds without: as autograd's numbers say
+    int micro_batch_size = 0;           ///< samples that the trace's micro-batches had
+};
 
 /// Kinds of layers in profiles that `import hf` writes.
 constexpr std::array<std::string_view, 10> estimated_kinds{"attention",
@@ -123,9 +133,10 @@ std::string points_text(const LayerTimes& times, const std::vector<CalibrationPo
     return text;
 }
 
-}  // namespace
-
-void execute(const CalibrateOptions& options, Console& console) {
+void execute_calibrate(const CalibrateOptions& options, Console& console) {
+    expect_kind(options.trace,
+                {FileKind::TorchTrace, FileKind::Nsys},
+                "a trace of PyTorch's profiler, or an export of nsys");
     const std::vector<LayerRanges> ranges = layer_ranges(options);
     layer_range_names(ranges);  // refuses patterns that are none before the trace is read
     require_free(options.common.out, options.common.force);
@@ -146,6 +157,49 @@ void execute(const CalibrateOptions& options, Console& console) {
                                "estimate with it\n",
                                options.common.out.string(),
                                options.common.out.string()));
+}
+
+OwnOptions declare_calibrate(CLI::App& app) {
+    const auto options = std::make_shared<CalibrateOptions>();
+    app.add_option("trace",
+                   options->trace,
+                   "Trace of one rank, from PyTorch's profiler or exported by nsys")
+        ->type_name("TRACE")
+        ->required();
+    app.add_option("--forward",
+                   options->forward,
+                   "KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
+                   "as in 'attention=*.attn'; * is any text. Once for each kind")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1)
+        ->required();
+    app.add_option(
+           "--backward",
+           options->backward,
+           "PATTERN matches the profiler ranges of the backward of KIND (default: the backwards "
+           "that autograd ran for the operators of the forward)")
+        ->type_name("KIND=PATTERN")
+        ->take_all()
+        ->expected(1);
+    app.add_option(
+           "--micro-batch-size", options->micro_batch_size, "Samples per micro-batch in the trace")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16))
+        ->required();
+    needs_out_file(app);
+    reads_no_scenario(app);
+    return options_with(options, execute_calibrate);
+}
+
+}  // namespace
+
+OwnCommand calibrate_command() {
+    return {.name = "calibrate",
+            .help =
+                "Read the time of each kind of layer from a trace, to correct the estimates of "
+                "import hf",
+            .declare = declare_calibrate};
 }
 
 }  // namespace pipetwin::cli

@@ -1,12 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/commands.h"
 
+#include <array>
 #include <variant>
 
 #include "cli/base/file_kinds.h"
 #include "cli/base/key_place.h"
 
 namespace pipetwin::cli {
+
+OwnCommand calibrate_command();
+OwnCommand translate_command();
+OwnCommand devices_command();
+OwnCommand view_command();
+OwnCommand demo_command();
+
+std::span<const OwnCommand> own_commands() {
+    static const std::array all{calibrate_command(),
+                                translate_command(),
+                                devices_command(),
+                                view_command(),
+                                demo_command()};
+    return all;
+}
+
+Parsed parse_options(const std::vector<std::string>& args) {
+    return parse_options(args, own_commands());
+}
+
+void execute(const OwnOptions& options, Console& console) {
+    options.run(options.common, console);
+}
 
 void execute_command(const Command& command, Console& console) {
     expect_kinds_of_files(command);

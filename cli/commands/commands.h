@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "cli/base/console.h"
 #include "cli/base/options.h"
+#include "cli/base/own_command.h"
 
 /// One function per command, one file each. A result goes to the console's stdout; an error is
 /// thrown.
@@ -32,16 +37,12 @@ void execute(const CheckOptions& options, Console& console);
 void execute(const ImportOptions& options, Console& console);
 /// Writes a file for another program.
 void execute(const ExportOptions& options, Console& console);
-/// Writes measured times per kind of layer, as a trace tells them.
-void execute(const CalibrateOptions& options, Console& console);
-/// Translates texts with the newest checkpoint of a training.
-void execute(const TranslateOptions& options, Console& console);
-/// Lists devices, and measures GPUs if asked to.
-void execute(const DevicesOptions& options, Console& console);
-/// Does not return where the desktop program was found.
-void execute(const ViewOptions& options, Console& console);
-/// Runs the commands of the guided tour, each as if it had been typed.
-void execute(const DemoOptions& options, Console& console);
+
+/// Rows of the commands that stand whole in files of their own, in the order of --help.
+std::span<const OwnCommand> own_commands();
+
+/// Reads a command line of any command, as `parse_options` with `own_commands`.
+Parsed parse_options(const std::vector<std::string>& args);
 
 /// Executes any command, once its files are found to be of the right kind. An error about a
 /// scenario as a whole gets the line of the key that it names.

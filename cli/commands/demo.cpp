@@ -21,6 +21,14 @@ namespace pipetwin::cli {
 
 namespace {
 
+/// Options of `demo`.
+struct DemoOptions {
+    CommonOptions common;
+    std::optional<int> from;  ///< number of the first step; none: the first that is not done
+    std::optional<int> to;    ///< number of the last step; none: the last there is
+    bool list = false;        ///< list the steps, do none
+};
+
 namespace fs = std::filesystem;
 
 bool is_there(const fs::path& file) {
@@ -258,9 +266,7 @@ class Tour {
     std::vector<TourStep> steps_;
 };
 
-}  // namespace
-
-void execute(const DemoOptions& options, Console& console) {
+void execute_demo(const DemoOptions& options, Console& console) {
     Tour tour(options, console);
     if (!options.list) {
         tour.go();
@@ -270,6 +276,30 @@ void execute(const DemoOptions& options, Console& console) {
     } else if (options.list) {
         tour.list();
     }
+}
+
+OwnOptions declare_demo(CLI::App& app) {
+    const auto options = std::make_shared<DemoOptions>();
+    app.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
+    app.get_option("--force")->description(
+        "Begin again if all steps are done, and overwrite existing files");
+    leave_out_of_help(app, {"--set", "--seed"});
+    app.add_option("--from",
+                   options->from,
+                   "Begin at step N, even if it is done (default: the first step that is not done)")
+        ->type_name("N");
+    app.add_option("--to", options->to, "End after step N (default: the last)")->type_name("N");
+    app.add_flag("--list", options->list, "List the steps, and which of them are done");
+    return options_with(options, execute_demo);
+}
+
+}  // namespace
+
+OwnCommand demo_command() {
+    return {
+        .name = "demo",
+        .help = "Take a guided tour: seven steps from one schedule to a trained and measured model",
+        .declare = declare_demo};
 }
 
 }  // namespace pipetwin::cli

@@ -29,6 +29,13 @@ namespace pipetwin::cli {
 
 namespace {
 
+/// Options of `devices`.
+struct DevicesOptions {
+    CommonOptions common;
+    bool measure = false;  ///< how fast the GPUs are
+    int matrix = 8192;     ///< rows of the matrices; copies take 16 matrix^2 bytes
+};
+
 struct Machine {
     std::string processor;
     int cores = 1;  ///< that this process may use
@@ -270,9 +277,7 @@ std::string devices_text(const Machine& machine,
            names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER", width);
 }
 
-}  // namespace
-
-void execute(const DevicesOptions& options, Console& console) {
+void execute_devices(const DevicesOptions& options, Console& console) {
     const Machine machine = this_machine();
     const exec::CudaProbe cuda = exec::probe_cuda();
     const Measured measured = measure(cuda, options);
@@ -283,6 +288,35 @@ void execute(const DevicesOptions& options, Console& console) {
     console.result(options.common.json
                        ? json
                        : devices_text(machine, cuda, measured, devices, links, console.width()));
+}
+
+OwnOptions declare_devices(CLI::App& app) {
+    const auto options = std::make_shared<DevicesOptions>();
+    takes_out_file(app);
+    reads_no_scenario(app);
+    CLI::Option* const measure = app.add_flag(
+        "--measure",
+        options->measure,
+        "Also measure on each GPU the free memory, and the speed of matrix products and copies");
+    app.add_option(
+           "--matrix",
+           options->matrix,
+           "Size N of the N x N matrices to multiply (default 8192); the copy test needs 16 N^2 "
+           "bytes of memory")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 15))
+        ->needs(measure);
+    return options_with(options, execute_devices);
+}
+
+}  // namespace
+
+OwnCommand devices_command() {
+    return {
+        .name = "devices",
+        .help =
+            "List the devices of this machine, and the names of known devices, clusters and models",
+        .declare = declare_devices};
 }
 
 }  // namespace pipetwin::cli

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/input.h"
 #include "cli/base/progress.h"
 #include "cli/commands/commands.h"
@@ -28,6 +29,16 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `translate`.
+struct TranslateOptions {
+    CommonOptions common;
+    std::filesystem::path run;       ///< a run folder
+    std::vector<std::string> texts;  ///< of the command line
+    std::filesystem::path file;      ///< a text in each line, "-": standard input; empty: none
+    std::string to;                  ///< a language; empty: the only one
+    int beam = 1;
+};
 
 namespace fs = std::filesystem;
 
@@ -199,9 +210,8 @@ Translated translated(const TranslateOptions& options,
                                      [&](double share) { progress.update(share); })};
 }
 
-}  // namespace
-
-void execute(const TranslateOptions& options, Console& console) {
+void execute_translate(const TranslateOptions& options, Console& console) {
+    expect_kind(options.run, {FileKind::RunFolder}, "the run folder of a training run");
     const std::vector<PlacedText> wanted = wanted_texts(options);
     const Scenario scenario = scenario_of_run(options.run);
     const exec::PairVocabulary vocabulary = vocabulary_of_run(options.run, scenario);
@@ -230,6 +240,40 @@ void execute(const TranslateOptions& options, Console& console) {
     }
     write_result(json_text(json), options.common, console);
     console.result(options.common.json ? json_text(json) : lines);
+}
+
+OwnOptions declare_translate(CLI::App& app) {
+    const auto options = std::make_shared<TranslateOptions>();
+    takes_out_file(app);
+    reads_no_scenario(app);
+    app.add_option("run", options->run, "Run folder in which the model was trained")
+        ->type_name("RUN")
+        ->required();
+    app.add_option("--text", options->texts, "Text to translate; can be repeated")
+        ->type_name("TEXT")
+        ->take_all()
+        ->expected(1)
+        ->allow_extra_args(false);
+    app.add_option("--file", options->file, "File with one text per line; - is standard input")
+        ->type_name("FILE")
+        ->excludes("--text");
+    app.add_option(
+           "--to", options->to, "Language to translate into (needed if the model knows several)")
+        ->type_name("LANGUAGE");
+    app.add_option("--beam",
+                   options->beam,
+                   "Width of the beam search: hypotheses kept at each token (default 1: greedy)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 64));
+    return options_with(options, execute_translate);
+}
+
+}  // namespace
+
+OwnCommand translate_command() {
+    return {.name = "translate",
+            .help = "Translate texts with a trained translation model",
+            .declare = declare_translate};
 }
 
 }  // namespace pipetwin::cli

@@ -12,6 +12,12 @@ namespace pipetwin::cli {
 
 namespace {
 
+/// Options of `view`.
+struct ViewOptions {
+    CommonOptions common;
+    std::filesystem::path file;
+};
+
 constexpr const char* program = "pipetwin-gui";
 
 /// Becomes the program if it is there.
@@ -22,10 +28,11 @@ void become(const std::string& path, std::string file) {
     execvp(path.c_str(), arguments.data());
 }
 
-}  // namespace
-
 /// Looks beside this program, where an installation and a build folder hold it, then in PATH.
-void execute(const ViewOptions& options, Console&) {
+void execute_view(const ViewOptions& options, Console&) {
+    if (!options.common.out.empty()) {
+        throw Error(ErrorKind::Usage, "--out", "'view' writes nothing", "leave it out");
+    }
     std::error_code ignored;
     const std::filesystem::path here =
         std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -37,6 +44,25 @@ void execute(const ViewOptions& options, Console&) {
         program,
         "the desktop program was not found",
         "it is built where Qt 6 is installed; report.html in the run folder opens in a browser");
+}
+
+OwnOptions declare_view(CLI::App& app) {
+    const auto options = std::make_shared<ViewOptions>();
+    leave_out_of_help(app,
+                      {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"});
+    app.add_option(
+           "file", options->file, "Run folder, trace, scenario, schedule or profile to open")
+        ->type_name("FILE");
+    OwnOptions own = options_with(options, execute_view);
+    own.input = [options] { return options->file; };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand view_command() {
+    return {
+        .name = "view", .help = "Open the desktop program (pipetwin-gui)", .declare = declare_view};
 }
 
 }  // namespace pipetwin::cli

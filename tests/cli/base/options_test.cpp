@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/base/options.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "cli/commands/commands.h"
 #include "tests/cli/support.h"
 #include "tests/support/places.h"
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/base/options.h"
+#include "cli/commands/commands.h"
 #include "cli/tour/tour.h"
 #include "tests/cli/support.h"
 

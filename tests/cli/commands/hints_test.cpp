@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/base/options.h"
+#include "cli/commands/commands.h"
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
 #include "tests/cli/support.h"
