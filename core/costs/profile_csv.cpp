@@ -54,7 +54,7 @@ class Line {
 
     const std::vector<Cell>& cells() const { return cells_; }
 
-    [[noreturn]] void refuse(std::size_t column, std::string what, std::string hint = {}) const {
+    [[noreturn]] void refuse(std::size_t column, std::string what, Hint hint = {}) const {
         throw Error(ErrorKind::BadInput,
                     fmt::format("{}:{}:{}", file_, line_.number, line_.first_column + column - 1),
                     std::move(what),

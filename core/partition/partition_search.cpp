@@ -2,6 +2,7 @@
 #include "core/partition/partition_search.h"
 
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -69,16 +70,21 @@ void check_stage_count(int stages, int layers, int chunks) {
     const KeyValue one{"pipeline.chunks", "1"};
     const std::string fewer =
         most == 1 ? "stages = 1" : fmt::format("stages to a number from 1 to {}", most);
-    const std::string_view list = "; 'pipetwin model' lists the units";
-    throw Error(
-        ErrorKind::Infeasible,
-        "partition",
-        fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
-        chunks == 1 ? Hint(fmt::format("set {}{}", fewer, list), {ranks})
-        : most == 0
-            ? Hint(fmt::format("each rank has {} of them: set {{}}{}", chunks, list), {one})
-            : Hint(fmt::format("each rank has {} of them: set {}, or {{}}{}", chunks, fewer, list),
-                   {one, ranks}))
+    Hint hint;
+    if (chunks > 1) {
+        hint.form = fmt::format("each rank has {} of them: ", chunks);
+        hint.settings.push_back(one);
+    }
+    hint.form += "set ";
+    if (most > 0) {
+        hint.form += fewer + (chunks > 1 ? ", or " : "");
+        hint.settings.push_back(ranks);
+    }
+    hint.form += fmt::format("{}; 'pipetwin model' lists the units", chunks > 1 ? "{}" : "");
+    throw Error(ErrorKind::Infeasible,
+                "partition",
+                fmt::format("{} cannot fill {}", counted(layers, "unit"), counted(stages, "stage")),
+                std::move(hint))
         .about("pipeline.stages");
 }
 

@@ -180,6 +180,10 @@ void require_norms(const SettledScenario& scenario, const PlanParts& parts) {
 void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model& model) {
     if (parts.tied_gradient > Bytes{} && weight_sharing_stage(grid, 0)) {
         const bool own = model.is_executable();
+        Hint hint("take another schedule: all but 'chimera' have one pipeline");
+        if (own) {
+            hint = {"set {}, or take another schedule", {{"model.tied", "false"}}};
+        }
         throw Error(
             ErrorKind::BadInput,
             parts.schedule_name,
@@ -187,8 +191,7 @@ void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model
                 "{}, which a schedule of two pipelines with the same weights does not support",
                 own ? "model.tied = true"
                     : "the profile's last layer shares weights with the first (tied_bytes)"),
-            own ? Hint("set {}, or take another schedule", {{"model.tied", "false"}})
-                : "take another schedule: all but 'chimera' have one pipeline")
+            std::move(hint))
             .about("pipeline.schedule");
     }
 }
@@ -578,13 +581,14 @@ void require_costs_at(const std::vector<int>& sizes,
         const std::string numbers = fewest == most
                                         ? fmt::format("{}", most)
                                         : fmt::format("a number from {} to {}", fewest, most);
-        throw error.with_hint(
-            fewest > most
-                ? Hint("profile the layers at that size")
-                : Hint(fmt::format("set pipeline.micro_batches to {}, or profile the layers with "
-                                   "this number",
-                                   numbers),
-                       {{"pipeline.micro_batches", fmt::to_string(most)}}));
+        Hint hint("profile the layers at that size");
+        if (fewest <= most) {
+            hint = {fmt::format("set pipeline.micro_batches to {}, or profile the layers with this "
+                                "number",
+                                numbers),
+                    {{"pipeline.micro_batches", fmt::to_string(most)}}};
+        }
+        throw error.with_hint(std::move(hint));
     }
 }
 

@@ -539,15 +539,17 @@ void expect_enough_devices(const TomlTable& root, const Scenario& scenario) {
                          (needed + count - 1) / count * count),
                      {{"cluster.count", fmt::to_string((needed + count - 1) / count * count)}}});
         }
+        Hint hint("every stage of every replica needs its own devices" +
+                      fitting_replicas(count, std::int64_t{stages} * tensor, replicas),
+                  {enough});
+        if (stages_alone) {
+            hint.form = "every stage needs a device: set {} or {}";
+            hint.settings.insert(hint.settings.begin(), {"pipeline.stages", fmt::to_string(count)});
+        }
         table.refuse("count",
                      stages_alone ? fmt::format("at least the {} of pipeline.stages", stages)
                                   : fmt::format("at least {}, {}", needed, whose),
-                     stages_alone ? Hint("every stage needs a device: set {} or {}",
-                                         {{"pipeline.stages", fmt::to_string(count)}, enough})
-                                  : Hint("every stage of every replica needs its own devices" +
-                                             fitting_replicas(
-                                                 count, std::int64_t{stages} * tensor, replicas),
-                                         {enough}),
+                     std::move(hint),
                      ErrorReason::TooFewDevices);
     }
 }

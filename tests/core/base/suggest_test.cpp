@@ -106,14 +106,15 @@ TEST(NearestWord, MayBeALongerOneThatBeginsAlike) {
 
 TEST(Suggestion, SaysOfWhatIsMissingHereThatItIs) {
     const std::array<string_view, 2> known{"tensor_parallel", "stages"};
-    EXPECT_EQ(suggestion("context_parallel", known),
+    EXPECT_EQ(suggestion("context_parallel", known).text(),
               "'context_parallel' is not supported yet; known: tensor_parallel, stages");
     EXPECT_EQ(nearest_word("expert_parallel", known), "");
 }
 
 TEST(Suggestion, AsksOrLists) {
-    EXPECT_EQ(suggestion("stagse", keys), "did you mean 'stages'?");
-    EXPECT_EQ(suggestion("zzz", std::array<string_view, 2>{"cpu", "paced"}), "known: cpu, paced");
+    EXPECT_EQ(suggestion("stagse", keys).text(), "did you mean 'stages'?");
+    EXPECT_EQ(suggestion("zzz", std::array<string_view, 2>{"cpu", "paced"}).text(),
+              "known: cpu, paced");
 }
 
 }  // namespace suggest_test
