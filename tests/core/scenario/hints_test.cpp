@@ -63,7 +63,6 @@ std::vector<Shape> shapes_of(std::string_view schedule) {
 
 Profile profile_of(int layers) {
     Profile profile;
-    profile.name = "layers";
     for (int layer = 0; layer < layers; ++layer) {
         profile.layers.push_back(testing::layer(fmt::format("layer{}", layer), 100, 10, 20));
     }
