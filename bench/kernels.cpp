@@ -172,7 +172,9 @@ class Bench {
              0);
         line("attention backward",
              seconds([&] {
-                 kernels_.attention_backward(shape, probabilities, context, dcontext, qkv, scratch);
+                 View gradients = qkv;
+                 kernels_.attention_backward(
+                     shape, probabilities, context, dcontext, gradients, scratch);
              }),
              4 * product,
              0);

@@ -7,6 +7,7 @@
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
 #include "exec/cpu/attention_blocks.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -267,8 +268,6 @@ PIPETWIN_SIMD_TARGETS void turn_row(const AttentionShape& shape,
     }
 }
 
-}  // namespace
-
 template <class T>
 void rotate(const AttentionShape& shape, const Rotary& rotary, Turn turn, T* qkv) {
     const int half = shape.head_size / 2;
@@ -334,13 +333,38 @@ void attention_backward(const AttentionShape& shape,
     }
 }
 
-#define PIPETWIN_ATTENTION(T)                                                 \
-    template void rotate(const AttentionShape&, const Rotary&, Turn, T*);     \
-    template void attention_forward(const AttentionShape&, const T*, T*, T*); \
-    template void attention_backward(const AttentionShape&, const T*, const T*, T*, std::byte*)
-PIPETWIN_ATTENTION(float);
-PIPETWIN_ATTENTION(double);
-PIPETWIN_ATTENTION(BFloat16);
-#undef PIPETWIN_ATTENTION
+}  // namespace
+
+void CpuKernels::rotate(const AttentionShape& shape,
+                        const Rotary& rotary,
+                        Turn turn,
+                        View qkv) const {
+    with_type(qkv.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::rotate(shape, rotary, turn, qkv.as<T>());
+    });
+}
+
+void CpuKernels::attention_forward(const AttentionShape& shape,
+                                   ConstView qkv,
+                                   View softmax,
+                                   View context) const {
+    with_type(qkv.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::attention_forward(shape, qkv.as<T>(), softmax.as<T>(), context.as<T>());
+    });
+}
+
+void CpuKernels::attention_backward(const AttentionShape& shape,
+                                    ConstView softmax,
+                                    ConstView /*context*/,
+                                    ConstView dcontext,
+                                    View& qkv,
+                                    std::byte* scratch) const {
+    with_type(qkv.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::attention_backward(shape, softmax.as<T>(), dcontext.as<T>(), qkv.as<T>(), scratch);
+    });
+}
 
 }  // namespace pipetwin::exec

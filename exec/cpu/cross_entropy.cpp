@@ -4,12 +4,32 @@
 #include <limits>
 
 #include "core/base/simd_targets.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
 namespace pipetwin::exec {
 
 namespace {
+
+/// What the forward of a loss finds in its rows.
+struct LossCounts {
+    double loss = 0;         ///< the sum over the rows
+    std::int64_t right = 0;  ///< rows whose first largest number is the target's
+};
+
+/// Operands of a cross-entropy; each function reads those that its formula names.
+template <class T>
+struct CrossEntropyOperands {
+    std::size_t n = 0;
+    std::size_t width = 0;    ///< classes
+    std::size_t padding = 0;  ///< columns behind them
+    const T* x = nullptr;
+    const std::int32_t* targets = nullptr;
+    const Computed<T>* log_sums = nullptr;
+    double smoothing = 0;
+    double scale = 0;
+};
 
 /// The sum of exp(row[j] - largest). On its way it lets the cache fetch the next row, which
 /// otherwise would come from memory while nothing is computed.
@@ -51,8 +71,6 @@ PIPETWIN_INLINE double mean_of(const T* row, std::size_t width) {
                           [row](std::size_t j) { return static_cast<double>(computed(row[j])); }) /
            static_cast<double>(width);
 }
-
-}  // namespace
 
 // l = log(sum exp x) = largest + log(sum exp(x - largest)); a row adds l - (1 - s) x[target] - s
 // mean(x)
@@ -152,15 +170,76 @@ PIPETWIN_SIMD_TARGETS void binary_cross_entropy_backward(
     }
 }
 
-#define PIPETWIN_CROSS_ENTROPY(T)                                                                  \
-    template LossCounts cross_entropy_forward(const CrossEntropyOperands<T>&, bool, Computed<T>*); \
-    template void cross_entropy_backward(const CrossEntropyOperands<T>&, T*);                      \
-    template LossCounts binary_cross_entropy_forward(const T*, const std::int32_t*, std::size_t);  \
-    template void binary_cross_entropy_backward(                                                   \
-        const T*, const std::int32_t*, double, std::size_t, T*)
-PIPETWIN_CROSS_ENTROPY(float);
-PIPETWIN_CROSS_ENTROPY(double);
-PIPETWIN_CROSS_ENTROPY(BFloat16);
-#undef PIPETWIN_CROSS_ENTROPY
+/// Writes what the host wants to know of a loss.
+void tell(const LossCounts& found, const LossSums& sums) {
+    if (sums.loss != nullptr) {
+        *sums.loss = found.loss;
+    }
+    if (sums.right != nullptr) {
+        *sums.right = static_cast<double>(found.right);
+    }
+}
+
+}  // namespace
+
+void CpuKernels::cross_entropy_forward(ConstView x,
+                                       ConstView targets,
+                                       const ClassColumns& columns,
+                                       View log_sums,
+                                       const LossSums& sums) const {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const CrossEntropyOperands<T> o{.n = count(x.rows),
+                                        .width = count(x.columns - columns.padding),
+                                        .padding = count(columns.padding),
+                                        .x = x.as<T>(),
+                                        .targets = targets.as<std::int32_t>(),
+                                        .smoothing = columns.smoothing};
+        tell(exec::cross_entropy_forward(o, sums.right != nullptr, log_sums.as<Computed<T>>()),
+             sums);
+    });
+}
+
+void CpuKernels::cross_entropy_backward(ConstView x,
+                                        ConstView targets,
+                                        ConstView log_sums,
+                                        const ClassColumns& columns,
+                                        double scale,
+                                        View dx) const {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const CrossEntropyOperands<T> o{.n = count(x.rows),
+                                        .width = count(x.columns - columns.padding),
+                                        .padding = count(columns.padding),
+                                        .x = x.as<T>(),
+                                        .targets = targets.as<std::int32_t>(),
+                                        .log_sums = log_sums.as<Computed<T>>(),
+                                        .smoothing = columns.smoothing,
+                                        .scale = scale};
+        exec::cross_entropy_backward(o, dx.as<T>());
+    });
+}
+
+void CpuKernels::binary_cross_entropy_forward(ConstView x,
+                                              ConstView targets,
+                                              const LossSums& sums) const {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        tell(exec::binary_cross_entropy_forward(
+                 x.as<T>(), targets.as<std::int32_t>(), count(x.size())),
+             sums);
+    });
+}
+
+void CpuKernels::binary_cross_entropy_backward(ConstView x,
+                                               ConstView targets,
+                                               double scale,
+                                               View dx) const {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::binary_cross_entropy_backward(
+            x.as<T>(), targets.as<std::int32_t>(), scale, count(x.size()), dx.as<T>());
+    });
+}
 
 }  // namespace pipetwin::exec

@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/simd_targets.h"
 #include "exec/base/random.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 
 // Two numbers share 64 random bits, which cost two multiplications.
 namespace pipetwin::exec {
 namespace {
+
+/// Operands of the dropout of one sample, of `size` numbers, with the bits of `key`. `skip` may be
+/// null.
+template <class T>
+struct DropoutOperands {
+    std::size_t size = 0;
+    std::uint64_t key = 0;
+    std::uint32_t threshold = 0;
+    double scale = 1;
+    const T* x = nullptr;
+    const T* skip = nullptr;
+};
 
 template <class T, bool has_skip>
 PIPETWIN_INLINE void drop(const DropoutOperands<T>& o, T* y) {
@@ -31,8 +44,6 @@ PIPETWIN_INLINE void drop(const DropoutOperands<T>& o, T* y) {
     }
 }
 
-}  // namespace
-
 template <class T>
 PIPETWIN_SIMD_TARGETS void dropout(const DropoutOperands<T>& o, T* y) {
     if (o.skip == nullptr) {
@@ -42,8 +53,24 @@ PIPETWIN_SIMD_TARGETS void dropout(const DropoutOperands<T>& o, T* y) {
     }
 }
 
-template void dropout(const DropoutOperands<float>&, float*);
-template void dropout(const DropoutOperands<double>&, double*);
-template void dropout(const DropoutOperands<BFloat16>&, BFloat16*);
+}  // namespace
+
+void CpuKernels::dropout(const DropoutMask& mask, ConstView x, ConstView skip, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const std::int64_t size = mask.numbers_per_sample;
+        const RandomStream random = RandomStream::with_key(mask.key);
+        for (std::int64_t begin = 0; begin < y.size(); begin += size) {
+            const auto sample = static_cast<std::uint64_t>(mask.first_sample + begin / size);
+            const DropoutOperands<T> o{.size = count(size),
+                                       .key = random.of(sample).key(),
+                                       .threshold = mask.threshold(),
+                                       .scale = mask.scale(),
+                                       .x = x.as<T>() + begin,
+                                       .skip = skip.empty() ? nullptr : skip.as<T>() + begin};
+            exec::dropout(o, y.as<T>() + begin);
+        }
+    });
+}
 
 }  // namespace pipetwin::exec

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/simd_targets.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -12,6 +13,22 @@ PIPETWIN_SIMD_TARGETS void add(const T* x, Sum* y, std::size_t size) {
         y[i] = stored<Sum>(computed(y[i]) + computed(x[i]));
     }
 }
+
+template <class T>
+PIPETWIN_SIMD_TARGETS void add_rows(const T* x,
+                                    Computed<T>* sums,
+                                    std::size_t n,
+                                    std::size_t width) {
+    for (std::size_t r = 0; r < n; ++r) {
+        const T* const row = x + r * width;
+        PIPETWIN_ELEMENTWISE
+        for (std::size_t j = 0; j < width; ++j) {
+            sums[j] += computed(row[j]);
+        }
+    }
+}
+
+namespace {
 
 template <class T, class Sum>
 PIPETWIN_SIMD_TARGETS void add_scaled(const T* x, double scale, Sum* y, std::size_t size) {
@@ -36,40 +53,6 @@ PIPETWIN_SIMD_TARGETS void scale_and_add(
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
         y[i] = stored<T>(factor * computed(x[i]) + computed(z[i]));
-    }
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS void lay_out(
-    const T* skip, const T* bias, T* y, std::size_t n, std::size_t width) {
-    for (std::size_t r = 0; r < n; ++r) {
-        T* const row = y + r * width;
-        const T* const from = skip == nullptr ? bias : skip + r * width;
-        if (skip != nullptr && bias != nullptr) {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t j = 0; j < width; ++j) {
-                row[j] = stored<T>(computed(from[j]) + computed(bias[j]));
-            }
-        } else {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t j = 0; j < width; ++j) {
-                row[j] = from[j];
-            }
-        }
-    }
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS void add_rows(const T* x,
-                                    Computed<T>* sums,
-                                    std::size_t n,
-                                    std::size_t width) {
-    for (std::size_t r = 0; r < n; ++r) {
-        const T* const row = x + r * width;
-        PIPETWIN_ELEMENTWISE
-        for (std::size_t j = 0; j < width; ++j) {
-            sums[j] += computed(row[j]);
-        }
     }
 }
 
@@ -147,34 +130,89 @@ PIPETWIN_SIMD_TARGETS void swiglu_backward(
     }
 }
 
+}  // namespace
+
+void CpuKernels::add(ConstView x, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::add(x.as<T>(), y.as<T>(), count(y.size()));
+    });
+}
+
+void CpuKernels::swiglu_forward(ConstView x, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::swiglu_forward(x.as<T>(), y.as<T>(), count(y.rows), count(y.columns));
+    });
+}
+
+void CpuKernels::swiglu_backward(ConstView x, ConstView dy, View dx) const {
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::swiglu_backward(x.as<T>(), dy.as<T>(), dx.as<T>(), count(dy.rows), count(dy.columns));
+    });
+}
+
+void CpuKernels::gelu_forward(GeluForm form, ConstView x, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::gelu_forward(form, x.as<T>(), y.as<T>(), count(y.size()));
+    });
+}
+
+void CpuKernels::gelu_backward(GeluForm form, ConstView x, ConstView dy, View dx) const {
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::gelu_backward(form, x.as<T>(), dy.as<T>(), dx.as<T>(), count(dx.size()));
+    });
+}
+
+void CpuKernels::embedding_forward(
+    const EmbeddingRows& rows, ConstView ids, ConstView tokens, ConstView places, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const std::int64_t width = y.columns;
+        const auto* const id = ids.as<std::int32_t>();
+        for (std::int64_t r = 0; r < y.rows; ++r) {
+            if (!rows.has(r)) {
+                continue;
+            }
+            T* const row = y.as<T>() + r * width;
+            const std::int64_t position = r % rows.positions - rows.first;
+            const T* const place = places.empty() ? nullptr : places.as<T>() + position * width;
+            const T* const token = tokens.as<T>() + id[r] * width;
+            exec::scale_and_add(token, rows.scale, place, row, count(width));
+        }
+    });
+}
+
+void CpuKernels::embedding_backward(
+    const EmbeddingRows& rows, ConstView ids, ConstView dy, View dtokens, View dplaces) const {
+    with_type(dy.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const std::int64_t width = dy.columns;
+        const auto* const id = ids.as<std::int32_t>();
+        for (std::int64_t r = 0; r < dy.rows; ++r) {
+            if (!rows.has(r)) {
+                continue;
+            }
+            const T* const row = dy.as<T>() + r * width;
+            auto* const token = dtokens.as<Computed<T>>() + id[r] * width;
+            exec::add_scaled(row, rows.scale, token, count(width));
+            if (!dplaces.empty()) {
+                const std::int64_t position = r % rows.positions - rows.first;
+                exec::add(row, dplaces.as<Computed<T>>() + position * width, count(width));
+            }
+        }
+    });
+}
+
 template void add(const float*, float*, std::size_t);
 template void add(const double*, double*, std::size_t);
 template void add(const BFloat16*, BFloat16*, std::size_t);
 template void add(const BFloat16*, float*, std::size_t);
-template void add_scaled(const float*, double, float*, std::size_t);
-template void add_scaled(const double*, double, double*, std::size_t);
-template void add_scaled(const BFloat16*, double, float*, std::size_t);
-template void scale_and_add(const float*, double, const float*, float*, std::size_t);
-template void scale_and_add(const double*, double, const double*, double*, std::size_t);
-template void scale_and_add(const BFloat16*, double, const BFloat16*, BFloat16*, std::size_t);
-template void lay_out(const float*, const float*, float*, std::size_t, std::size_t);
-template void lay_out(const double*, const double*, double*, std::size_t, std::size_t);
-template void lay_out(const BFloat16*, const BFloat16*, BFloat16*, std::size_t, std::size_t);
 template void add_rows(const float*, float*, std::size_t, std::size_t);
 template void add_rows(const double*, double*, std::size_t, std::size_t);
 template void add_rows(const BFloat16*, float*, std::size_t, std::size_t);
-template void gelu_forward(GeluForm, const float*, float*, std::size_t);
-template void gelu_forward(GeluForm, const double*, double*, std::size_t);
-template void gelu_forward(GeluForm, const BFloat16*, BFloat16*, std::size_t);
-template void gelu_backward(GeluForm, const float*, const float*, float*, std::size_t);
-template void gelu_backward(GeluForm, const double*, const double*, double*, std::size_t);
-template void gelu_backward(GeluForm, const BFloat16*, const BFloat16*, BFloat16*, std::size_t);
-template void swiglu_forward(const float*, float*, std::size_t, std::size_t);
-template void swiglu_forward(const double*, double*, std::size_t, std::size_t);
-template void swiglu_forward(const BFloat16*, BFloat16*, std::size_t, std::size_t);
-template void swiglu_backward(const float*, const float*, float*, std::size_t, std::size_t);
-template void swiglu_backward(const double*, const double*, double*, std::size_t, std::size_t);
-template void swiglu_backward(
-    const BFloat16*, const BFloat16*, BFloat16*, std::size_t, std::size_t);
 
 }  // namespace pipetwin::exec

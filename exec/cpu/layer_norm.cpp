@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/base/simd_targets.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -9,9 +10,31 @@
 namespace pipetwin::exec {
 namespace {
 
-constexpr double epsilon = 1e-5;
+/// Operands of a layer norm's three functions; each reads those that its formula names.
+template <class T>
+struct LayerNormOperands {
+    std::size_t n = 0;
+    std::size_t width = 0;
+    const T* x = nullptr;
+    const T* gain = nullptr;
+    const T* bias = nullptr;
+    const T* dy = nullptr;
+    const T* skip = nullptr;
+};
 
-}  // namespace
+/// Operands of an RMSNorm's three functions; each reads those that its formula names.
+template <class T>
+struct RmsNormOperands {
+    std::size_t n = 0;
+    std::size_t width = 0;
+    const T* x = nullptr;
+    const T* gain = nullptr;
+    const Computed<T>* roots = nullptr;  ///< (n) 1 / sqrt(mean(x^2) + epsilon)
+    const T* dy = nullptr;
+    const T* skip = nullptr;
+};
+
+constexpr double epsilon = 1e-5;
 
 // y = gain * z + bias
 template <class T>
@@ -183,17 +206,96 @@ PIPETWIN_SIMD_TARGETS void rms_norm_backward_weight(const RmsNormOperands<T>& o,
     }
 }
 
-#define PIPETWIN_LAYER_NORM(T)                                                                    \
-    template void layer_norm_forward(const LayerNormOperands<T>&, T*, Computed<T>*);              \
-    template void layer_norm_backward_input(const LayerNormOperands<T>&, const Computed<T>*, T*); \
-    template void layer_norm_backward_weight(                                                     \
-        const LayerNormOperands<T>&, const Computed<T>*, Computed<T>*, Computed<T>*);             \
-    template void rms_norm_forward(const RmsNormOperands<T>&, double, T*, Computed<T>*);          \
-    template void rms_norm_backward_input(const RmsNormOperands<T>&, T*);                         \
-    template void rms_norm_backward_weight(const RmsNormOperands<T>&, Computed<T>*)
-PIPETWIN_LAYER_NORM(float);
-PIPETWIN_LAYER_NORM(double);
-PIPETWIN_LAYER_NORM(BFloat16);
-#undef PIPETWIN_LAYER_NORM
+}  // namespace
+
+void CpuKernels::layer_norm_forward(
+    ConstView x, ConstView gain, ConstView bias, View y, View statistics) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const LayerNormOperands<T> o{.n = count(x.rows),
+                                     .width = count(x.columns),
+                                     .x = x.as<T>(),
+                                     .gain = gain.as<T>(),
+                                     .bias = bias.as<T>()};
+        exec::layer_norm_forward(o, y.as<T>(), statistics.as<Computed<T>>());
+    });
+}
+
+void CpuKernels::layer_norm_backward_input(ConstView x,
+                                           ConstView gain,
+                                           ConstView statistics,
+                                           ConstView dy,
+                                           ConstView skip,
+                                           View dx) const {
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const LayerNormOperands<T> o{.n = count(x.rows),
+                                     .width = count(x.columns),
+                                     .x = x.as<T>(),
+                                     .gain = gain.as<T>(),
+                                     .dy = dy.as<T>(),
+                                     .skip = skip.as<T>()};
+        exec::layer_norm_backward_input(o, statistics.as<Computed<T>>(), dx.as<T>());
+    });
+}
+
+void CpuKernels::layer_norm_backward_weight(ConstView x,
+                                            ConstView statistics,
+                                            ConstView dy,
+                                            const GradientSum& dgain,
+                                            const GradientSum& dbias) const {
+    View gain_sums = begun(dgain);
+    View bias_sums = begun(dbias);
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const LayerNormOperands<T> o{
+            .n = count(x.rows), .width = count(x.columns), .x = x.as<T>(), .dy = dy.as<T>()};
+        exec::layer_norm_backward_weight(o,
+                                         statistics.as<Computed<T>>(),
+                                         gain_sums.as<Computed<T>>(),
+                                         bias_sums.as<Computed<T>>());
+    });
+}
+
+void CpuKernels::rms_norm_forward(
+    ConstView x, ConstView gain, double epsilon, View y, View roots) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const RmsNormOperands<T> o{
+            .n = count(x.rows), .width = count(x.columns), .x = x.as<T>(), .gain = gain.as<T>()};
+        exec::rms_norm_forward(o, epsilon, y.as<T>(), roots.as<Computed<T>>());
+    });
+}
+
+void CpuKernels::rms_norm_backward_input(
+    ConstView x, ConstView gain, ConstView roots, ConstView dy, ConstView skip, View dx) const {
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const RmsNormOperands<T> o{.n = count(x.rows),
+                                   .width = count(x.columns),
+                                   .x = x.as<T>(),
+                                   .gain = gain.as<T>(),
+                                   .roots = roots.as<Computed<T>>(),
+                                   .dy = dy.as<T>(),
+                                   .skip = skip.as<T>()};
+        exec::rms_norm_backward_input(o, dx.as<T>());
+    });
+}
+
+void CpuKernels::rms_norm_backward_weight(ConstView x,
+                                          ConstView roots,
+                                          ConstView dy,
+                                          const GradientSum& dgain) const {
+    View sums = begun(dgain);
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const RmsNormOperands<T> o{.n = count(x.rows),
+                                   .width = count(x.columns),
+                                   .x = x.as<T>(),
+                                   .roots = roots.as<Computed<T>>(),
+                                   .dy = dy.as<T>()};
+        exec::rms_norm_backward_weight(o, sums.as<Computed<T>>());
+    });
+}
 
 }  // namespace pipetwin::exec

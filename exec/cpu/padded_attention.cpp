@@ -5,12 +5,22 @@
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
 #include "exec/cpu/attention_blocks.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
 // One head after the other. Keys behind a sample's length are neither multiplied nor summed.
 namespace pipetwin::exec {
 namespace {
+
+/// Where the queries, keys and values of an attention stand: values behind keys, in their rows.
+template <class T>
+struct PaddedOperands {
+    T* q = nullptr;
+    T* k = nullptr;
+    std::int64_t q_stride = 0;  ///< from one query to the next
+    std::int64_t k_stride = 0;  ///< from one key to the next
+};
 
 /// Matrices of one sample's head.
 template <class T>
@@ -158,8 +168,6 @@ void head_backward(const PaddedAttentionShape& shape,
     }
 }
 
-}  // namespace
-
 template <class T>
 void padded_attention_forward(const PaddedAttentionShape& shape,
                               const PaddedOperands<const T>& operands,
@@ -204,18 +212,46 @@ void padded_attention_backward(const PaddedAttentionShape& shape,
     }
 }
 
-#define PIPETWIN_PADDED_ATTENTION(T)                                                               \
-    template void padded_attention_forward(                                                        \
-        const PaddedAttentionShape&, const PaddedOperands<const T>&, const std::int32_t*, T*, T*); \
-    template void padded_attention_backward(const PaddedAttentionShape&,                           \
-                                            const T*,                                              \
-                                            const T*,                                              \
-                                            const std::int32_t*,                                   \
-                                            const PaddedOperands<T>&,                              \
-                                            std::byte*)
-PIPETWIN_PADDED_ATTENTION(float);
-PIPETWIN_PADDED_ATTENTION(double);
-PIPETWIN_PADDED_ATTENTION(BFloat16);
-#undef PIPETWIN_PADDED_ATTENTION
+}  // namespace
+
+void CpuKernels::padded_attention_forward(const PaddedAttentionShape& shape,
+                                          ConstColumns q,
+                                          ConstColumns k,
+                                          ConstView lengths,
+                                          View softmax,
+                                          View context) const {
+    with_type(context.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const PaddedOperands<const T> operands{.q = q.matrix.as<T>() + q.first,
+                                               .k = k.matrix.as<T>() + k.first,
+                                               .q_stride = q.matrix.columns,
+                                               .k_stride = k.matrix.columns};
+        exec::padded_attention_forward(
+            shape, operands, lengths.as<std::int32_t>(), softmax.as<T>(), context.as<T>());
+    });
+}
+
+void CpuKernels::padded_attention_backward(const PaddedAttentionShape& shape,
+                                           ConstView softmax,
+                                           ConstView /*context*/,
+                                           ConstView dcontext,
+                                           ConstView lengths,
+                                           Columns q,
+                                           Columns k,
+                                           std::byte* scratch) const {
+    with_type(dcontext.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const PaddedOperands<T> operands{.q = q.matrix.as<T>() + q.first,
+                                         .k = k.matrix.as<T>() + k.first,
+                                         .q_stride = q.matrix.columns,
+                                         .k_stride = k.matrix.columns};
+        exec::padded_attention_backward(shape,
+                                        softmax.as<T>(),
+                                        dcontext.as<T>(),
+                                        lengths.as<std::int32_t>(),
+                                        operands,
+                                        scratch);
+    });
+}
 
 }  // namespace pipetwin::exec

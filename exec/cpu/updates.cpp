@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/base/simd_targets.h"
+#include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
@@ -13,6 +14,20 @@
 // squares is taken while a block is near.
 namespace pipetwin::exec {
 namespace {
+
+/// Operands of the update of one parameter, of `size` numbers. The updates return the sum of the
+/// squares of its gradient.
+template <class T>
+struct UpdateOperands {
+    std::size_t size = 0;
+    T* value = nullptr;
+    const Computed<T>* gradient = nullptr;
+    Computed<T>* first = nullptr;
+    Computed<T>* second = nullptr;
+    Computed<T>* master = nullptr;  ///< where it has another type than the value
+    Computed<T>* average = nullptr;
+    GradientUse use{};
+};
 
 constexpr std::size_t block = 2048;
 
@@ -90,8 +105,6 @@ template <class T, class Step>
 PIPETWIN_INLINE double update_by(const UpdateOperands<T>& p, const Step& step) {
     return p.use.weight_decay == 0 ? one_pass<false>(p, step) : one_pass<true>(p, step);
 }
-
-}  // namespace
 
 template <class T>
 PIPETWIN_SIMD_TARGETS double sum_squares(const T* gradient, std::size_t size) {
@@ -202,19 +215,89 @@ PIPETWIN_SIMD_TARGETS void round(const Computed<T>* x, T* y, std::size_t size) {
     }
 }
 
-template double sum_squares(const float*, std::size_t);
-template double sum_squares(const double*, std::size_t);
-#define PIPETWIN_UPDATES(T)                                                                    \
-    template double sgd(const UpdateOperands<T>&, double);                                     \
-    template double momentum(const UpdateOperands<T>&, double, double);                        \
-    template double rmsprop(const UpdateOperands<T>&, double, double, double);                 \
-    template double rmsprop_momentum(const UpdateOperands<T>&, const RmsPropMomentumFactors&); \
-    template double adam(const UpdateOperands<T>&, const AdamFactors&);                        \
-    template void average(const UpdateOperands<T>&, double);                                   \
-    template void round(const Computed<T>*, T*, std::size_t)
-PIPETWIN_UPDATES(float);
-PIPETWIN_UPDATES(double);
-PIPETWIN_UPDATES(BFloat16);
-#undef PIPETWIN_UPDATES
+template <class T>
+UpdateOperands<T> operands(const UpdateView& p) {
+    return {.size = count(p.value.size()),
+            .value = p.value.as<T>(),
+            .gradient = p.gradient.as<Computed<T>>(),
+            .first = p.first.as<Computed<T>>(),
+            .second = p.second.as<Computed<T>>(),
+            .master = p.master.as<Computed<T>>(),
+            .average = p.average.as<Computed<T>>()};
+}
+
+/// `rule` returns the sum of the squares of the gradient.
+template <class Rule>
+void update_each(std::span<const UpdateView> parameters,
+                 const GradientUse& gradient,
+                 const Rule& rule) {
+    for (const UpdateView& p : parameters) {
+        const double squares = with_type(p.value.dtype, [&](auto zero) {
+            auto all = operands<decltype(zero)>(p);
+            all.use = gradient;
+            return rule(all);
+        });
+        if (p.squares != nullptr) {
+            *p.squares = squares;
+        }
+    }
+}
+
+}  // namespace
+
+void CpuKernels::sum_squares(std::span<const UpdateView> parameters) const {
+    update_each(
+        parameters, {}, [](const auto& p) { return exec::sum_squares(p.gradient, p.size); });
+}
+
+void CpuKernels::sgd(std::span<const UpdateView> parameters,
+                     double rate,
+                     const GradientUse& gradient) const {
+    update_each(parameters, gradient, [=](const auto& p) { return exec::sgd(p, rate); });
+}
+
+void CpuKernels::momentum(std::span<const UpdateView> parameters,
+                          double rate,
+                          double mu,
+                          const GradientUse& gradient) const {
+    update_each(parameters, gradient, [=](const auto& p) { return exec::momentum(p, rate, mu); });
+}
+
+void CpuKernels::rmsprop(std::span<const UpdateView> parameters,
+                         double rate,
+                         double decay,
+                         double epsilon,
+                         const GradientUse& gradient) const {
+    update_each(parameters, gradient, [=](const auto& p) {
+        return exec::rmsprop(p, rate, decay, epsilon);
+    });
+}
+
+void CpuKernels::rmsprop_momentum(std::span<const UpdateView> parameters,
+                                  const RmsPropMomentumFactors& factors,
+                                  const GradientUse& gradient) const {
+    update_each(
+        parameters, gradient, [&](const auto& p) { return exec::rmsprop_momentum(p, factors); });
+}
+
+void CpuKernels::adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const {
+    update_each(parameters,
+                {.scale = factors.gradient_scale, .weight_decay = factors.weight_decay},
+                [&](const auto& p) { return exec::adam(p, factors); });
+}
+
+void CpuKernels::average(std::span<const UpdateView> parameters, double decay) const {
+    for (const UpdateView& p : parameters) {
+        with_type(p.value.dtype,
+                  [&](auto zero) { exec::average(operands<decltype(zero)>(p), decay); });
+    }
+}
+
+void CpuKernels::round(ConstView x, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::round(x.as<Computed<T>>(), y.as<T>(), count(y.size()));
+    });
+}
 
 }  // namespace pipetwin::exec

@@ -67,56 +67,8 @@ class ColumnKernels {
   public:
     virtual ~ColumnKernels() = default;
 
-    /// Copies the numbers of x as they are; y has as many of them, in any shape.
-    virtual void copy(ConstView x, View y) const = 0;
-
-    /// y = x where x > 0, else slope x.
-    virtual void rectify(double slope, ConstView x, View y) const = 0;
-    /// dx = dy where x > 0, else slope dy; dx may be x itself.
-    virtual void rectify_backward(double slope, ConstView x, ConstView dy, View dx) const = 0;
-
-    /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
-    /// `mask.numbers_per_sample` is the number of columns: a column of a sample is dropped whole;
-    /// or 1: a sample is. `samples` of as many rows each.
-    virtual void drop_columns(
-        const DropoutMask& mask, int samples, ConstView x, ConstView skip, View y) const = 0;
-
-    /// statistics (2 blocks, groups): the mean and 1 / sqrt(variance + epsilon) of each part, block
-    /// after block, the means first. The variance is the mean of the squares around the mean.
-    /// `moments` (2, columns) fp64: those of all rows where there is one block, else scratch.
-    virtual void norm_statistics(const NormParts& parts,
-                                 double epsilon,
-                                 ConstView x,
-                                 View statistics,
-                                 View moments) const = 0;
-    /// statistics (2, columns): the running mean and 1 / sqrt(running variance + epsilon).
-    virtual void running_statistics(const RunningValues& running,
-                                    double epsilon,
-                                    View statistics) const = 0;
-    /// y = skip + gain (x - mean) / sqrt(variance + epsilon) + bias; gain and bias (1, columns) or
-    /// empty, skip may be empty.
-    virtual void normalise(const NormParts& parts,
-                           ConstView x,
-                           ConstView statistics,
-                           ConstView gain,
-                           ConstView bias,
-                           ConstView skip,
-                           View y) const = 0;
-    /// With z the normalised x, g = gain dy, and means over a part:
-    /// dx = skip + (g - mean(g) - z mean(g z)) / sqrt(variance + epsilon),
-    /// dgain += sum of dy z, dbias += sum of dy. `scratch` has norm_scratch_bytes.
-    virtual void normalise_backward(const NormParts& parts,
-                                    const NormGradients& operands,
-                                    std::byte* scratch) const = 0;
-
-    /// Joins the moments of more rows to `sums`, those of `rows` rows so far (Chan, Golub and
-    /// LeVeque, 1983): no digit is lost to squares of large means. Where `rows` is 0, what `sums`
-    /// holds is not read.
-    virtual void add_moments(const Moments& more, std::int64_t rows, View sums) const = 0;
-    /// Moves the running values towards `moments`: the mean, and the variance S / (rows - 1).
-    virtual void move_averages(const RunningRule& rule,
-                               const Moments& moments,
-                               const RunningValues& running) const = 0;
+#define PIPETWIN_KERNEL(name, parameters) virtual void name parameters const = 0
+#include "exec/device/column_kernel_list.h"
 };
 
 /// The CPU's.

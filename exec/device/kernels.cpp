@@ -79,20 +79,6 @@ void Kernels::cross_entropy_with_gradient(ConstView targets,
     cross_entropy_backward(x, targets, log_sums, columns, scale, x);
 }
 
-const ColumnKernels& Kernels::columns() const {
-    throw Error(ErrorKind::Unavailable,
-                "",
-                "norms and activations of images are not computed on this device",
-                "set backend = \"cpu\"");
-}
-
-const WindowKernels& Kernels::windows() const {
-    throw Error(ErrorKind::Unavailable,
-                "a layer of images",
-                "is not computed on this device",
-                "use the CPU (cluster.backend = \"cpu\")");
-}
-
 std::vector<double> values(const Kernels& kernels, ConstView x) {
     std::vector<std::byte> bytes(x.bytes());
     kernels.download(x, bytes);

@@ -72,63 +72,8 @@ class WindowKernels {
   public:
     virtual ~WindowKernels() = default;
 
-    /// y = skip + x * w + b, a convolution without reflection.  x (n, c), w (kh kw c / groups, o)
-    /// with its rows in the order of ky, kx, channel; b (1, o) or empty; y (m, o). Group g of the
-    /// channels makes group g of the outputs.
-    virtual void convolution_forward(const WindowShape& shape,
-                                     ConstView x,
-                                     ConstView w,
-                                     ConstView b,
-                                     ConstView skip,
-                                     View y) const = 0;
-    /// dx = skip + its gradient by x.
-    virtual void convolution_backward_input(
-        const WindowShape& shape, ConstView dy, ConstView w, ConstView skip, View dx) const = 0;
-    /// dw += its gradient by w,  db += sum of the rows of dy (where db is not empty).
-    virtual void convolution_backward_weight(const WindowShape& shape,
-                                             ConstView x,
-                                             ConstView dy,
-                                             const GradientSum& dw,
-                                             const GradientSum& db) const = 0;
-
-    /// y = skip + the largest number of the window in each channel, 0 where it has no pixel; places
-    /// (m, c), of `place_type`: where it is, ky kw + kx, the first of equal ones. NaN is larger
-    /// than all.
-    virtual void max_pool_forward(
-        const WindowShape& shape, ConstView x, ConstView skip, View y, View places) const = 0;
-    /// dx = skip + the sum of dy of the windows whose largest number it is, in row order.
-    virtual void max_pool_backward(const WindowShape& shape,
-                                   ConstView places,
-                                   ConstView dy,
-                                   ConstView skip,
-                                   View dx) const = 0;
-
-    /// y = skip + the sum of the window's pixels in each channel, divided by the size of the window
-    /// or by the number of its pixels.
-    virtual void average_pool_forward(const WindowShape& shape,
-                                      ConstView x,
-                                      ConstView skip,
-                                      View y) const = 0;
-    /// dx = skip + the sum over the windows that hold the pixel of dy / divisor, in row order.
-    virtual void average_pool_backward(const WindowShape& shape,
-                                       ConstView dy,
-                                       ConstView skip,
-                                       View dx) const = 0;
-
-    /// y = skip + x, each pixel made larger.
-    virtual void upsample_forward(const UpsampleShape& shape,
-                                  ConstView x,
-                                  ConstView skip,
-                                  View y) const = 0;
-    /// dx = skip + the sum of what y took from the pixel, in row order.
-    virtual void upsample_backward(const UpsampleShape& shape,
-                                   ConstView dy,
-                                   ConstView skip,
-                                   View dx) const = 0;
-
-    /// y = skip + x with zeros around it, or without its edges where a margin is below zero; `from`
-    /// are the pixels of x. Its gradient by x is the same with margins of the other sign.
-    virtual void pad(Pixels from, Margins margins, ConstView x, ConstView skip, View y) const = 0;
+#define PIPETWIN_KERNEL(name, parameters) virtual void name parameters const = 0
+#include "exec/device/window_kernel_list.h"
 };
 
 /// Windows on the CPU.

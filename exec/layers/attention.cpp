@@ -154,12 +154,13 @@ View Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
         call.workspace + dropout_.workspace_bytes(operand_aligned(gradient)).count;
     const View dcontext(place, real(), dy.rows, sizes.query_width());
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
-    const View dqkv = call.kernels.attention_backward(sizes,
-                                                      kept.tensors[softmax_slot],
-                                                      kept.tensors[context_slot],
-                                                      dcontext,
-                                                      kept.tensors[qkv_slot],
-                                                      place + context_room(call.samples).count);
+    View dqkv = kept.tensors[qkv_slot];
+    call.kernels.attention_backward(sizes,
+                                    kept.tensors[softmax_slot],
+                                    kept.tensors[context_slot],
+                                    dcontext,
+                                    dqkv,
+                                    place + context_room(call.samples).count);
     if (rotary_.is_there()) {
         call.kernels.rotate(sizes, rotary_, Turn::Back, dqkv);
     }

@@ -4,14 +4,25 @@
 
 #include "core/base/simd_targets.h"
 #include "exec/base/random.h"
-#include "exec/cpu/columns/column_loops.h"
+#include "exec/cpu/columns/cpu_column_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
 
 constexpr std::size_t dropped_tile = 512;
 
-}  // namespace
+/// Operands of the dropout of the columns of one sample, with the bits of `key`.
+template <class T>
+struct ColumnDropOperands {
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    bool whole = false;  ///< one decision for all columns
+    std::uint64_t key = 0;
+    std::uint32_t threshold = 0;
+    double scale = 1;
+    const T* x = nullptr;
+    const T* skip = nullptr;  ///< may be null
+};
 
 // With slope 0 an infinite x has to give 0, which a product does not.
 template <class T>
@@ -87,13 +98,44 @@ PIPETWIN_SIMD_TARGETS void drop_columns(const ColumnDropOperands<T>& o, T* y) {
     }
 }
 
-#define PIPETWIN_COLUMN_ELEMENTWISE(T)                                           \
-    template void rectify(double, const T*, T*, std::size_t);                    \
-    template void rectify_backward(double, const T*, const T*, T*, std::size_t); \
-    template void drop_columns(const ColumnDropOperands<T>&, T*)
-PIPETWIN_COLUMN_ELEMENTWISE(float);
-PIPETWIN_COLUMN_ELEMENTWISE(double);
-PIPETWIN_COLUMN_ELEMENTWISE(BFloat16);
-#undef PIPETWIN_COLUMN_ELEMENTWISE
+}  // namespace
+
+void CpuColumnKernels::rectify(double slope, ConstView x, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::rectify(slope, x.as<T>(), y.as<T>(), as_index(y.size()));
+    });
+}
+
+void CpuColumnKernels::rectify_backward(double slope, ConstView x, ConstView dy, View dx) const {
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::rectify_backward(slope, x.as<T>(), dy.as<T>(), dx.as<T>(), as_index(dx.size()));
+    });
+}
+
+void CpuColumnKernels::drop_columns(
+    const DropoutMask& mask, int samples, ConstView x, ConstView skip, View y) const {
+    PIPETWIN_EXPECT(mask.numbers_per_sample == y.columns || mask.numbers_per_sample == 1,
+                    "a decision for each column, or for the sample");
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const std::int64_t size = y.size() / samples;
+        const RandomStream random = RandomStream::with_key(mask.key);
+        for (int s = 0; s < samples; ++s) {
+            const std::int64_t begin = s * size;
+            const auto sample = static_cast<std::uint64_t>(mask.first_sample + s);
+            const ColumnDropOperands<T> o{.rows = as_index(y.rows / samples),
+                                          .columns = as_index(y.columns),
+                                          .whole = mask.numbers_per_sample == 1,
+                                          .key = random.of(sample).key(),
+                                          .threshold = mask.threshold(),
+                                          .scale = mask.scale(),
+                                          .x = x.as<T>() + begin,
+                                          .skip = skip.empty() ? nullptr : skip.as<T>() + begin};
+            exec::drop_columns(o, y.as<T>() + begin);
+        }
+    });
+}
 
 }  // namespace pipetwin::exec

@@ -11,7 +11,6 @@
 /// exec/device/column_kernels.h.
 namespace pipetwin::exec {
 
-// column_norms.cpp
 /// Rows and columns of one block, cut into groups of as many columns.
 struct NormBlock {
     std::size_t rows = 0;
@@ -41,28 +40,5 @@ void norm_sums(const NormOperands<T>& o, double* sums);
 /// The gradient by x, from the block's sums; it may be x itself.
 template <class T>
 void norm_input_gradient(const NormOperands<T>& o, const double* sums, T* dx);
-
-// column_elementwise.cpp
-/// y = x where x > 0, else slope x.
-template <class T>
-void rectify(double slope, const T* x, T* y, std::size_t size);
-/// dx = dy where x > 0, else slope dy; dx may be x itself.
-template <class T>
-void rectify_backward(double slope, const T* x, const T* dy, T* dx, std::size_t size);
-/// Operands of the dropout of the columns of one sample, with the bits of `key`.
-template <class T>
-struct ColumnDropOperands {
-    std::size_t rows = 0;
-    std::size_t columns = 0;
-    bool whole = false;  ///< one decision for all columns
-    std::uint64_t key = 0;
-    std::uint32_t threshold = 0;
-    double scale = 1;
-    const T* x = nullptr;
-    const T* skip = nullptr;  ///< may be null
-};
-/// y = skip + x scale where the column is kept, else skip.
-template <class T>
-void drop_columns(const ColumnDropOperands<T>& o, T* y);
 
 }  // namespace pipetwin::exec

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "exec/cpu/windows/cpu_window_kernels.h"
 #include "exec/cpu/windows/window_loops.h"
 
 namespace pipetwin::exec {
@@ -53,8 +54,6 @@ PIPETWIN_INLINE void for_pixels(int samples, Pixels image, F&& f) {
 PIPETWIN_INLINE int divisor_of(const WindowShape& shape, const Places& y, const Places& x) {
     return shape.count_padding ? shape.places() : std::max(y.count() * x.count(), 1);
 }
-
-}  // namespace
 
 template <class T, class Place>
 PIPETWIN_SIMD_TARGETS void max_pool_forward(
@@ -191,21 +190,62 @@ PIPETWIN_SIMD_TARGETS void average_pool_backward(
         });
 }
 
-#define PIPETWIN_POOLS(T)                                                                \
-    template void max_pool_forward(                                                      \
-        const WindowShape&, int, const T*, const T*, T*, std::uint8_t*);                 \
-    template void max_pool_forward(                                                      \
-        const WindowShape&, int, const T*, const T*, T*, std::int32_t*);                 \
-    template void max_pool_backward(                                                     \
-        const WindowShape&, int, const std::uint8_t*, const T*, const T*, T*);           \
-    template void max_pool_backward(                                                     \
-        const WindowShape&, int, const std::int32_t*, const T*, const T*, T*);           \
-    template void average_pool_forward(const WindowShape&, int, const T*, const T*, T*); \
-    template void average_pool_backward(const WindowShape&, int, const T*, const T*, T*);
+/// Calls f(Place{}) with the type of the places of a window.
+template <class F>
+void with_places(DType type, F&& f) {
+    if (type == DType::U8) {
+        f(std::uint8_t{});
+    } else {
+        f(std::int32_t{});
+    }
+}
 
-PIPETWIN_POOLS(float)
-PIPETWIN_POOLS(double)
-PIPETWIN_POOLS(BFloat16)
-#undef PIPETWIN_POOLS
+}  // namespace
+
+void CpuWindowKernels::max_pool_forward(
+    const WindowShape& shape, ConstView x, ConstView skip, View y, View places) const {
+    const int samples = samples_of(shape, x, y);
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        with_places(places.dtype, [&](auto none) {
+            exec::max_pool_forward(
+                shape, samples, x.as<T>(), skip.as<T>(), y.as<T>(), places.as<decltype(none)>());
+        });
+    });
+}
+
+void CpuWindowKernels::max_pool_backward(
+    const WindowShape& shape, ConstView places, ConstView dy, ConstView skip, View dx) const {
+    const int samples = samples_of(shape, dx, dy);
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        with_places(places.dtype, [&](auto none) {
+            exec::max_pool_backward(
+                shape, samples, places.as<decltype(none)>(), dy.as<T>(), skip.as<T>(), dx.as<T>());
+        });
+    });
+}
+
+void CpuWindowKernels::average_pool_forward(const WindowShape& shape,
+                                            ConstView x,
+                                            ConstView skip,
+                                            View y) const {
+    const int samples = samples_of(shape, x, y);
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::average_pool_forward(shape, samples, x.as<T>(), skip.as<T>(), y.as<T>());
+    });
+}
+
+void CpuWindowKernels::average_pool_backward(const WindowShape& shape,
+                                             ConstView dy,
+                                             ConstView skip,
+                                             View dx) const {
+    const int samples = samples_of(shape, dx, dy);
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::average_pool_backward(shape, samples, dy.as<T>(), skip.as<T>(), dx.as<T>());
+    });
+}
 
 }  // namespace pipetwin::exec

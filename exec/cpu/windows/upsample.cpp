@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/windows/cpu_window_kernels.h"
 #include "exec/cpu/windows/window_loops.h"
 
 namespace pipetwin::exec {
@@ -39,8 +40,6 @@ PIPETWIN_INLINE C share_of(int i, const Taken<C>& taken) {
     return (taken.first == i ? taken.first_share : C(0)) +
            (taken.second == i ? taken.second_share : C(0));
 }
-
-}  // namespace
 
 template <class T>
 PIPETWIN_SIMD_TARGETS void upsample_forward(const UpsampleShape& shape,
@@ -126,14 +125,30 @@ PIPETWIN_SIMD_TARGETS void upsample_backward(const UpsampleShape& shape,
     }
 }
 
-#define PIPETWIN_UPSAMPLE(T)                                             \
-    template void upsample_forward(                                      \
-        const UpsampleShape&, int, std::size_t, const T*, const T*, T*); \
-    template void upsample_backward(const UpsampleShape&, int, std::size_t, const T*, const T*, T*);
+}  // namespace
 
-PIPETWIN_UPSAMPLE(float)
-PIPETWIN_UPSAMPLE(double)
-PIPETWIN_UPSAMPLE(BFloat16)
-#undef PIPETWIN_UPSAMPLE
+void CpuWindowKernels::upsample_forward(const UpsampleShape& shape,
+                                        ConstView x,
+                                        ConstView skip,
+                                        View y) const {
+    const int samples = samples_of(x, shape.in);
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::upsample_forward(
+            shape, samples, as_index(x.columns), x.as<T>(), skip.as<T>(), y.as<T>());
+    });
+}
+
+void CpuWindowKernels::upsample_backward(const UpsampleShape& shape,
+                                         ConstView dy,
+                                         ConstView skip,
+                                         View dx) const {
+    const int samples = samples_of(dx, shape.in);
+    with_type(dx.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::upsample_backward(
+            shape, samples, as_index(dx.columns), dy.as<T>(), skip.as<T>(), dx.as<T>());
+    });
+}
 
 }  // namespace pipetwin::exec

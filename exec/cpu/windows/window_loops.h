@@ -106,36 +106,21 @@ PIPETWIN_INLINE void store_sums(const Computed<T>* sums, const T* skip, T* y, st
     }
 }
 
-// pools.cpp
-/// y = skip + the largest number of each window, and its place; skip may be null.
-template <class T, class Place>
-void max_pool_forward(
-    const WindowShape& shape, int samples, const T* x, const T* skip, T* y, Place* places);
-/// dx = skip + dy of the windows whose largest number it is; skip may be null.
-template <class T, class Place>
-void max_pool_backward(
-    const WindowShape& shape, int samples, const Place* places, const T* dy, const T* skip, T* dx);
-/// y = skip + the mean of each window; skip may be null.
-template <class T>
-void average_pool_forward(const WindowShape& shape, int samples, const T* x, const T* skip, T* y);
-/// dx = skip + the shares of the means that the pixel is part of; skip may be null.
-template <class T>
-void average_pool_backward(
-    const WindowShape& shape, int samples, const T* dy, const T* skip, T* dx);
+/// Samples of a matrix whose rows are the pixels of such images.
+inline int samples_of(ConstView view, Pixels image) {
+    const std::int64_t pixels = std::int64_t{image.height} * image.width;
+    PIPETWIN_EXPECT(pixels > 0 && view.rows % pixels == 0, "whole images");
+    return static_cast<int>(view.rows / pixels);
+}
 
-// upsample.cpp
-/// y = skip + x, each pixel made larger; skip may be null.
-template <class T>
-void upsample_forward(
-    const UpsampleShape& shape, int samples, std::size_t channels, const T* x, const T* skip, T* y);
-/// dx = skip + the sum of what y took from the pixel; skip may be null.
-template <class T>
-void upsample_backward(const UpsampleShape& shape,
-                       int samples,
-                       std::size_t channels,
-                       const T* dy,
-                       const T* skip,
-                       T* dx);
+/// Samples of x and y, or of their gradients.
+inline int samples_of(const WindowShape& shape, ConstView x, ConstView y) {
+    const int samples = samples_of(x, shape.in);
+    PIPETWIN_EXPECT(samples == samples_of(y, shape.out) && x.columns == shape.channels &&
+                        y.columns == shape.outputs,
+                    "images of the window's sizes");
+    return samples;
+}
 
 // depthwise.cpp
 /// Operands of the convolution of each channel by itself; each function reads those that its

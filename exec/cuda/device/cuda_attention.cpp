@@ -191,11 +191,11 @@ void CudaKernels::attention_forward(const exec::AttentionShape& shape,
 }
 
 // What the kernel writes may not be what it reads: dQ | dK | dV are left in the scratch.
-View CudaKernels::attention_backward(const exec::AttentionShape& shape,
+void CudaKernels::attention_backward(const exec::AttentionShape& shape,
                                      ConstView softmax,
                                      ConstView context,
                                      ConstView dcontext,
-                                     View qkv,
+                                     View& qkv,
                                      std::byte* scratch) const {
     const Real real = real_of(qkv.dtype);
     const AttentionShape of = shape_of(shape);
@@ -208,7 +208,7 @@ View CudaKernels::attention_backward(const exec::AttentionShape& shape,
                 {softmax, context, dcontext},
                 gradients_in_one(real, of, scratch),
                 row_dots);
-    return {scratch, qkv.dtype, qkv.rows, qkv.columns};
+    qkv.data = scratch;
 }
 
 void CudaKernels::padded_attention_forward(const exec::PaddedAttentionShape& shape,

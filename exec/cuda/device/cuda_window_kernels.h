@@ -16,57 +16,8 @@ class CudaWindowKernels final : public exec::WindowKernels {
     /// `lane` and `kernels`, which multiply matrices, outlive it.
     CudaWindowKernels(Lane& lane, const exec::Kernels& kernels) : lane_(lane), kernels_(kernels) {}
 
-    void convolution_forward(const exec::WindowShape& shape,
-                             exec::ConstView x,
-                             exec::ConstView w,
-                             exec::ConstView b,
-                             exec::ConstView skip,
-                             exec::View y) const override;
-    void convolution_backward_input(const exec::WindowShape& shape,
-                                    exec::ConstView dy,
-                                    exec::ConstView w,
-                                    exec::ConstView skip,
-                                    exec::View dx) const override;
-    void convolution_backward_weight(const exec::WindowShape& shape,
-                                     exec::ConstView x,
-                                     exec::ConstView dy,
-                                     const exec::GradientSum& weight_sum,
-                                     const exec::GradientSum& bias_sum) const override;
-
-    void max_pool_forward(const exec::WindowShape& shape,
-                          exec::ConstView x,
-                          exec::ConstView skip,
-                          exec::View y,
-                          exec::View places) const override;
-    void max_pool_backward(const exec::WindowShape& shape,
-                           exec::ConstView places,
-                           exec::ConstView dy,
-                           exec::ConstView skip,
-                           exec::View dx) const override;
-
-    void average_pool_forward(const exec::WindowShape& shape,
-                              exec::ConstView x,
-                              exec::ConstView skip,
-                              exec::View y) const override;
-    void average_pool_backward(const exec::WindowShape& shape,
-                               exec::ConstView dy,
-                               exec::ConstView skip,
-                               exec::View dx) const override;
-
-    void upsample_forward(const exec::UpsampleShape& shape,
-                          exec::ConstView x,
-                          exec::ConstView skip,
-                          exec::View y) const override;
-    void upsample_backward(const exec::UpsampleShape& shape,
-                           exec::ConstView dy,
-                           exec::ConstView skip,
-                           exec::View dx) const override;
-
-    void pad(Pixels from,
-             Margins margins,
-             exec::ConstView x,
-             exec::ConstView skip,
-             exec::View y) const override;
+#define PIPETWIN_KERNEL(name, parameters) void name parameters const override
+#include "exec/device/window_kernel_list.h"
 
   private:
     /// A plan of cuDNN, and the memory for its call.
