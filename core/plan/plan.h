@@ -240,10 +240,6 @@ struct PlainCosts {
 /// checked against the rules whatever `rows` says.
 Plan make_plan(const PlainCosts& costs, RowsFrom rows = RowsFrom::Anywhere);
 
-/// Bytes of optimizer state per byte of weights: sgd 0, momentum 1, rmsprop 1, adam, adamw and
-/// rmsprop-momentum 2.
-int optimizer_slots(std::string_view optimizer);
-
 /// Numbers per weight that the training of a scenario keeps beside the gradient: the slots of its
 /// optimizer, and one more where it averages the weights.
 int optimizer_slots(const ScenarioParts& scenario);

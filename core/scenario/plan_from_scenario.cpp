@@ -533,20 +533,8 @@ void add_notes(PlanParts& parts,
 
 }  // namespace
 
-int optimizer_slots(std::string_view optimizer) {
-    if (optimizer == "sgd") {
-        return 0;
-    }
-    if (optimizer == "momentum" || optimizer == "rmsprop") {
-        return 1;
-    }
-    PIPETWIN_EXPECT(optimizer == "adam" || optimizer == "adamw" || optimizer == "rmsprop-momentum",
-                    "unknown optimizer");
-    return 2;
-}
-
 int optimizer_slots(const ScenarioParts& scenario) {
-    return optimizer_slots(to_string(scenario.training.optimizer)) +
+    return traits(scenario.training.optimizer).slots +
            (scenario.training.average_decay > 0 ? 1 : 0);
 }
 

@@ -17,6 +17,7 @@
 #include "core/model/model.h"
 #include "core/model/transformers.h"
 #include "core/partition/partition.h"
+#include "core/scenario/optimizers.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/receives.h"
@@ -63,8 +64,6 @@ bool has_test_files(DataKind kind);
 /// Whether data of this kind are texts with their translations, of which a fixed part is kept for
 /// validation.
 bool is_of_pairs(DataKind kind);
-/// How weights follow their gradients: training.optimizer.
-enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW, RmsPropMomentum };
 /// Number type of activations and of the weights that kernels read: training.precision.
 enum class Precision { Fp32, Fp64, Bf16 };
 

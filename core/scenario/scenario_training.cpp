@@ -46,18 +46,21 @@ void refuse_end_of_a_constant_rate(const TomlTable& table, const Scenario& scena
     }
 }
 
-/// Throws Error(BadInput) where `key` is written and the scenario's optimizer is none of these.
+/// Throws Error(BadInput) where `key` is written and the scenario's optimizer has no such setting.
 void expect_optimizer(const TomlTable& table,
                       const Scenario& scenario,
                       std::string_view key,
-                      std::initializer_list<OptimizerKind> with) {
+                      bool OptimizerTraits::*has_it) {
     const OptimizerKind optimizer = scenario.training.optimizer;
-    if (!table.has(key) || std::ranges::find(with, optimizer) != with.end()) {
+    if (!table.has(key) || traits(optimizer).*has_it) {
         return;
     }
     std::vector<std::string_view> words;
-    std::ranges::transform(
-        with, std::back_inserter(words), [](OptimizerKind kind) { return to_string(kind); });
+    for (const OptimizerTraits& row : optimizers) {
+        if (row.*has_it) {
+            words.push_back(row.word);
+        }
+    }
     table.refuse(
         key,
         fmt::format("no value: the optimizer {} has no such setting", to_string(optimizer)),
@@ -73,25 +76,17 @@ void refuse_one(const TomlTable& table, std::string_view key) {
 }
 
 void check_momentum(const TomlTable& table, const Scenario& scenario) {
-    expect_optimizer(
-        table, scenario, "momentum", {OptimizerKind::Momentum, OptimizerKind::RmsPropMomentum});
+    expect_optimizer(table, scenario, "momentum", &OptimizerTraits::has_momentum);
     refuse_one(table, "momentum");
 }
 
 void check_rmsprop_decay(const TomlTable& table, const Scenario& scenario) {
-    expect_optimizer(
-        table, scenario, "rmsprop_decay", {OptimizerKind::RmsProp, OptimizerKind::RmsPropMomentum});
+    expect_optimizer(table, scenario, "rmsprop_decay", &OptimizerTraits::has_rmsprop_decay);
     refuse_one(table, "rmsprop_decay");
 }
 
 void check_epsilon(const TomlTable& table, const Scenario& scenario) {
-    expect_optimizer(table,
-                     scenario,
-                     "epsilon",
-                     {OptimizerKind::RmsProp,
-                      OptimizerKind::RmsPropMomentum,
-                      OptimizerKind::Adam,
-                      OptimizerKind::AdamW});
+    expect_optimizer(table, scenario, "epsilon", &OptimizerTraits::has_epsilon);
 }
 
 void read_betas(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
@@ -99,7 +94,7 @@ void read_betas(const ScenarioKey& key, const TomlTable& table, Scenario& scenar
     if (!betas) {
         return;
     }
-    expect_optimizer(table, scenario, key.name, {OptimizerKind::Adam, OptimizerKind::AdamW});
+    expect_optimizer(table, scenario, key.name, &OptimizerTraits::has_betas);
     if (betas->size() != 2 || std::ranges::any_of(*betas, [](double beta) { return beta >= 1; })) {
         table.refuse(key.name,
                      "two numbers from 0 up to, but not, 1: the shares that the means of gradients "

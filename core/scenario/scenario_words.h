@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "core/scenario/optimizers.h"
+
 /// The words of a scenario, in the order of their enums; and those that belong to the language, but
 /// that this version does not run yet.
 namespace pipetwin::words {
@@ -50,8 +52,13 @@ inline constexpr std::array<Word, 10> data_kinds{"text",
 inline constexpr std::array<Word, 3> pair_directions{"from-english", "to-english", "both"};
 
 /// training.optimizer, as enum OptimizerKind.
-inline constexpr std::array<Word, 6> optimizers{
-    "sgd", "momentum", "rmsprop", "adam", "adamw", "rmsprop-momentum"};
+inline constexpr auto optimizers = [] {
+    std::array<Word, pipetwin::optimizers.size()> words{};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        words[i] = pipetwin::optimizers[i].word;
+    }
+    return words;
+}();
 
 /// training.learning_rate_schedule, as enum RateSchedule.
 inline constexpr std::array<Word, 5> rate_schedules{

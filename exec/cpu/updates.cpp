@@ -9,7 +9,7 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/vector_math.h"
 
-// The optimizers' formulas of exec/layers/optimizer.h. Parameters are far larger than any cache, so
+// The optimizers' rules (exec/device/update_rules.h). Parameters are far larger than any cache, so
 // an update lives off memory: each is one pass, block by block, and the sum of the gradient's
 // squares is taken while a block is near.
 namespace pipetwin::exec {
@@ -26,7 +26,6 @@ struct UpdateOperands {
     Computed<T>* second = nullptr;
     Computed<T>* master = nullptr;  ///< where it has another type than the value
     Computed<T>* average = nullptr;
-    GradientUse use{};
 };
 
 constexpr std::size_t block = 2048;
@@ -81,29 +80,39 @@ PIPETWIN_INLINE C followed(const C* g, C scale, const C* w, C decay, std::size_t
     }
 }
 
-/// One pass of a rule: `step(i, d)` updates number i by the gradient d that it follows.
-template <bool decays, class T, class Step>
-PIPETWIN_INLINE double one_pass(const UpdateOperands<T>& p, const Step& step) {
+/// One pass of a rule, which follows the gradient with weight decay or without.
+template <class Rule, bool decays, class T>
+PIPETWIN_INLINE double one_pass(const UpdateOperands<T>& p, const UpdateFactors<Computed<T>>& all) {
     using C = Computed<T>;
-    const C* const w = exact_value(p);
+    const UpdateFactors<C> factors = all;  // no store changes it
+    C* const w = exact_value(p);
+    C* const first = p.first;
+    C* const second = p.second;
     const C* const g = p.gradient;
-    const C scale = static_cast<C>(p.use.scale);
-    const C decay = static_cast<C>(p.use.weight_decay);
     return by_blocks(
-        g, p.size, [ =, &p, &
-                     step ](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
+        g, p.size, [=](std::size_t begin, std::size_t end) __attribute__((always_inline)) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t i = begin; i < end; ++i) {
-                step(i, followed<decays>(g, scale, w, decay, i));
+                UpdatedNumber<C> number{.value = w[i], .first = 0, .second = 0};
+                if constexpr (Rule::slots > 0) {
+                    number.first = first[i];
+                }
+                if constexpr (Rule::slots > 1) {
+                    number.second = second[i];
+                }
+                Rule::apply(factors,
+                            followed<decays>(g, factors.gradient_scale, w, factors.weight_decay, i),
+                            number);
+                w[i] = number.value;
+                if constexpr (Rule::slots > 0) {
+                    first[i] = number.first;
+                }
+                if constexpr (Rule::slots > 1) {
+                    second[i] = number.second;
+                }
             }
             round_value(p, begin, end);
         });
-}
-
-/// One pass of a rule, with weight decay where there is one.
-template <class T, class Step>
-PIPETWIN_INLINE double update_by(const UpdateOperands<T>& p, const Step& step) {
-    return p.use.weight_decay == 0 ? one_pass<false>(p, step) : one_pass<true>(p, step);
 }
 
 template <class T>
@@ -111,88 +120,12 @@ PIPETWIN_SIMD_TARGETS double sum_squares(const T* gradient, std::size_t size) {
     return by_blocks(gradient, size, [](std::size_t, std::size_t) __attribute__((always_inline)){});
 }
 
-template <class T>
-PIPETWIN_SIMD_TARGETS double sgd(const UpdateOperands<T>& p, double rate) {
-    using C = Computed<T>;
-    C* const w = exact_value(p);
-    const C step = static_cast<C>(rate);
-    return update_by(
-        p, [=](std::size_t i, C d) __attribute__((always_inline)) { w[i] -= step * d; });
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS double momentum(const UpdateOperands<T>& p, double rate, double mu) {
-    using C = Computed<T>;
-    C* const w = exact_value(p);
-    C* const v = p.first;
-    const C step = static_cast<C>(rate);
-    const C keep = static_cast<C>(mu);
-    return update_by(
-        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
-            v[i] = keep * v[i] + d;
-            w[i] -= step * v[i];
-        });
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS double rmsprop(const UpdateOperands<T>& p,
-                                     double rate,
-                                     double decay,
-                                     double epsilon) {
-    using C = Computed<T>;
-    C* const w = exact_value(p);
-    C* const v = p.first;
-    const C step = static_cast<C>(rate);
-    const C keep = static_cast<C>(decay);
-    const C take = static_cast<C>(1 - decay);
-    const C eps = static_cast<C>(epsilon);
-    return update_by(
-        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
-            v[i] = keep * v[i] + take * (d * d);
-            w[i] -= step * (d / (std::sqrt(v[i]) + eps));
-        });
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS double rmsprop_momentum(const UpdateOperands<T>& p,
-                                              const RmsPropMomentumFactors& factors) {
-    using C = Computed<T>;
-    C* const w = exact_value(p);
-    C* const v = p.first;
-    C* const m = p.second;
-    const C rate = static_cast<C>(factors.rate);
-    const C keep = static_cast<C>(factors.decay);
-    const C take = static_cast<C>(1 - factors.decay);
-    const C mu = static_cast<C>(factors.momentum);
-    const C eps = static_cast<C>(factors.epsilon);
-    return update_by(
-        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
-            v[i] = keep * v[i] + take * (d * d);
-            m[i] = mu * m[i] + rate * (d / std::sqrt(v[i] + eps));
-            w[i] -= m[i];
-        });
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS double adam(const UpdateOperands<T>& p, const AdamFactors& factors) {
-    using C = Computed<T>;
-    C* const w = exact_value(p);
-    C* const m = p.first;
-    C* const v = p.second;
-    const C keep_m = static_cast<C>(factors.beta1);
-    const C take_m = static_cast<C>(1 - factors.beta1);
-    const C keep_v = static_cast<C>(factors.beta2);
-    const C take_v = static_cast<C>(1 - factors.beta2);
-    const C rate = static_cast<C>(factors.rate);
-    const C root_scale = static_cast<C>(factors.root_scale);
-    const C eps = static_cast<C>(factors.epsilon);
-    const C decay = static_cast<C>(factors.decay_factor);
-    return update_by(
-        p, [=](std::size_t i, C d) __attribute__((always_inline)) {
-            m[i] = keep_m * m[i] + take_m * d;
-            v[i] = keep_v * v[i] + take_v * (d * d);
-            w[i] = decay * w[i] - rate * (m[i] / (std::sqrt(v[i]) * root_scale + eps));
-        });
+/// One update; returns the sum of the squares of the gradient.
+template <class Rule, class T>
+PIPETWIN_SIMD_TARGETS double update(const UpdateOperands<T>& p,
+                                    const UpdateFactors<Computed<T>>& factors) {
+    return factors.weight_decay == 0 ? one_pass<Rule, false>(p, factors)
+                                     : one_pass<Rule, true>(p, factors);
 }
 
 template <class T>
@@ -226,17 +159,12 @@ UpdateOperands<T> operands(const UpdateView& p) {
             .average = p.average.as<Computed<T>>()};
 }
 
-/// `rule` returns the sum of the squares of the gradient.
-template <class Rule>
-void update_each(std::span<const UpdateView> parameters,
-                 const GradientUse& gradient,
-                 const Rule& rule) {
+/// `pass` returns the sum of the squares of the gradient.
+template <class Pass>
+void for_each_parameter(std::span<const UpdateView> parameters, const Pass& pass) {
     for (const UpdateView& p : parameters) {
-        const double squares = with_type(p.value.dtype, [&](auto zero) {
-            auto all = operands<decltype(zero)>(p);
-            all.use = gradient;
-            return rule(all);
-        });
+        const double squares =
+            with_type(p.value.dtype, [&](auto zero) { return pass(operands<decltype(zero)>(p)); });
         if (p.squares != nullptr) {
             *p.squares = squares;
         }
@@ -246,44 +174,18 @@ void update_each(std::span<const UpdateView> parameters,
 }  // namespace
 
 void CpuKernels::sum_squares(std::span<const UpdateView> parameters) const {
-    update_each(
-        parameters, {}, [](const auto& p) { return exec::sum_squares(p.gradient, p.size); });
+    for_each_parameter(parameters,
+                       [](const auto& p) { return exec::sum_squares(p.gradient, p.size); });
 }
 
-void CpuKernels::sgd(std::span<const UpdateView> parameters,
-                     double rate,
-                     const GradientUse& gradient) const {
-    update_each(parameters, gradient, [=](const auto& p) { return exec::sgd(p, rate); });
-}
-
-void CpuKernels::momentum(std::span<const UpdateView> parameters,
-                          double rate,
-                          double mu,
-                          const GradientUse& gradient) const {
-    update_each(parameters, gradient, [=](const auto& p) { return exec::momentum(p, rate, mu); });
-}
-
-void CpuKernels::rmsprop(std::span<const UpdateView> parameters,
-                         double rate,
-                         double decay,
-                         double epsilon,
-                         const GradientUse& gradient) const {
-    update_each(parameters, gradient, [=](const auto& p) {
-        return exec::rmsprop(p, rate, decay, epsilon);
+void CpuKernels::update(UpdateRule rule,
+                        std::span<const UpdateView> parameters,
+                        const UpdateFactors<double>& factors) const {
+    with_rule(rule, [&](auto formula) {
+        for_each_parameter(parameters, [&]<class T>(const UpdateOperands<T>& p) {
+            return exec::update<decltype(formula)>(p, factors.rounded<Computed<T>>());
+        });
     });
-}
-
-void CpuKernels::rmsprop_momentum(std::span<const UpdateView> parameters,
-                                  const RmsPropMomentumFactors& factors,
-                                  const GradientUse& gradient) const {
-    update_each(
-        parameters, gradient, [&](const auto& p) { return exec::rmsprop_momentum(p, factors); });
-}
-
-void CpuKernels::adam(std::span<const UpdateView> parameters, const AdamFactors& factors) const {
-    update_each(parameters,
-                {.scale = factors.gradient_scale, .weight_decay = factors.weight_decay},
-                [&](const auto& p) { return exec::adam(p, factors); });
 }
 
 void CpuKernels::average(std::span<const UpdateView> parameters, double decay) const {

@@ -241,33 +241,12 @@ PIPETWIN_KERNEL(
 /// Writes each gradient's sum of squares to `squares`, in double; nothing is updated.
 PIPETWIN_KERNEL(sum_squares, (std::span<const exec::UpdateView> parameters));
 
-/// SGD in one fused pass over every parameter. Writes each gradient's sum of squares to
-/// `squares`, in double, of the summed gradient as it is.
-PIPETWIN_KERNEL(sgd,
-                (std::span<const exec::UpdateView> parameters,
-                 double rate,
-                 const exec::GradientUse& gradient));
-/// SGD with momentum `mu`; passes and sums of squares as `sgd`.
-PIPETWIN_KERNEL(momentum,
-                (std::span<const exec::UpdateView> parameters,
-                 double rate,
-                 double mu,
-                 const exec::GradientUse& gradient));
-/// RMSProp; passes and sums of squares as `sgd`.
-PIPETWIN_KERNEL(rmsprop,
-                (std::span<const exec::UpdateView> parameters,
-                 double rate,
-                 double decay,
-                 double epsilon,
-                 const exec::GradientUse& gradient));
-/// RMSProp with momentum; passes and sums of squares as `sgd`.
-PIPETWIN_KERNEL(rmsprop_momentum,
-                (std::span<const exec::UpdateView> parameters,
-                 const exec::RmsPropMomentumFactors& factors,
-                 const exec::GradientUse& gradient));
-/// Adam or AdamW; passes and sums of squares as `sgd`.
-PIPETWIN_KERNEL(adam,
-                (std::span<const exec::UpdateView> parameters, const exec::AdamFactors& factors));
+/// One update of every parameter in one fused pass (exec/device/update_rules.h). Writes each
+/// gradient's sum of squares to `squares`, in double, of the summed gradient as it is.
+PIPETWIN_KERNEL(update,
+                (exec::UpdateRule rule,
+                 std::span<const exec::UpdateView> parameters,
+                 const exec::UpdateFactors<double>& factors));
 
 /// average += (1 - decay) (w - average) for every parameter, w being what updates change.
 /// Writes no `squares`.

@@ -11,6 +11,7 @@
 #include "core/model/rotary.h"
 #include "exec/device/number_format.h"
 #include "exec/device/tensor.h"
+#include "exec/device/update_rules.h"
 
 namespace pipetwin::exec {
 
@@ -82,33 +83,6 @@ struct UpdateView {
     View average{};             ///< of the value over the steps; empty where there is none
     double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
     bool is_weight = false;     ///< Parameter::is_weight
-};
-
-/// Factors of one Adam or AdamW update, with the bias corrections of its step.
-struct AdamFactors {
-    double beta1 = 0;
-    double beta2 = 0;
-    double epsilon = 0;
-    double rate = 0;          ///< learning rate / (1 - beta1^step)
-    double root_scale = 0;    ///< 1 / sqrt(1 - beta2^step)
-    double decay_factor = 1;  ///< 1 - learning rate * weight decay, of AdamW
-    double gradient_scale = 1;
-    double weight_decay = 0;  ///< of Adam, as GradientUse
-};
-
-/// The gradient that an update follows: scale g + weight_decay w, g being the summed gradient and w
-/// the weight.
-struct GradientUse {
-    double scale = 1;
-    double weight_decay = 0;
-};
-
-/// Factors of one update by RMSProp with momentum.
-struct RmsPropMomentumFactors {
-    double rate = 0;
-    double decay = 0;     ///< of the mean of squares
-    double momentum = 0;  ///< of the update
-    double epsilon = 0;   ///< added to the mean of squares, below the root
 };
 
 /// Where a loss layer's forward leaves what the host reads: memory of `Device::results`, each null

@@ -2,6 +2,7 @@
 #include "exec/layers/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -14,18 +15,50 @@
 namespace pipetwin::exec {
 namespace {
 
-AdamFactors adam_factors(const OptimizerSettings& settings, int step, double gradient_scale) {
-    const double rate = learning_rate(settings, step - 1);
-    const bool is_apart = settings.kind == OptimizerKind::AdamW;
-    return {.beta1 = settings.beta1,
-            .beta2 = settings.beta2,
-            .epsilon = epsilon_of(settings),
-            .rate = rate / (1 - std::pow(settings.beta1, step)),
-            .root_scale = 1 / std::sqrt(1 - std::pow(settings.beta2, step)),
-            .decay_factor = is_apart ? 1 - rate * weight_decay_of(settings) : 1.0,
-            .gradient_scale = gradient_scale,
-            .weight_decay = is_apart ? 0 : weight_decay_of(settings)};
+/// How an optimizer updates: its rule, and the factors that come from the settings beside
+/// rate, weight decay and the gradient's scale.
+struct Formula {
+    OptimizerKind kind;
+    UpdateRule rule;
+    void (*set)(const OptimizerSettings& settings, int step, UpdateFactors<double>& factors);
+};
+
+void set_momentum(const OptimizerSettings& settings, int /*step*/, UpdateFactors<double>& f) {
+    f.keep_first = settings.momentum;
 }
+
+void set_rmsprop(const OptimizerSettings& settings, int /*step*/, UpdateFactors<double>& f) {
+    f.keep_first = settings.decay;
+    f.take_first = 1 - settings.decay;
+    f.keep_second = settings.momentum;
+    f.epsilon = epsilon_of(settings);
+}
+
+void set_adam(const OptimizerSettings& settings, int step, UpdateFactors<double>& f) {
+    f.rate /= 1 - std::pow(settings.beta1, step);
+    f.keep_first = settings.beta1;
+    f.take_first = 1 - settings.beta1;
+    f.keep_second = settings.beta2;
+    f.take_second = 1 - settings.beta2;
+    f.epsilon = epsilon_of(settings);
+    f.root_scale = 1 / std::sqrt(1 - std::pow(settings.beta2, step));
+}
+
+/// Weights decay apart from the gradient.
+void set_adamw(const OptimizerSettings& settings, int step, UpdateFactors<double>& f) {
+    f.decay_factor = 1 - f.rate * f.weight_decay;
+    f.weight_decay = 0;
+    set_adam(settings, step, f);
+}
+
+constexpr std::array formulas{
+    Formula{OptimizerKind::Sgd, UpdateRule::Sgd, nullptr},
+    Formula{OptimizerKind::Momentum, UpdateRule::Momentum, set_momentum},
+    Formula{OptimizerKind::RmsProp, UpdateRule::RmsProp, set_rmsprop},
+    Formula{OptimizerKind::Adam, UpdateRule::Adam, set_adam},
+    Formula{OptimizerKind::AdamW, UpdateRule::Adam, set_adamw},
+    Formula{OptimizerKind::RmsPropMomentum, UpdateRule::RmsPropMomentum, set_rmsprop},
+};
 
 /// Valid until the thread's next call.
 std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
@@ -81,15 +114,11 @@ OptimizerSettings optimizer_settings(const ScenarioParts& scenario) {
 }
 
 double epsilon_of(const OptimizerSettings& settings) {
-    constexpr double of_gpipe = 1;
-    constexpr double of_torch = 1e-8;
-    return settings.epsilon.value_or(settings.kind == OptimizerKind::RmsPropMomentum ? of_gpipe
-                                                                                     : of_torch);
+    return settings.epsilon.value_or(traits(settings.kind).epsilon);
 }
 
 double weight_decay_of(const OptimizerSettings& settings) {
-    constexpr double of_adamw = 0.01;
-    return settings.weight_decay.value_or(settings.kind == OptimizerKind::AdamW ? of_adamw : 0);
+    return settings.weight_decay.value_or(traits(settings.kind).weight_decay);
 }
 
 double average_decay_of(const OptimizerSettings& settings, int step) {
@@ -127,25 +156,6 @@ double clip_scale(const OptimizerSettings& settings, double norm) {
     return settings.clip_norm > 0 ? std::min(1.0, settings.clip_norm / (norm + never_zero)) : 1.0;
 }
 
-int optimizer_slots(OptimizerKind kind) {
-    switch (kind) {
-        case OptimizerKind::Sgd:
-            return 0;
-        case OptimizerKind::Momentum:
-        case OptimizerKind::RmsProp:
-            return 1;
-        case OptimizerKind::Adam:
-        case OptimizerKind::AdamW:
-        case OptimizerKind::RmsPropMomentum:
-            return 2;
-    }
-    throw InternalError("a kind of optimizer");
-}
-
-double first_begins_at(OptimizerKind kind) {
-    return kind == OptimizerKind::RmsPropMomentum ? 1 : 0;
-}
-
 void sum_squares(Device& device,
                  std::span<Parameter* const> parameters,
                  std::span<double> squares) {
@@ -159,27 +169,14 @@ void update_by_rule(const Kernels& kernels,
                     const OptimizerSettings& settings,
                     int step,
                     double gradient_scale) {
-    const double rate = learning_rate(settings, step - 1);
-    const GradientUse gradient{.scale = gradient_scale, .weight_decay = weight_decay_of(settings)};
-    switch (settings.kind) {
-        case OptimizerKind::Sgd:
-            return kernels.sgd(views, rate, gradient);
-        case OptimizerKind::Momentum:
-            return kernels.momentum(views, rate, settings.momentum, gradient);
-        case OptimizerKind::RmsProp:
-            return kernels.rmsprop(views, rate, settings.decay, epsilon_of(settings), gradient);
-        case OptimizerKind::RmsPropMomentum:
-            return kernels.rmsprop_momentum(views,
-                                            {.rate = rate,
-                                             .decay = settings.decay,
-                                             .momentum = settings.momentum,
-                                             .epsilon = epsilon_of(settings)},
-                                            gradient);
-        case OptimizerKind::Adam:
-        case OptimizerKind::AdamW:
-            return kernels.adam(views, adam_factors(settings, step, gradient_scale));
+    const Formula& formula = *std::ranges::find(formulas, settings.kind, &Formula::kind);
+    UpdateFactors<double> factors{.rate = learning_rate(settings, step - 1),
+                                  .gradient_scale = gradient_scale,
+                                  .weight_decay = weight_decay_of(settings)};
+    if (formula.set != nullptr) {
+        formula.set(settings, step, factors);
     }
-    throw InternalError("a kind of optimizer");
+    kernels.update(formula.rule, views, factors);
 }
 
 }  // namespace

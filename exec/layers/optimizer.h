@@ -109,14 +109,6 @@ struct Parameter {
     GradientSum next_received() { return {received, std::exchange(has_received, true)}; }
 };
 
-/// Tensors of optimizer state per parameter: sgd 0, momentum and rmsprop 1, adam, adamw and
-/// rmsprop-momentum 2. An average of the weights is one more.
-int optimizer_slots(OptimizerKind kind);
-
-/// What every number of Parameter::first is before the first step: TensorFlow's mean of squares,
-/// which rmsprop-momentum has, begins with 1, all others with 0.
-double first_begins_at(OptimizerKind kind);
-
 /// Writes the sum of the squares of each gradient to `squares`, as `update` does, without an
 /// update.
 void sum_squares(Device& device, std::span<Parameter* const> parameters, std::span<double> squares);

@@ -45,8 +45,8 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .residual_scale = 1.0 / std::sqrt(std::max(branches, 1)),
             .seed = options.seed,
             .layer = 0,
-            .optimizer_slots = optimizer_slots(options.optimizer),
-            .first_begins_at = first_begins_at(options.optimizer),
+            .optimizer_slots = traits(options.optimizer).slots,
+            .first_begins_at = traits(options.optimizer).first_begins_at,
             .averages_weights = options.averages_weights,
             .shared = options.shared_weights,
             .format = options.format,
@@ -107,8 +107,8 @@ Stage::Stage(Device& device,
         impl_->names.push_back(fmt::format("layer{}", i));
     }
     impl_->finish({.seed = options.seed,
-                   .optimizer_slots = optimizer_slots(options.optimizer),
-                   .first_begins_at = first_begins_at(options.optimizer),
+                   .optimizer_slots = traits(options.optimizer).slots,
+                   .first_begins_at = traits(options.optimizer).first_begins_at,
                    .averages_weights = options.averages_weights,
                    .format = options.format},
                   nullptr);

@@ -159,25 +159,17 @@ void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console
     if (scenario.model.kind != ModelKind::Profile || training.clip_norm > 0) {
         flags.clip_norm = training.clip_norm;
     }
-    switch (training.optimizer) {
-        case OptimizerKind::AdamW:
-            return;
-        case OptimizerKind::Adam:
-            console.note(
-                "Megatron's adam decays weights apart from gradients, as adamw does: 'import "
-                "megatron' reads the flags back as adamw");
-            return;
-        case OptimizerKind::Momentum:
-            flags.optimizer = "sgd";
-            return;
-        case OptimizerKind::Sgd:
-        case OptimizerKind::RmsProp:
-        case OptimizerKind::RmsPropMomentum:
-            flags.optimizer = "sgd";
+    if (training.optimizer == OptimizerKind::Adam) {
+        console.note(
+            "Megatron's adam decays weights apart from gradients, as adamw does: 'import "
+            "megatron' reads the flags back as adamw");
+    } else if (training.optimizer != OptimizerKind::AdamW) {
+        flags.optimizer = "sgd";
+        if (training.optimizer != OptimizerKind::Momentum) {
             console.note(fmt::format(
                 "Megatron has adam and sgd with momentum, but not {}: the flags say sgd",
                 to_string(training.optimizer)));
-            return;
+        }
     }
 }
 

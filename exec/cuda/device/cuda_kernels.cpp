@@ -607,74 +607,15 @@ void CudaKernels::dropout(const exec::DropoutMask& mask,
 }
 
 void CudaKernels::sum_squares(std::span<const exec::UpdateView> parameters) const {
-    update(UpdateRule::None, parameters, {});
+    update_by(std::nullopt, parameters, {});
 }
 
-void CudaKernels::sgd(std::span<const exec::UpdateView> parameters,
-                      double rate,
-                      const exec::GradientUse& gradient) const {
-    update(UpdateRule::Sgd,
-           parameters,
-           {.rate = static_cast<float>(rate),
-            .gradient_scale = static_cast<float>(gradient.scale),
-            .weight_decay = static_cast<float>(gradient.weight_decay)});
-}
-
-void CudaKernels::momentum(std::span<const exec::UpdateView> parameters,
-                           double rate,
-                           double mu,
-                           const exec::GradientUse& gradient) const {
-    update(UpdateRule::Momentum,
-           parameters,
-           {.rate = static_cast<float>(rate),
-            .keep_first = static_cast<float>(mu),
-            .gradient_scale = static_cast<float>(gradient.scale),
-            .weight_decay = static_cast<float>(gradient.weight_decay)});
-}
-
-void CudaKernels::rmsprop(std::span<const exec::UpdateView> parameters,
-                          double rate,
-                          double decay,
-                          double epsilon,
-                          const exec::GradientUse& gradient) const {
-    update(UpdateRule::RmsProp,
-           parameters,
-           {.rate = static_cast<float>(rate),
-            .keep_first = static_cast<float>(decay),
-            .take_first = static_cast<float>(1 - decay),
-            .epsilon = epsilon_of(epsilon),
-            .gradient_scale = static_cast<float>(gradient.scale),
-            .weight_decay = static_cast<float>(gradient.weight_decay)});
-}
-
-void CudaKernels::rmsprop_momentum(std::span<const exec::UpdateView> parameters,
-                                   const exec::RmsPropMomentumFactors& factors,
-                                   const exec::GradientUse& gradient) const {
-    update(UpdateRule::RmsPropMomentum,
-           parameters,
-           {.rate = static_cast<float>(factors.rate),
-            .keep_first = static_cast<float>(factors.decay),
-            .take_first = static_cast<float>(1 - factors.decay),
-            .keep_second = static_cast<float>(factors.momentum),
-            .epsilon = epsilon_of(factors.epsilon),
-            .gradient_scale = static_cast<float>(gradient.scale),
-            .weight_decay = static_cast<float>(gradient.weight_decay)});
-}
-
-void CudaKernels::adam(std::span<const exec::UpdateView> parameters,
-                       const exec::AdamFactors& factors) const {
-    update(UpdateRule::Adam,
-           parameters,
-           {.rate = static_cast<float>(factors.rate),
-            .keep_first = static_cast<float>(factors.beta1),
-            .take_first = static_cast<float>(1 - factors.beta1),
-            .keep_second = static_cast<float>(factors.beta2),
-            .take_second = static_cast<float>(1 - factors.beta2),
-            .epsilon = epsilon_of(factors.epsilon),
-            .root_scale = static_cast<float>(factors.root_scale),
-            .decay_factor = static_cast<float>(factors.decay_factor),
-            .gradient_scale = static_cast<float>(factors.gradient_scale),
-            .weight_decay = static_cast<float>(factors.weight_decay)});
+void CudaKernels::update(exec::UpdateRule rule,
+                         std::span<const exec::UpdateView> parameters,
+                         const exec::UpdateFactors<double>& factors) const {
+    UpdateFactors rounded = factors.rounded<float>();
+    rounded.epsilon = epsilon_of(factors.epsilon);
+    update_by(rule, parameters, rounded);
 }
 
 void CudaKernels::average(std::span<const exec::UpdateView> parameters, double decay) const {
@@ -704,9 +645,9 @@ void CudaKernels::round(ConstView x, View y) const {
                      y.data);
 }
 
-void CudaKernels::update(UpdateRule rule,
-                         std::span<const exec::UpdateView> parameters,
-                         const UpdateFactors& factors) const {
+void CudaKernels::update_by(std::optional<exec::UpdateRule> rule,
+                            std::span<const exec::UpdateView> parameters,
+                            const UpdateFactors& factors) const {
     if (parameters.empty()) {
         return;
     }
@@ -715,12 +656,17 @@ void CudaKernels::update(UpdateRule rule,
     std::ranges::transform(parameters, std::back_inserter(tensors), tensor_of);
     const UpdateTable& table = table_of(std::move(tensors));
     stage_factors(table, factors);
-    lane_.list().add("update",
-                     cuda::update,
-                     real_of(parameters.front().value.dtype),
-                     rule,
-                     factors.weight_decay == 0 ? WeightDecay::No : WeightDecay::Yes,
-                     table.updates());
+    const Real real = real_of(parameters.front().value.dtype);
+    if (rule) {
+        lane_.list().add("update",
+                         cuda::update,
+                         real,
+                         *rule,
+                         factors.weight_decay == 0 ? WeightDecay::No : WeightDecay::Yes,
+                         table.updates());
+    } else {
+        lane_.list().add("sum_squares", cuda::sum_squares, table.updates());
+    }
 }
 
 // The factors change from step to step, so they come from host memory: a CUDA graph keeps the

@@ -50,9 +50,10 @@ class CudaKernels final : public exec::Kernels {
     void multiply(int number, const Products::Operands& operands) const;
     std::byte* stage(std::size_t bytes) const;
 
-    void update(UpdateRule rule,
-                std::span<const exec::UpdateView> parameters,
-                const UpdateFactors& factors) const;
+    /// Without a rule: the sums of squares alone.
+    void update_by(std::optional<exec::UpdateRule> rule,
+                   std::span<const exec::UpdateView> parameters,
+                   const UpdateFactors& factors) const;
     LossSums loss_sums(std::int64_t rows, const exec::LossSums& sums) const;
     void stage_factors(const UpdateTable& table, const UpdateFactors& factors) const;
     const UpdateTable& table_of(std::vector<UpdateTensor> tensors) const;

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "exec/device/update_rules.h"
+
 /// The kernels, the only code that nvcc compiles, behind pointers, sizes and a stream. A launch
 /// returns at once; the result says whether the launch itself was accepted.
 ///
@@ -362,16 +364,6 @@ cudaError_t binary_cross_entropy_backward(Real real,
 
 // updates.cu
 
-/// Formula of an update; see exec/layers/optimizer.h. AdamW is Adam with a decay factor.
-enum class UpdateRule : std::uint8_t {
-    None,  ///< the sums of squares alone
-    Sgd,
-    Momentum,
-    RmsProp,
-    Adam,
-    RmsPropMomentum
-};
-
 /// Whether weight_decay times the weight is added to the gradient that a rule follows. Without, not
 /// even a rounding differs from a rule that knows no decay.
 enum class WeightDecay : std::uint8_t { No, Yes };
@@ -401,18 +393,7 @@ constexpr std::int64_t update_chunk_size = 16'384;
 std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors);
 
 /// Factors of one step's update, in fp32 as the CPU's kernels round them.
-struct UpdateFactors {
-    float rate = 0;         ///< learning rate; of Adam divided by 1 - beta1^step
-    float keep_first = 0;   ///< Momentum's mu, the decay of both RmsProps, Adam's beta1
-    float take_first = 0;   ///< 1 - the decay, 1 - beta1
-    float keep_second = 0;  ///< beta2, RmsPropMomentum's momentum
-    float take_second = 0;  ///< 1 - beta2
-    float epsilon = 0;
-    float root_scale = 1;    ///< 1 / sqrt(1 - beta2^step)
-    float decay_factor = 1;  ///< 1 - learning rate * weight decay
-    float gradient_scale = 1;
-    float weight_decay = 0;
-};
+using UpdateFactors = exec::UpdateFactors<float>;
 
 /// Operands of one launch that updates all parameters. All arrays lie in memory that the device
 /// reads; `factors`, too, since a captured graph runs again with the numbers of another step.
@@ -426,8 +407,13 @@ struct Updates {
 };
 
 /// One pass over all parameters; values are of type `real`.
-cudaError_t update(
-    Real real, UpdateRule rule, WeightDecay decay, const Updates& updates, cudaStream_t stream);
+cudaError_t update(Real real,
+                   exec::UpdateRule rule,
+                   WeightDecay decay,
+                   const Updates& updates,
+                   cudaStream_t stream);
+/// The sums of the squares of the gradients alone.
+cudaError_t sum_squares(const Updates& updates, cudaStream_t stream);
 
 /// first += take_first (w - first) for every parameter, where w is the master or, without one, the
 /// value in fp32. Reads no gradients and writes no squares.

@@ -10,68 +10,18 @@ namespace {
 constexpr int block_size = 256;
 constexpr int pack = 4;  // 16 bytes of fp32
 
-struct Element {
-    float value;
-    float first;
-    float second;
-};
-
-// The formulas of exec/layers/optimizer.h for one element.
+// The sums of squares alone.
 struct NoUpdate {
-    static constexpr bool has_first = false;
-    static constexpr bool has_second = false;
-    static __device__ __forceinline__ void apply(const UpdateFactors&, float, Element&) {}
-};
-struct Sgd {
-    static constexpr bool has_first = false;
-    static constexpr bool has_second = false;
-    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
-        e.value -= f.rate * g;
-    }
-};
-struct Momentum {
-    static constexpr bool has_first = true;
-    static constexpr bool has_second = false;
-    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
-        e.first = f.keep_first * e.first + g;
-        e.value -= f.rate * e.first;
-    }
-};
-struct RmsProp {
-    static constexpr bool has_first = true;
-    static constexpr bool has_second = false;
-    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
-        e.first = f.keep_first * e.first + f.take_first * (g * g);
-        e.value -= f.rate * (g / (sqrtf(e.first) + f.epsilon));
-    }
-};
-struct Adam {
-    static constexpr bool has_first = true;
-    static constexpr bool has_second = true;
-    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
-        e.first = f.keep_first * e.first + f.take_first * g;
-        e.second = f.keep_second * e.second + f.take_second * (g * g);
-        const float root = sqrtf(e.second) * f.root_scale + f.epsilon;
-        e.value = f.decay_factor * e.value - f.rate * (e.first / root);
-    }
-};
-
-struct RmsPropMomentum {
-    static constexpr bool has_first = true;
-    static constexpr bool has_second = true;
-    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
-        e.first = f.keep_first * e.first + f.take_first * (g * g);
-        e.second = f.keep_second * e.second + f.rate * (g / sqrtf(e.first + f.epsilon));
-        e.value -= e.second;
-    }
+    static constexpr int slots = 0;
 };
 // A rule that follows the gradient of an L2 term, too.
 template <class Rule>
 struct Decayed {
-    static constexpr bool has_first = Rule::has_first;
-    static constexpr bool has_second = Rule::has_second;
-    static __device__ __forceinline__ void apply(const UpdateFactors& f, float g, Element& e) {
-        Rule::apply(f, g + f.weight_decay * e.value, e);
+    static constexpr int slots = Rule::slots;
+    static __device__ __forceinline__ void apply(const UpdateFactors& f,
+                                                 float g,
+                                                 exec::UpdatedNumber<float>& w) {
+        Rule::apply(f, g + f.weight_decay * w.value, w);
     }
 };
 
@@ -145,28 +95,30 @@ __global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
         }
         Pack<float, pack> m{};
         Pack<float, pack> v{};
-        if constexpr (Rule::has_first) {
+        if constexpr (Rule::slots > 0) {
             m = access.load(first + i);
         }
-        if constexpr (Rule::has_second) {
+        if constexpr (Rule::slots > 1) {
             v = access.load(second + i);
         }
         PIPETWIN_UNROLL
         for (int k = 0; k < pack; ++k) {
             squares += static_cast<double>(g.at[k]) * static_cast<double>(g.at[k]);
-            Element element{w.at[k], m.at[k], v.at[k]};
-            Rule::apply(factors, factors.gradient_scale * g.at[k], element);
-            w.at[k] = element.value;
-            m.at[k] = element.first;
-            v.at[k] = element.second;
+            if constexpr (updates) {
+                exec::UpdatedNumber<float> number{w.at[k], m.at[k], v.at[k]};
+                Rule::apply(factors, factors.gradient_scale * g.at[k], number);
+                w.at[k] = number.value;
+                m.at[k] = number.first;
+                v.at[k] = number.second;
+            }
         }
         if constexpr (updates) {
             access.store(value + i, w);
         }
-        if constexpr (Rule::has_first) {
+        if constexpr (Rule::slots > 0) {
             access.store(first + i, m);
         }
-        if constexpr (Rule::has_second) {
+        if constexpr (Rule::slots > 1) {
             access.store(second + i, v);
         }
         if constexpr (has_master) {
@@ -256,27 +208,20 @@ std::vector<UpdateChunk> update_chunks(std::vector<UpdateTensor>& tensors) {
     return chunks;
 }
 
-cudaError_t update(
-    Real real, UpdateRule rule, WeightDecay decay, const Updates& updates, cudaStream_t stream) {
-    const auto by = [&](auto plain, auto decayed) {
-        return decay == WeightDecay::Yes ? update_by<decltype(decayed)>(real, updates, stream)
-                                         : update_by<decltype(plain)>(real, updates, stream);
-    };
-    switch (rule) {
-        case UpdateRule::None:
-            return update_by<NoUpdate>(real, updates, stream);
-        case UpdateRule::Sgd:
-            return by(Sgd{}, Decayed<Sgd>{});
-        case UpdateRule::Momentum:
-            return by(Momentum{}, Decayed<Momentum>{});
-        case UpdateRule::RmsProp:
-            return by(RmsProp{}, Decayed<RmsProp>{});
-        case UpdateRule::Adam:
-            return by(Adam{}, Decayed<Adam>{});
-        case UpdateRule::RmsPropMomentum:
-            return by(RmsPropMomentum{}, Decayed<RmsPropMomentum>{});
-    }
-    return cudaErrorInvalidValue;
+cudaError_t update(Real real,
+                   exec::UpdateRule rule,
+                   WeightDecay decay,
+                   const Updates& updates,
+                   cudaStream_t stream) {
+    return exec::with_rule(rule, [&](auto formula) {
+        using Rule = decltype(formula);
+        return decay == WeightDecay::Yes ? update_by<Decayed<Rule>>(real, updates, stream)
+                                         : update_by<Rule>(real, updates, stream);
+    });
+}
+
+cudaError_t sum_squares(const Updates& updates, cudaStream_t stream) {
+    return update_by<NoUpdate>(Real::F32, updates, stream);
 }
 
 cudaError_t average(const Updates& updates, cudaStream_t stream) {

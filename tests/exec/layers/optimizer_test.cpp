@@ -162,7 +162,7 @@ TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
 }
 
 TEST_P(EveryOptimizer, HasTheStateThatThePlanCounts) {
-    EXPECT_EQ(optimizer_slots(GetParam().kind), GetParam().slots);
+    EXPECT_EQ(traits(GetParam().kind).slots, GetParam().slots);
 }
 
 TEST_P(EveryOptimizer, RefusesAStepZero) {
@@ -361,8 +361,8 @@ TEST(Adam, KeepsTheSharesThatItsBetasSay) {
 /// tf.compat.v1.train.RMSPropOptimizer begins with a mean of squares of 1, so GPipe's recipe with
 /// rate 1 and a gradient of 2 moves first by 2 / sqrt(0.9 + 0.1 * 4 + 1).
 TEST(RmsPropMomentum, BeginsWithAMeanOfSquaresOfOneAndTakesTheRootOfItAndEpsilon) {
-    EXPECT_EQ(first_begins_at(OptimizerKind::RmsPropMomentum), 1);
-    EXPECT_EQ(first_begins_at(OptimizerKind::RmsProp), 0);
+    EXPECT_EQ(traits(OptimizerKind::RmsPropMomentum).first_begins_at, 1);
+    EXPECT_EQ(traits(OptimizerKind::RmsProp).first_begins_at, 0);
     const std::unique_ptr<Device> device = make_cpu_device();
     Arena arena;
     Parameter parameter = three_weights(arena, {0, 0, 0});

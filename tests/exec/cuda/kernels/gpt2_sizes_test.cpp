@@ -315,7 +315,7 @@ TEST_P(CudaGpt2, AdamOnTheLargestParameter) {
     const DeviceArray<UpdateFactors> factors(std::vector<UpdateFactors>{f});
     const DeviceArray<double> scratch(chunks.size());
     expect_ok(update(real(),
-                     UpdateRule::Adam,
+                     exec::UpdateRule::Adam,
                      WeightDecay::No,
                      {of_tensors.data(),
                       1,

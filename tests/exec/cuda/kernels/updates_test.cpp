@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -32,23 +33,26 @@ Parameter random_parameter(std::int64_t size, std::uint64_t stream) {
     return p;
 }
 
-struct Rates {
-    double rate = 0.1;
-    double momentum = 0.9;
-    double decay = 0.97;
-    exec::GradientUse gradient{.scale = 0.3};
-    double epsilon = 0.01;  // large enough to show where it stands in a formula
-    exec::AdamFactors adam{.beta1 = 0.9,
-                           .beta2 = 0.999,
-                           .epsilon = 0.01,
-                           .rate = 0.001 / (1 - 0.9 * 0.9),
-                           .root_scale = 1 / std::sqrt(1 - 0.999 * 0.999),
-                           .decay_factor = 1 - 0.001 * 0.01,
-                           .gradient_scale = 0.3};
-};
+using exec::UpdateRule;
 
-/// The CPU's update; returns the sum of the squares.
-double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
+/// Factors that fit every rule: where Adam's stand in a formula they show.
+exec::UpdateFactors<double> factors_with(double weight_decay) {
+    return {.rate = 0.1,
+            .keep_first = 0.9,
+            .take_first = 1 - 0.9,
+            .keep_second = 0.999,
+            .take_second = 1 - 0.999,
+            .epsilon = 0.01,
+            .root_scale = 1 / std::sqrt(1 - 0.999 * 0.999),
+            .decay_factor = 1 - 0.001 * 0.01,
+            .gradient_scale = 0.3,
+            .weight_decay = weight_decay};
+}
+
+/// The CPU's update, or without a rule its sum of the squares alone; returns that sum.
+double update_on_cpu(std::optional<UpdateRule> rule,
+                     const exec::UpdateFactors<double>& factors,
+                     Parameter& p) {
     const auto size = static_cast<std::int64_t>(p.value.size());
     double squares = 0;
     exec::UpdateView view_of_p;
@@ -58,52 +62,12 @@ double update_on_cpu(UpdateRule rule, const Rates& rates, Parameter& p) {
     view_of_p.second = view(p.second, 1, size);
     view_of_p.squares = &squares;
     const std::span<const exec::UpdateView> operands(&view_of_p, 1);
-    switch (rule) {
-        case UpdateRule::None:
-            cpu().sum_squares(operands);
-            break;
-        case UpdateRule::Sgd:
-            cpu().sgd(operands, rates.rate, rates.gradient);
-            break;
-        case UpdateRule::Momentum:
-            cpu().momentum(operands, rates.rate, rates.momentum, rates.gradient);
-            break;
-        case UpdateRule::RmsProp:
-            cpu().rmsprop(operands, rates.rate, rates.decay, rates.epsilon, rates.gradient);
-            break;
-        case UpdateRule::Adam:
-            cpu().adam(operands, rates.adam);
-            break;
-        case UpdateRule::RmsPropMomentum:
-            cpu().rmsprop_momentum(operands,
-                                   {.rate = rates.rate,
-                                    .decay = rates.decay,
-                                    .momentum = rates.momentum,
-                                    .epsilon = rates.epsilon},
-                                   rates.gradient);
-            break;
+    if (rule) {
+        cpu().update(*rule, operands, factors);
+    } else {
+        cpu().sum_squares(operands);
     }
     return squares;
-}
-
-UpdateFactors factors_of(UpdateRule rule, const Rates& rates) {
-    UpdateFactors f;
-    f.rate = static_cast<float>(rule == UpdateRule::Adam ? rates.adam.rate : rates.rate);
-    const bool by_squares = rule == UpdateRule::RmsProp || rule == UpdateRule::RmsPropMomentum;
-    const double keep = rule == UpdateRule::Adam ? rates.adam.beta1
-                        : by_squares             ? rates.decay
-                                                 : rates.momentum;
-    f.keep_first = static_cast<float>(keep);
-    f.take_first = static_cast<float>(1 - keep);
-    f.keep_second =
-        static_cast<float>(rule == UpdateRule::Adam ? rates.adam.beta2 : rates.momentum);
-    f.take_second = static_cast<float>(1 - rates.adam.beta2);
-    f.epsilon = static_cast<float>(rates.epsilon);
-    f.root_scale = static_cast<float>(rates.adam.root_scale);
-    f.decay_factor = static_cast<float>(rates.adam.decay_factor);
-    f.gradient_scale = static_cast<float>(rates.gradient.scale);
-    f.weight_decay = static_cast<float>(rates.gradient.weight_decay);
-    return f;
 }
 
 /// Parameters on the device, updated in one go. In bf16 the masters are updated.
@@ -133,11 +97,13 @@ class Stage {
         }
     }
 
-    void update(UpdateRule rule, const UpdateFactors& factors) {
+    void update(std::optional<UpdateRule> rule, const UpdateFactors& factors) {
         with_table(factors, [&](const Updates& updates) {
             const WeightDecay decay =
                 factors.weight_decay == 0 ? WeightDecay::No : WeightDecay::Yes;
-            EXPECT_EQ(cuda::update(real_, rule, decay, updates, nullptr), cudaSuccess);
+            EXPECT_EQ(rule ? cuda::update(real_, *rule, decay, updates, nullptr)
+                           : cuda::sum_squares(updates, nullptr),
+                      cudaSuccess);
         });
     }
 
@@ -199,12 +165,10 @@ std::vector<Parameter> parameters_of_many_sizes() {
     return parameters;
 }
 
-void expect_updated(Way way, UpdateRule rule, double weight_decay = 0) {
-    Rates rates;
-    rates.gradient.weight_decay = weight_decay;
-    rates.adam.weight_decay = weight_decay;
+void expect_updated(Way way, std::optional<UpdateRule> rule, double weight_decay = 0) {
     const std::vector<Parameter> parameters = parameters_of_many_sizes();
-    const UpdateFactors factors = factors_of(rule, rates);
+    const exec::UpdateFactors<double> exact = factors_with(weight_decay);
+    const UpdateFactors factors = exact.rounded<float>();
     in_every_order([&] {
         Stage stage(way, parameters);
         stage.update(rule, factors);
@@ -215,20 +179,20 @@ void expect_updated(Way way, UpdateRule rule, double weight_decay = 0) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         SCOPED_TRACE(parameters[i].value.size());
         Parameter expected = parameters[i];
-        const double squares = update_on_cpu(rule, rates, expected);
+        const double squares = update_on_cpu(rule, exact, expected);
         EXPECT_TRUE(close(stage.numbers(i, 0), expected.value, 1e-5));
         EXPECT_EQ(stage.numbers(i, 1), expected.gradient);
         EXPECT_TRUE(close(stage.numbers(i, 2), expected.first, 1e-5));
         EXPECT_TRUE(close(stage.numbers(i, 3), expected.second, 1e-5));
         EXPECT_NEAR(stage.squares(i), squares, 1e-12 * squares);
-        if (way.real == Real::BF16 && rule != UpdateRule::None) {
+        if (way.real == Real::BF16 && rule) {
             EXPECT_EQ(stage.rounded_value(i), rounded(Real::BF16, stage.numbers(i, 0)));
         }
     }
 }
 
 TEST_P(CudaUpdates, ByNothingOnlyTheSquaresAreSummed) {
-    expect_updated(way(), UpdateRule::None);
+    expect_updated(way(), std::nullopt);
 }
 TEST_P(CudaUpdates, BySgd) {
     expect_updated(way(), UpdateRule::Sgd);
@@ -277,7 +241,7 @@ TEST_P(CudaUpdates, AveragesMoveTowardsWhatUpdatesChange) {
 }
 
 TEST(CudaUpdatesOfNothing, DoNothing) {
-    EXPECT_EQ(update(Real::F32, UpdateRule::Adam, WeightDecay::No, {}, nullptr), cudaSuccess);
+    EXPECT_EQ(update(Real::F32, exec::UpdateRule::Adam, WeightDecay::No, {}, nullptr), cudaSuccess);
     EXPECT_EQ(average({}, nullptr), cudaSuccess);
 }
 
