@@ -76,8 +76,11 @@ void write_logits(const bench::CurveCommand& command) {
     };
     exec::PublishedWeights(command.folder / "weights", scenario.model).load(parameters);
     device->enter_thread();
-    const exec::Tensor logits =
-        stage.evaluate(0, {}, {.batch = &batch, .first_sample = 0, .samples = batch.samples});
+    exec::Tensor logits;
+    stage.evaluate(0,
+                   {},
+                   {.batch = &batch, .first_sample = 0, .samples = batch.samples},
+                   std::span(&logits, 1));
     device->finish();
     std::ofstream(command.folder / "logits", std::ios::binary)
         .write(static_cast<const char*>(logits.data()), logits.bytes().count);

@@ -15,7 +15,7 @@ namespace pipetwin {
 /// Which outputs of a model with branches pass into a stage, out of it and through it, and which of
 /// them, and of their gradients, are there while one of its layers works. A stage is any run of
 /// neighbouring layers; what is said of it does not depend on where the others are cut. The
-/// executor (exec/stage/branches.h) holds the same bytes.
+/// executor (exec/stage/outputs.h) holds the same bytes.
 ///
 ///     received   all of it until the backward of the stage ends, where that reads any of it or
 ///                computes again from it; else until the forward of the last layer that reads any

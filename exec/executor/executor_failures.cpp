@@ -148,13 +148,6 @@ void Executor::Impl::look_through(int stage,
         }
         return tensor;
     };
-    if (model.is_chain()) {
-        Tensor boundary = take(stage - 1);
-        messages[{stage, stage + 1}] =
-            input.evaluation ? at_work.evaluate(micro_batch, std::move(boundary), data)
-                             : at_work.forward(micro_batch, std::move(boundary), data, false);
-        return;
-    }
     std::vector<Tensor> received;
     for (const int from : worker.senders(stage)) {
         received.push_back(take(from));

@@ -117,32 +117,29 @@ Worker::Worker(const Plan& plan,
     device_->leave_thread();
 }
 
-/// Makes the stage. Where the model has branches, its messages follow from the routes of outputs.
+/// Makes the stage; its messages follow from the routes of outputs.
 void Worker::connect_stage(LocalStage& local, const Model& model, StageOptions options) {
     const Schedule& schedule = plan_->schedule;
     const int piece = schedule.weights_of_stage[as_index(local.index)];
     const Stage::Place place{.stage = local.index,
                              .first_layer = plan_->partition->first_layer(piece),
                              .layer_count = plan_->partition->layers_in(piece)};
-    local.has_branches = !model.is_chain();
-    if (local.has_branches) {
-        options.messages =
-            messages_of(routes_of(model, *plan_->partition), piece, model_stage_count(schedule));
-        const auto stages_of_pieces = [&](std::vector<int> pieces) {
-            for (int& stage : pieces) {
-                stage += local.index - piece;
-            }
-            return pieces;
-        };
-        local.senders = stages_of_pieces(options.messages->from);
-        local.receivers = stages_of_pieces(options.messages->to);
-        const bool input_gradient = options.input_gradient && local.senders.empty();
-        for (Slot& slot : local.slots) {
-            slot.received.resize(local.senders.size());
-            slot.sent.resize(local.receivers.size());
-            slot.sent_gradients.resize(local.receivers.size());
-            slot.received_gradients.resize(input_gradient ? 1 : local.senders.size());
+    options.messages =
+        messages_of(routes_of(model, *plan_->partition), piece, model_stage_count(schedule));
+    const auto stages_of_pieces = [&](std::vector<int> pieces) {
+        for (int& stage : pieces) {
+            stage += local.index - piece;
         }
+        return pieces;
+    };
+    local.senders = stages_of_pieces(options.messages->from);
+    local.receivers = stages_of_pieces(options.messages->to);
+    const bool input_gradient = options.input_gradient && local.senders.empty();
+    for (Slot& slot : local.slots) {
+        slot.received.resize(local.senders.size());
+        slot.sent.resize(local.receivers.size());
+        slot.sent_gradients.resize(local.receivers.size());
+        slot.received_gradients.resize(input_gradient ? 1 : local.senders.size());
     }
     local.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
 }
@@ -159,8 +156,7 @@ RowNeeds Worker::rehearse(const StepInput& step) {
     }
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
-            slot.gradient = {};  // of the model's input
-            free_all(slot.received_gradients);
+            free_all(slot.received_gradients);  // of the model's input
         }
         local.stage->rehearse(false);
     }
@@ -213,8 +209,7 @@ void Worker::prepare(const StepInput& step) {
     use_averages(evaluation);
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
-            slot.gradient = {};  // of the model's input, kept since the last step
-            free_all(slot.received_gradients);
+            free_all(slot.received_gradients);  // of the model's input, since the last step
         }
         if (evaluation) {
             local.stage->zero_losses();
@@ -346,15 +341,12 @@ void Worker::evaluate(const Action& action, const StepInput& step) {
             send(edge_at(action), action.micro_batch, std::move(message(action)));
             break;
         default: {
-            LocalStage& here = local_stage(action.stage);
             Slot& place = slot(action.stage, action.micro_batch);
-            const MicroBatch& data = step.data[as_index(action.micro_batch)];
-            if (here.has_branches) {
-                here.stage->evaluate(action.micro_batch, place.received, data, place.sent);
-            } else {
-                place.activation =
-                    here.stage->evaluate(action.micro_batch, std::move(place.activation), data);
-            }
+            stage(action.stage)
+                .evaluate(action.micro_batch,
+                          place.received,
+                          step.data[as_index(action.micro_batch)],
+                          place.sent);
             pass_activation_on(action);
             break;
         }
@@ -378,52 +370,29 @@ TimePoint Worker::turn_to(std::size_t cell, const Action& action, TimePoint begi
 }
 
 void Worker::compute(const Action& action, const StepInput& step) {
-    LocalStage& here = local_stage(action.stage);
-    Stage& stage = *here.stage;
+    Stage& here = stage(action.stage);
     Slot& place = slot(action.stage, action.micro_batch);
+    const MicroBatch& data = step.data[as_index(action.micro_batch)];
     switch (action.op) {
         case Op::Forward:
-            forward(action, step);
+            here.forward(action.micro_batch, place.received, data, !place.recomputed, place.sent);
+            pass_activation_on(action);
             break;
         case Op::Recompute:
-            stage.recompute(action.micro_batch, step.data[as_index(action.micro_batch)]);
+            here.recompute(action.micro_batch, data);
             break;
         case Op::Backward:
-            if (here.has_branches) {
-                stage.backward(action.micro_batch, place.sent_gradients, place.received_gradients);
-            } else {
-                place.gradient = stage.backward(action.micro_batch, std::move(place.gradient));
-            }
+            here.backward(action.micro_batch, place.sent_gradients, place.received_gradients);
             pass_gradient_on(action);
             break;
         case Op::BackwardInput:
-            if (here.has_branches) {
-                stage.backward_input(
-                    action.micro_batch, place.sent_gradients, place.received_gradients);
-            } else {
-                place.gradient =
-                    stage.backward_input(action.micro_batch, std::move(place.gradient));
-            }
+            here.backward_input(action.micro_batch, place.sent_gradients, place.received_gradients);
             pass_gradient_on(action);
             break;
         default:
-            stage.backward_weight(action.micro_batch);
+            here.backward_weight(action.micro_batch);
             break;
     }
-}
-
-void Worker::forward(const Action& action, const StepInput& step) {
-    LocalStage& here = local_stage(action.stage);
-    Slot& place = slot(action.stage, action.micro_batch);
-    const MicroBatch& data = step.data[as_index(action.micro_batch)];
-    if (here.has_branches) {
-        here.stage->forward(
-            action.micro_batch, place.received, data, !place.recomputed, place.sent);
-    } else {
-        place.activation = here.stage->forward(
-            action.micro_batch, std::move(place.activation), data, !place.recomputed);
-    }
-    pass_activation_on(action);
 }
 
 GradientAllReduce* Worker::all_reduce(int stage) const {
@@ -569,8 +538,6 @@ void Worker::abandon() {
     }
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
-            slot.activation = {};
-            slot.gradient = {};
             for (std::vector<Tensor>* const messages :
                  {&slot.received, &slot.sent, &slot.sent_gradients, &slot.received_gradients}) {
                 free_all(*messages);
@@ -588,8 +555,7 @@ Stage& Worker::stage(int index) {
 }
 
 const Tensor& Worker::input_gradient(int micro_batch) {
-    const Slot& place = slot(0, micro_batch);
-    return local_stage(0).has_branches ? place.received_gradients.at(0) : place.gradient;
+    return slot(0, micro_batch).received_gradients.at(0);
 }
 
 Worker::LocalStage& Worker::local_stage(int stage) {

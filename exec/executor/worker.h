@@ -169,24 +169,20 @@ class Worker {
     const Tensor& input_gradient(int micro_batch);
 
   private:
-    /// What waits at a stage for a micro-batch's next action: the boundary before F, and its result
-    /// until it is sent; the gradients likewise. Where the model has branches, all messages of a
-    /// stage.
+    /// What waits at a stage for a micro-batch's next action: all messages of the stage, before its
+    /// actions and until they are sent.
     struct Slot {
-        Tensor activation;
-        Tensor gradient;
         std::vector<Tensor> received;            ///< [sender]
         std::vector<Tensor> sent;                ///< [receiver]
         std::vector<Tensor> sent_gradients;      ///< [receiver]: come back from it
-        std::vector<Tensor> received_gradients;  ///< [sender]: go back to it
+        std::vector<Tensor> received_gradients;  ///< [sender]: go back to it; of the model's input
         bool recomputed = false;                 ///< the row has an R for it
     };
     /// A stage of this rank, with what its micro-batches left there.
     struct LocalStage {
         int index = 0;
         std::unique_ptr<Stage> stage;
-        bool has_branches = false;   ///< the model has
-        std::vector<int> senders;    ///< of all messages, where the model has branches; stages
+        std::vector<int> senders;    ///< of all messages; stages
         std::vector<int> receivers;  ///< likewise
         std::vector<Slot> slots;     ///< [micro-batch]
         TimePoint sum_begun;         ///< over the replicas
@@ -203,7 +199,6 @@ class Worker {
     bool is_on_this_rank(int stage) const;
     TimePoint turn_to(std::size_t cell, const Action& action, TimePoint begin);
     void compute(const Action& action, const StepInput& step);
-    void forward(const Action& action, const StepInput& step);
     void pass_activation_on(const Action& action);
     void pass_gradient_on(const Action& action);
     void reduce(int stage);

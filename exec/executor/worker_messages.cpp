@@ -24,9 +24,6 @@ Tensor& Worker::message(const Action& action) {
     LocalStage& local = local_stage(action.stage);
     Slot& place = local.slots.at(as_index(action.micro_batch));
     const bool forward = action.op == Op::SendForward || action.op == Op::RecvForward;
-    if (!local.has_branches) {
-        return forward ? place.activation : place.gradient;
-    }
     const int peer = peer_stage(action);
     const bool from_earlier = peer < action.stage;
     const std::vector<int>& peers = from_earlier ? local.senders : local.receivers;
@@ -42,10 +39,6 @@ Tensor& Worker::message(const Action& action) {
 Stage::Boundary Worker::message_shape(const Action& action, int samples) {
     const LocalStage& local = local_stage(action.stage);
     const bool forward = action.op == Op::RecvForward;
-    if (!local.has_branches) {
-        return forward ? local.stage->input_boundary(samples)
-                       : local.stage->output_boundary(samples);
-    }
     const std::vector<int>& peers = forward ? local.senders : local.receivers;
     const auto number =
         static_cast<std::size_t>(std::ranges::find(peers, peer_stage(action)) - peers.begin());
@@ -128,43 +121,28 @@ Edge& Worker::edge_at(const Action& action) const {
 /// To the stages that read it, where they live on this rank; else it waits for its SEND.
 void Worker::pass_activation_on(const Action& action) {
     const LocalStage& here = local_stage(action.stage);
-    if (here.has_branches) {
-        for (std::size_t index = 0; index < here.receivers.size(); ++index) {
-            if (const int to = here.receivers[index]; is_on_this_rank(to)) {
-                message({.op = Op::RecvForward,
-                         .stage = to,
-                         .micro_batch = action.micro_batch,
-                         .hop = hop_between(action.stage, to)}) =
-                    std::move(slot(action.stage, action.micro_batch).sent[index]);
-            }
+    for (std::size_t index = 0; index < here.receivers.size(); ++index) {
+        if (const int to = here.receivers[index]; is_on_this_rank(to)) {
+            message({.op = Op::RecvForward,
+                     .stage = to,
+                     .micro_batch = action.micro_batch,
+                     .hop = hop_between(action.stage, to)}) =
+                std::move(slot(action.stage, action.micro_batch).sent[index]);
         }
-        return;
-    }
-    if (!is_last(action.stage) && !edges_.forward[as_index(action.stage)].channel) {
-        slot(action.stage + 1, action.micro_batch).activation =
-            std::move(slot(action.stage, action.micro_batch).activation);
     }
 }
 
 /// To the stages that made what it is of, where they live on this rank; else it waits for its SEND.
 void Worker::pass_gradient_on(const Action& action) {
     const LocalStage& here = local_stage(action.stage);
-    if (here.has_branches) {
-        for (std::size_t index = 0; index < here.senders.size(); ++index) {
-            if (const int to = here.senders[index]; is_on_this_rank(to)) {
-                message({.op = Op::RecvBackward,
-                         .stage = to,
-                         .micro_batch = action.micro_batch,
-                         .hop = hop_between(to, action.stage)}) =
-                    std::move(slot(action.stage, action.micro_batch).received_gradients[index]);
-            }
+    for (std::size_t index = 0; index < here.senders.size(); ++index) {
+        if (const int to = here.senders[index]; is_on_this_rank(to)) {
+            message({.op = Op::RecvBackward,
+                     .stage = to,
+                     .micro_batch = action.micro_batch,
+                     .hop = hop_between(to, action.stage)}) =
+                std::move(slot(action.stage, action.micro_batch).received_gradients[index]);
         }
-        return;
-    }
-    if (has_stage_before(plan_->schedule, action.stage) &&
-        !edges_.backward[as_index(action.stage - 1)].channel) {
-        slot(action.stage - 1, action.micro_batch).gradient =
-            std::move(slot(action.stage, action.micro_batch).gradient);
     }
 }
 

@@ -64,8 +64,11 @@ std::int64_t parameter_count(const Model& model, const Stage::Place& place) {
 
 }  // namespace
 
-Stage::Impl::Impl(Device& on, Arena& in, const StageOptions& with)
-    : device(on), kernels(&on.kernels()), arena(in), options(with) {
+Stage::Impl::Impl(Device& on, Arena& in, const Model& model, Place at, const StageOptions& with)
+    : device(on), kernels(&on.kernels()), arena(in), options(with), place(at) {
+    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
+        names.push_back(model.layer(i).spec.name);
+    }
     stashes.resize(as_index(options.micro_batches));
     loss_sums = device.results(stashes.size());
     auxiliary_sums = device.results(stashes.size());
@@ -76,49 +79,59 @@ Stage::Impl::Impl(Device& on, Arena& in, const StageOptions& with)
     auxiliary_scales.resize(stashes.size());
 }
 
+namespace {
+
+std::vector<std::unique_ptr<ExecutableLayer>> layers_of(const Model& model,
+                                                        const Stage::Place& place,
+                                                        const NumberFormat& format) {
+    std::vector<std::unique_ptr<ExecutableLayer>> layers;
+    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
+        layers.push_back(make_layer(model, i, format));
+    }
+    return layers;
+}
+
+/// What a stage of a chain exchanges with its neighbours.
+PieceMessages messages_of_chain(const Model& model, const Stage::Place& place) {
+    const int end = place.first_layer + place.layer_count;
+    PieceMessages messages;
+    if (place.first_layer > 0) {
+        messages.received.push_back({place.first_layer - 1});
+    }
+    if (model.layer(end - 1).output.width > 0) {  // no loss
+        messages.sent.push_back({end - 1});
+    }
+    return messages;
+}
+
+}  // namespace
+
 Stage::Stage(
     Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options)
-    : impl_(std::make_unique<Impl>(device, arena, options)) {
-    impl_->place = place;
-    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
-        impl_->layers.push_back(make_layer(model, i, options.format));
-        impl_->names.push_back(model.layer(i).spec.name);
-    }
-    const std::int64_t numbers = parameter_count(model, place);
-    ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
-    impl_->finish(drawing_rules(model, options), options.optimizer_shards > 1 ? &share : nullptr);
-    PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
-                    "a model knows its parameters");
-    impl_->find_kept_inputs(&model);
-    if (options.messages) {
-        impl_->set_up_branches(model);
-    }
-}
+    : Stage(device, arena, model, place, layers_of(model, place, options.format), options) {}
 
 Stage::Stage(Device& device,
              Arena& arena,
+             const Model& model,
+             Place place,
              std::vector<std::unique_ptr<ExecutableLayer>> layers,
              const StageOptions& options)
-    : impl_(std::make_unique<Impl>(device, arena, options)) {
+    : impl_(std::make_unique<Impl>(device, arena, model, place, options)) {
     impl_->layers = std::move(layers);
-    impl_->place = {
-        .stage = 0, .first_layer = 0, .layer_count = static_cast<int>(impl_->layers.size())};
-    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
-        impl_->names.push_back(fmt::format("layer{}", i));
-    }
-    impl_->finish({.seed = options.seed,
-                   .optimizer_slots = traits(options.optimizer).slots,
-                   .first_begins_at = traits(options.optimizer).first_begins_at,
-                   .averages_weights = options.averages_weights,
-                   .format = options.format},
-                  nullptr);
-    impl_->find_kept_inputs(nullptr);
+    const std::int64_t numbers = parameter_count(model, place);
+    ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
+    impl_->create_parameters(drawing_rules(model, options),
+                             options.optimizer_shards > 1 ? &share : nullptr);
+    PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
+                    "a model knows its parameters");
+    impl_->find_blocks(model.is_chain());
+    impl_->connect(model);
 }
 
 Stage::~Stage() = default;
 
 /// `share`: of the optimizer's state, null for all.
-void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share) {
+void Stage::Impl::create_parameters(const ParameterMaker::Settings& rules, ShareCut* share) {
     Bytes workspace;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         ParameterMaker::Settings own = rules;
@@ -148,26 +161,24 @@ void Stage::Impl::finish(const ParameterMaker::Settings& rules, ShareCut* share)
     });
     squares = device.results(parameters.size());
     dropped.resize(layers.size());
-    find_blocks();
 }
 
 /// False for a block of a model with branches that is one layer, which keeps nothing but what it
 /// reads: by itself there is nothing to drop.
-bool Stage::Impl::is_computed_again(const LayerRange& block) const {
+bool Stage::Impl::is_computed_again(const LayerRange& block, bool is_chain) const {
     const int index = block.first - place.first_layer;
     const bool is_here = index >= 0 && index < static_cast<int>(layers.size());
     const bool is_alone = options.blocks_together == 1 && block.end == block.first + 1;
-    return !options.messages || !is_here || !is_alone ||
-           layers[as_index(index)]->kept_bytes(1) > Bytes{};
+    return is_chain || !is_here || !is_alone || layers[as_index(index)]->kept_bytes(1) > Bytes{};
 }
 
 /// The parts of recomputed blocks that the stage has, in their groups.
-void Stage::Impl::find_blocks() {
+void Stage::Impl::find_blocks(bool is_chain) {
     blocks.resize(layers.size());
     const LayerRange stage{.first = place.first_layer,
                            .end = place.first_layer + static_cast<int>(layers.size())};
     std::erase_if(options.recomputed_blocks,
-                  [this](const LayerRange& block) { return !is_computed_again(block); });
+                  [&](const LayerRange& block) { return !is_computed_again(block, is_chain); });
     for (const LayerRange& group :
          block_groups(options.recomputed_blocks, stage, options.blocks_together)) {
         for (int layer = group.first; layer < group.end; ++layer) {
@@ -176,62 +187,24 @@ void Stage::Impl::find_blocks() {
     }
 }
 
-/// Finds out which layers of a chain keep their inputs. Those of recomputed blocks have them all
-/// while they are there again; so does a layer whose gradient by its input is asked for.
-void Stage::Impl::find_kept_inputs(const Model* model) {
-    keeps_input.assign(layers.size(), true);
-    reads_output.assign(layers.size(), false);
-    is_given_output.assign(layers.size(), false);
-    copies_output.assign(layers.size(), false);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        if (model == nullptr) {
-            keeps_input[i] = layers[i]->backward_reads_input() || blocks[i].has_value();
-            continue;
-        }
-        const Layer& layer = model->layer(place.first_layer + static_cast<int>(i));
-        const bool may_read_output =
-            pipetwin::reads_output(*model, place.first_layer + static_cast<int>(i));
-        reads_output[i] = may_read_output && !blocks[i] && i + 1 < layers.size() && !blocks[i + 1];
-        is_given_output[i] = may_read_output && ends_with_rectifier(layer.spec);
-        copies_output[i] = is_given_output[i] && !reads_output[i];
-        keeps_input[i] = layer.keeps_input.front() || blocks[i] ||
-                         (may_read_output && !reads_output[i] && !is_given_output[i]) ||
-                         (i == 0 && first() && options.input_gradient);
+/// Finds out what the stage does with outputs.
+void Stage::Impl::connect(const Model& model) {
+    outputs.emplace(model,
+                    place.first_layer,
+                    place.layer_count,
+                    options.messages ? *options.messages : messages_of_chain(model, place),
+                    blocks);
+    made_for_group.reserve(layers.size());
+    for (std::size_t index = 0; index < layers.size(); ++index) {
+        // A layer of a chain reads one output, whatever is inside.
+        joining.push_back(outputs->is_chain() || outputs->reads(index).empty()
+                              ? nullptr
+                              : dynamic_cast<JoiningLayer*>(layers[index].get()));
     }
-}
-
-/// A kept input. One that is gone has its shape and no numbers.
-ConstView Stage::Impl::kept_view(std::size_t index, const Tensor& input, int samples) const {
-    if (!input.empty()) {
-        return input;
+    made_again.resize(outputs->sent().size());
+    for (Stash& stash : stashes) {
+        stash.outputs = outputs->make_stash();
     }
-    const Boundary shape = boundary(layers[index]->input(), samples);
-    return {nullptr, shape.type, shape.rows, shape.columns};
-}
-
-/// Keeps a copy of what a layer has made, for its own backward.
-void Stage::Impl::copy_output(std::size_t index, ConstView y, Kept& kept) const {
-    if (copies_output[index]) {
-        Tensor& copy = kept.inner.back().input;
-        copy = arena.allocate(y.dtype, y.rows, y.columns, MemoryKind::Stash);
-        kernels->copy_columns({.count = y.columns}, y, copy);
-    }
-}
-
-/// Shows a layer what it has made, for its backward, where it has no copy.
-void Stage::Impl::give_output(std::size_t index, View y, Kept& kept) const {
-    if (is_given_output[index] && !copies_output[index]) {
-        kept.inner.back().input =
-            Tensor::placed(device.memory(), y.data, y.dtype, y.rows, y.columns);
-    }
-}
-
-/// What the backward of a chain's layer reads.
-ConstView Stage::Impl::backward_reads(const std::vector<Kept>& kept,
-                                      std::size_t index,
-                                      int samples) const {
-    const bool reads_next = reads_output[index] && !is_given_output[index];
-    return kept_view(index, kept[reads_next ? index + 1 : index].input, samples);
 }
 
 Stage::Stash& Stage::Impl::stash(int micro_batch) {
@@ -240,7 +213,7 @@ Stage::Stash& Stage::Impl::stash(int micro_batch) {
     if (index >= stashes.size()) {  // more than announced: the list grows, nothing else
         stashes.resize(index + 1);
         for (Stash& added : std::span(stashes).subspan(loss_scales.size())) {
-            added.branches = branches ? branches->make_stash() : BranchStash();
+            added.outputs = outputs->make_stash();
         }
         for (std::span<double>* const sums : {&loss_sums, &auxiliary_sums, &right_sums}) {
             if (!sums->empty()) {
@@ -303,50 +276,19 @@ Tensor Stage::Impl::load(const MicroBatch& data) {
     return input;
 }
 
-/// C36: a boundary of a wrong shape or type is refused.
-void Stage::Impl::check(const Tensor& tensor, bool output, int samples) const {
-    const Boundary wanted =
-        boundary(output ? layers.back()->output() : layers.front()->input(), samples);
-    if (tensor.dtype() != wanted.type || tensor.rows() != wanted.rows ||
-        tensor.columns() != wanted.columns) {
-        throw Error(
-            ErrorKind::BadInput,
-            fmt::format(
-                "stage {}, layer \"{}\"", place.stage, output ? names.back() : names.front()),
-            fmt::format("{} is {}, expected {}",
-                        output ? "the gradient of the output" : "the input",
-                        shape_text(tensor.dtype(), tensor.rows(), tensor.columns()),
-                        shape_text(wanted.type, wanted.rows, wanted.columns)));
-    }
-}
-
 Stage::Boundary Stage::Impl::boundary(const SampleShape& shape, int samples) const {
     return {.type = options.format.real,
             .rows = std::int64_t{samples} * shape.positions,
             .columns = shape.width};
 }
 
-Tensor Stage::Impl::allocate_output(std::size_t index, int samples) {
-    const SampleShape& shape = layers[index]->output();
-    if (shape.width == 0) {
-        return {};  // the loss
+/// Type and shape of a message.
+Stage::Boundary Stage::Impl::message_shape(const StageOutputs::Message& message,
+                                           int samples) const {
+    if (message.value) {
+        return boundary(outputs->values()[*message.value].shape, samples);
     }
-    const bool last = index + 1 == layers.size();
-    return arena.allocate(options.format.real,
-                          std::int64_t{samples} * shape.positions,
-                          shape.width,
-                          last ? MemoryKind::Boundary : MemoryKind::Stash);
-}
-
-Tensor Stage::Impl::allocate_input_gradient(std::size_t index, int samples) {
-    const SampleShape& shape = layers[index]->input();
-    if (shape.token_ids || (index == 0 && first() && !options.input_gradient)) {
-        return {};
-    }
-    return arena.allocate(options.format.real,
-                          std::int64_t{samples} * shape.positions,
-                          shape.width,
-                          MemoryKind::Boundary);
+    return {.type = options.format.real, .rows = 1, .columns = message.numbers * samples};
 }
 
 bool Stage::Impl::times_layers() const {
@@ -370,13 +312,6 @@ std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
     return [this, index](Op part) { tell(index, part); };
 }
 
-void Stage::Impl::show(std::size_t index, const Tensor& output) const {
-    if (watch && !output.empty()) {
-        device.finish();
-        watch(place.first_layer + static_cast<int>(index), output);
-    }
-}
-
 /// Tells the loss layer where what it finds in the micro-batch is to go.
 void Stage::Impl::want_sums(LayerCall& call, int micro_batch) {
     call.loss_sum = &loss_sums[as_index(micro_batch)];
@@ -388,230 +323,6 @@ void Stage::Impl::want_sums(LayerCall& call, int micro_batch) {
 void Stage::Impl::take_scales(const LayerCall& call, int micro_batch) {
     loss_scales[as_index(micro_batch)] = call.loss_scale;
     auxiliary_scales[as_index(micro_batch)] = call.auxiliary_scale;
-}
-
-/// All layers in order. With `keep` everything that backward needs goes into the stash, else the
-/// input alone.
-Tensor Stage::Impl::run_forward(
-    int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep) {
-    LayerCall call = base;
-    if (!call.recomputation) {  // which has left its loss already
-        want_sums(call, micro_batch);
-    }
-    std::vector<Kept>& kept = keep ? stash.layers : dropped;
-    kept.resize(layers.size());
-    Tensor x = std::move(input);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-        kept[i].clear();  // where an earlier forward failed
-        Tensor y = allocate_output(i, stash.samples);
-        call.keeps = keep && !blocks[i];
-        layers[i]->forward(call, x, {}, y, kept[i]);
-        copy_output(i, y, kept[i]);
-        tell(i, Op::Forward);
-        show(i, y);
-        if (keep && blocks[i]) {
-            kept[i].clear();
-            if (blocks[i]->first == static_cast<int>(i)) {
-                kept[i].input = std::move(x);
-            }
-        } else if (keep) {
-            if (keeps_input[i]) {
-                kept[i].input = std::move(x);
-            }
-        } else {
-            kept[i].clear();
-            if (i == 0) {
-                stash.input = std::move(x);
-            }
-        }
-        x = std::move(y);
-    }
-    stash.is_whole = keep;
-    if (!call.recomputation) {
-        take_scales(call, micro_batch);
-    }
-    return x;
-}
-
-/// The forward of the block that ends with a layer, from its kept input.
-void Stage::Impl::compute_again(Stash& stash, const LayerCall& base, std::size_t last) {
-    if (!blocks[last] || blocks[last]->end != static_cast<int>(last) + 1) {
-        return;
-    }
-    LayerCall call = base;
-    call.recomputation = true;
-    const std::size_t first = as_index(blocks[last]->first);
-    Tensor x = std::move(stash.layers[first].input);
-    for (std::size_t i = first; i <= last; ++i) {
-        Kept& kept = stash.layers[i];
-        Tensor y = allocate_output(i, stash.samples);
-        layers[i]->forward(call, x, {}, y, kept);
-        copy_output(i, y, kept);
-        tell(i, Op::Forward);
-        kept.input = std::move(x);
-        x = std::move(y);
-    }
-}
-
-/// The stage's input as a part of its stash.
-Tensor Stage::Impl::take_in(Stash& stash, Tensor input, const MicroBatch& data) {
-    PIPETWIN_EXPECT(!stash.alive, "F of a micro-batch comes once");
-    if (first()) {
-        input = load(data);
-    } else {
-        check(input, false, data.samples);
-        input.move_to(MemoryKind::Stash);
-    }
-    begin(stash, data);
-    return input;
-}
-
-void Stage::Impl::begin(Stash& stash, const MicroBatch& data) const {
-    stash.alive = true;
-    stash.samples = data.samples;
-    stash.batch_samples = data.batch->samples;
-    stash.first_sample = data.first_sample;
-    stash.step = data.step;
-}
-
-Tensor Stage::forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    input = impl.take_in(stash, std::move(input), data);
-    LayerCall call = impl.call(micro_batch, stash);
-    call.data = &data;
-    return impl.run_forward(micro_batch, stash, std::move(input), call, keep);
-}
-
-Tensor Stage::evaluate(int micro_batch, Tensor input, const MicroBatch& data) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    input = impl.take_in(stash, std::move(input), data);
-    LayerCall call = impl.call(micro_batch, stash);
-    call.data = &data;
-    call.evaluation = true;
-    Tensor output = impl.run_forward(micro_batch, stash, std::move(input), call, false);
-    stash.clear();
-    return output;
-}
-
-void Stage::recompute(int micro_batch, const MicroBatch& data) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.alive && !stash.is_whole, "R follows an F that kept its input only");
-    LayerCall call = impl.call(micro_batch, stash);
-    call.data = &data;
-    call.recomputation = true;
-    // The output was sent long ago: this one is dropped.
-    if (impl.branches) {
-        impl.run_branches(micro_batch, stash, call, true, impl.made_again);
-        for (Tensor& tensor : impl.made_again) {
-            tensor = {};
-        }
-        return;
-    }
-    impl.run_forward(micro_batch, stash, std::move(stash.input), call, true);
-}
-
-Tensor Stage::backward(int micro_batch, Tensor gradient) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.is_whole, "B follows F or R");
-    if (impl.layers.back()->output().width > 0) {
-        impl.check(gradient, true, stash.samples);
-    }
-    LayerCall call = impl.call(micro_batch, stash);
-    for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        impl.compute_again(stash, call, i);
-        Kept& kept = stash.layers[i];
-        Tensor input_gradient = impl.allocate_input_gradient(i, stash.samples);
-        call.after_part = impl.part_teller(i);
-        const ConstView x = impl.backward_reads(stash.layers, i, stash.samples);
-        if (impl.reads_output[i]) {
-            impl.give_output(i, View(stash.layers[i + 1].input), kept);
-        }
-        impl.layers[i]->backward(call, kept, x, gradient, {}, input_gradient);
-        impl.tell(i, Op::BackwardInput);
-        Tensor for_layer_before =
-            i > 0 && impl.reads_output[i - 1] ? std::move(kept.input) : Tensor();
-        kept.clear();
-        kept.input = std::move(for_layer_before);
-        if (impl.reads_output[i]) {
-            stash.layers[i + 1].input = {};
-        }
-        gradient = std::move(input_gradient);
-    }
-    stash.clear();
-    return gradient;
-}
-
-/// Frees what W of a layer does not read of its tensors and of `dy`, the gradient of its output.
-void Stage::Impl::free_unread(std::size_t index, Kept& kept, Tensor& dy) const {
-    const ExecutableLayer& layer = *layers[index];
-    layer.free_unread(kept);
-    if (!layer.weight_reads_input()) {
-        kept.input = {};
-    }
-    if (!layer.weight_reads_gradient()) {
-        dy = {};
-    }
-}
-
-Tensor Stage::backward_input(int micro_batch, Tensor gradient) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.is_whole, "I follows F or R");
-    if (impl.layers.back()->output().width > 0) {
-        impl.check(gradient, true, stash.samples);
-    }
-    LayerCall call = impl.call(micro_batch, stash);
-    stash.output_gradient = std::move(gradient);
-    Tensor* dy = &stash.output_gradient;
-    Tensor input_gradient;
-    for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        impl.compute_again(stash, call, i);
-        Kept& kept = stash.layers[i];
-        input_gradient = impl.allocate_input_gradient(i, stash.samples);
-        call.after_part = impl.part_teller(i);
-        const ConstView x = impl.backward_reads(stash.layers, i, stash.samples);
-        if (impl.reads_output[i]) {
-            impl.give_output(i, View(stash.layers[i + 1].input), kept);
-        }
-        impl.layers[i]->backward_input(call, kept, x, *dy, {}, input_gradient);
-        impl.tell(i, Op::BackwardInput);
-        if (impl.is_given_output[i]) {
-            kept.inner.back().input = {};  // W does not read it
-        }
-        impl.free_unread(i, kept, *dy);
-        if (i > 0) {
-            input_gradient.move_to(MemoryKind::Stash);
-            stash.layers[i - 1].gradient = std::move(input_gradient);
-            dy = &stash.layers[i - 1].gradient;
-        }
-    }
-    return input_gradient;
-}
-
-void Stage::backward_weight(int micro_batch) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.is_whole, "W follows I");
-    LayerCall call = impl.call(micro_batch, stash);
-    for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        Kept& kept = stash.layers[i];
-        const bool last = i + 1 == impl.layers.size();
-        const Tensor& dy = last ? stash.output_gradient : kept.gradient;
-        call.after_part = impl.part_teller(i);
-        if (impl.branches) {
-            impl.backward_layer(call, stash, i, {}, Op::BackwardWeight);
-        } else {
-            const ConstView x = impl.kept_view(i, kept.input, stash.samples);
-            impl.layers[i]->backward_weight(call, kept, x, dy);
-        }
-        impl.tell(i, Op::BackwardWeight);
-        kept.clear();
-    }
-    stash.clear();
 }
 
 void Stage::begin_batch() {
@@ -770,12 +481,12 @@ std::span<const double> Stage::gradient_squares() const {
     return impl_->squares;
 }
 
-Stage::Boundary Stage::input_boundary(int samples) const {
-    return impl_->boundary(impl_->layers.front()->input(), samples);
+Stage::Boundary Stage::received_message(std::size_t message, int samples) const {
+    return impl_->message_shape(impl_->outputs->received().at(message), samples);
 }
 
-Stage::Boundary Stage::output_boundary(int samples) const {
-    return impl_->boundary(impl_->layers.back()->output(), samples);
+Stage::Boundary Stage::sent_message(std::size_t message, int samples) const {
+    return impl_->message_shape(impl_->outputs->sent().at(message), samples);
 }
 
 void Stage::rehearse(bool on) {
@@ -789,20 +500,13 @@ void Stage::watch_outputs(LayerWatch watch) {
 std::vector<Tensor*> Stage::stash_tensors(int micro_batch) {
     Stash& stash = impl_->stash(micro_batch);
     std::vector<Tensor*> tensors;
-    for (Tensor* const tensor : {&stash.input, &stash.output_gradient}) {
-        if (!tensor->empty()) {
-            tensors.push_back(tensor);
+    stash.outputs.for_each([&](Tensor& tensor) {
+        if (!tensor.empty()) {
+            tensors.push_back(&tensor);
         }
-    }
+    });
     for (Kept& layer : stash.layers) {
         collect(layer, tensors);
-    }
-    for (std::vector<Tensor>* const some : {&stash.branches.received, &stash.branches.values}) {
-        for (Tensor& tensor : *some) {
-            if (!tensor.empty()) {
-                tensors.push_back(&tensor);
-            }
-        }
     }
     return tensors;
 }
@@ -857,21 +561,6 @@ const Stage::Place& Stage::place() const {
 
 int Stage::stash_count() const {
     return static_cast<int>(std::ranges::count_if(impl_->stashes, &Stash::alive));
-}
-
-Bytes Stage::input_half_bytes(int samples) const {
-    Bytes sum;
-    for (std::size_t i = 0; i < impl_->layers.size(); ++i) {
-        const ExecutableLayer& layer = *impl_->layers[i];
-        sum += layer.split_bytes(samples) - layer.unread_bytes(samples);
-        if (!layer.weight_reads_input() && impl_->keeps_input[i]) {
-            sum -= layer.input_bytes(samples);
-        }
-        if (i > 0 && impl_->layers[i - 1]->weight_reads_gradient()) {
-            sum += layer.input_bytes(samples);
-        }
-    }
-    return sum;
 }
 
 }  // namespace pipetwin::exec

@@ -37,56 +37,48 @@ class Stage {
     /// `largest_micro_batch` in samples sizes the workspace.
     Stage(
         Device& device, Arena& arena, const Model& model, Place place, const StageOptions& options);
-    /// A stage of layers made by the caller, without a model.
+    /// A stage of layers made by the caller, which do what those of the model would.
     Stage(Device& device,
           Arena& arena,
+          const Model& model,
+          Place place,
           std::vector<std::unique_ptr<ExecutableLayer>> layers,
           const StageOptions& options);
     ~Stage();
 
-    /// F. `input` is the boundary from the stage before, empty for the first stage, which reads the
-    /// batch. Returns the boundary for the next stage, empty for the last, which keeps the loss.
-    /// With `keep` false only the input stays. Throws Error(BadInput), naming stage and layer, if
-    /// the input's shape or type is not the expected one.
-    Tensor forward(int micro_batch, Tensor input, const MicroBatch& data, bool keep);
-
-    /// F of an evaluation: nothing is dropped, and nothing stays.
-    Tensor evaluate(int micro_batch, Tensor input, const MicroBatch& data);
-
-    /// R: forward again from the kept input; the layers know that it is a recomputation.
-    void recompute(int micro_batch, const MicroBatch& data);
-
-    /// B. `gradient` of the output, empty for the last stage. Returns the gradient of the input,
-    /// empty for the first stage (unless StageOptions::input_gradient). Adds to the weight
-    /// gradients and frees the stash.
-    Tensor backward(int micro_batch, Tensor gradient);
-
-    /// I: the input half of the backward. `gradient` and result as in `backward`. Layer by layer it
-    /// adds to the stash the gradients that W reads, and frees what W does not read; the stash has
-    /// `input_half_bytes` more then.
-    Tensor backward_input(int micro_batch, Tensor gradient);
-    /// W: the weight half of the backward, after I. Adds to the weight gradients and frees the
-    /// stash.
-    void backward_weight(int micro_batch);
-
-    /// F, where the model has branches. `received`: all messages that the stage is sent, in the
-    /// order of `StageOptions::messages`; they are taken. Puts those that it sends into `sent`.
+    /// F. `received`: all messages that the stage is sent, in the order of
+    /// `StageOptions::messages`; they are taken. The first stage reads the batch. Puts the messages
+    /// that it sends into `sent`; the last stage keeps the loss. With `keep` false only what it has
+    /// received stays. Throws Error(BadInput), naming stage and layer, if a message's shape or type
+    /// is not the expected one.
     void forward(int micro_batch,
                  std::span<Tensor> received,
                  const MicroBatch& data,
                  bool keep,
                  std::span<Tensor> sent);
-    /// F of an evaluation, where the model has branches.
+
+    /// F of an evaluation: nothing is dropped, and nothing stays.
     void evaluate(int micro_batch,
                   std::span<Tensor> received,
                   const MicroBatch& data,
                   std::span<Tensor> sent);
-    /// B, where the model has branches. `received`: the gradients of all messages that the stage
-    /// has sent; they are taken. Puts those of the messages that it was sent into `gradients`; the
-    /// first stage has one of its input there with StageOptions::input_gradient.
+
+    /// R: forward again from the kept input; the layers know that it is a recomputation.
+    void recompute(int micro_batch, const MicroBatch& data);
+
+    /// B. `received`: the gradients of all messages that the stage has sent; they are taken. Puts
+    /// those of the messages that it was sent into `gradients`; the first stage has one of its
+    /// input there with StageOptions::input_gradient. Adds to the weight gradients and frees the
+    /// stash.
     void backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
-    /// I, where the model has branches; gives nothing back of what F kept or it computed again.
+
+    /// I: the input half of the backward; `received` and `gradients` as in `backward`. Layer by
+    /// layer it adds to the stash the gradients that W reads; a stage of a chain frees what W does
+    /// not read.
     void backward_input(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients);
+    /// W: the weight half of the backward, after I. Adds to the weight gradients and frees the
+    /// stash.
+    void backward_weight(int micro_batch);
 
     /// A new mini-batch begins: clears losses and what forwards have left for the layers' state.
     /// The first backward of each parameter writes its gradient, the others add to it.
@@ -149,15 +141,9 @@ class Stage {
         std::int64_t rows = 0;
         std::int64_t columns = 0;
     };
-    /// The tensor that comes from the stage before, for `samples` samples.
-    Boundary input_boundary(int samples) const;
-    /// The tensor that goes to the next stage, for `samples` samples.
-    Boundary output_boundary(int samples) const;
-
-    /// Where the model has branches: message number `message` of those that the stage is sent, for
-    /// `samples` samples.
+    /// Message number `message` of those that the stage is sent, for `samples` samples.
     Boundary received_message(std::size_t message, int samples) const;
-    /// Where the model has branches: message number `message` of those that the stage sends.
+    /// Message number `message` of those that the stage sends.
     Boundary sent_message(std::size_t message, int samples) const;
 
     /// While it rehearses, its layers ask for memory and compute nothing.
@@ -194,9 +180,6 @@ class Stage {
     const Place& place() const;
     /// Number of micro-batches of which something is kept: from F to B, or to W.
     int stash_count() const;
-    /// Bytes of the stash behind I less those before it, for `samples` samples; negative where I
-    /// frees more than it adds. Without the gradient of the stage's output.
-    Bytes input_half_bytes(int samples) const;
 
   private:
     struct Stash;

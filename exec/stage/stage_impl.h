@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "exec/layers/layer.h"
-#include "exec/stage/branches.h"
+#include "exec/stage/outputs.h"
 #include "exec/stage/stage.h"
 #include "exec/stage/stage_moments.h"
 
-/// Inside of a stage: chains of layers (stage.cpp), and layers that read outputs from anywhere
-/// before them (branching.cpp).
+/// Inside of a stage: how it is made, and what it is between actions (stage.cpp); its layers at
+/// work (passes.cpp).
 namespace pipetwin::exec {
 
 /// Tensors and sizes that a stage keeps of one micro-batch.
@@ -26,26 +26,22 @@ struct Stage::Stash {
     int first_sample = 0;
     int step = 0;
     bool is_whole = false;     ///< everything is kept that the backward needs
-    Tensor input;              ///< of the stage, while nothing else is kept
-    std::vector<Kept> layers;  ///< [i].input is the input of layer i; empty until the first F or R
-    Tensor output_gradient;    ///< between I and W
-    BranchStash branches;      ///< of a model with branches
+    OutputStash outputs;       ///< what layers read and make
+    std::vector<Kept> layers;  ///< what else they keep; empty until the first F or R
 
     void clear() {
         alive = false;
         is_whole = false;
-        input = {};
         for (Kept& layer : layers) {
             layer.clear();
         }
-        output_gradient = {};
-        branches.clear();
+        outputs.clear();
     }
 };
 
 /// State of a stage. The functions say more where they are defined.
 struct Stage::Impl {
-    Impl(Device& on, Arena& in, const StageOptions& with);
+    Impl(Device& on, Arena& in, const Model& model, Place at, const StageOptions& with);
 
     Device& device;
     const Kernels* kernels;
@@ -54,19 +50,10 @@ struct Stage::Impl {
     Place place;
     std::vector<std::unique_ptr<ExecutableLayer>> layers;
     std::vector<std::string> names;  ///< of the layers
-    /// [layer] of a chain: its backward reads its input, which stays.
-    std::vector<bool> keeps_input;
-    /// [layer] of a chain: its backward reads what the next layer keeps in place of that.
-    std::vector<bool> reads_output;
-    /// [layer] that ends with a rectifier, whose backward is given its output.
-    std::vector<bool> is_given_output;
-    /// [layer] of these: no other layer of the stage keeps it, so that it has a copy.
-    std::vector<bool> copies_output;
     /// [layer]: the blocks that are computed again together with its own, or nothing.
     std::vector<std::optional<LayerRange>> blocks;
-    /// What the stage does with outputs where the model has branches; none: of a chain.
-    std::optional<StageBranches> branches;
-    /// [layer]: the layer, where it takes several outputs; null: it reads one. Empty: of a chain.
+    std::optional<StageOutputs> outputs;  ///< what the stage does with them; always there
+    /// [layer]: the layer, where it takes several outputs; null: it reads one.
     std::vector<JoiningLayer*> joining;
     std::vector<Tensor> made_again;   ///< [sent message] where R writes what was sent already
     std::vector<ConstView> operands;  ///< of the layer at work that takes several outputs
@@ -90,58 +77,54 @@ struct Stage::Impl {
     std::vector<Parameter*> shared;        ///< that another stage has, too, or that are used twice
     bool uses_averages = false;            ///< layers read the averages of the weights
 
-    void finish(const ParameterMaker::Settings& rules, ShareCut* share);
+    void create_parameters(const ParameterMaker::Settings& rules, ShareCut* share);
+    bool is_computed_again(const LayerRange& block, bool is_chain) const;
+    void find_blocks(bool is_chain);
+    void connect(const Model& model);
     Stash& stash(int micro_batch);
     LayerCall call(int micro_batch, const Stash& stash);
     void want_sums(LayerCall& call, int micro_batch);
     void take_scales(const LayerCall& call, int micro_batch);
     Tensor load(const MicroBatch& data);
-    Tensor take_in(Stash& stash, Tensor input, const MicroBatch& data);
     Boundary boundary(const SampleShape& shape, int samples) const;
-    void check(const Tensor& tensor, bool output, int samples) const;
-    Tensor allocate_output(std::size_t index, int samples);
-    Tensor allocate_input_gradient(std::size_t index, int samples);
-    Tensor run_forward(
-        int micro_batch, Stash& stash, Tensor input, const LayerCall& base, bool keep);
-    void find_blocks();
-    void find_kept_inputs(const Model* model);
-    void copy_output(std::size_t index, ConstView y, Kept& kept) const;
-    void give_output(std::size_t index, View y, Kept& kept) const;
-    ConstView kept_view(std::size_t index, const Tensor& input, int samples) const;
-    ConstView backward_reads(const std::vector<Kept>& kept, std::size_t index, int samples) const;
-    bool is_computed_again(const LayerRange& block) const;
-    void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
-    void free_unread(std::size_t index, Kept& kept, Tensor& dy) const;
+    Boundary message_shape(const StageOutputs::Message& message, int samples) const;
     bool times_layers() const;
     void tell(std::size_t index, Op part) const;
     std::function<void(Op)> part_teller(std::size_t index) const;
-    void show(std::size_t index, const Tensor& output) const;
-    void begin(Stash& stash, const MicroBatch& data) const;
 
-    // Models with branches (branching.cpp):
-    void set_up_branches(const Model& model);
-    void check_message(const Tensor& message, std::int64_t numbers, std::string_view what) const;
+    // Layers at work (passes.cpp):
+    Tensor allocate_message(const StageOutputs::Message& message, int samples);
+    Tensor allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind);
+    void check_message(const Tensor& tensor,
+                       const StageOutputs::Message& message,
+                       int samples,
+                       int layer,
+                       std::string_view what) const;
     void take_in(Stash& stash, std::span<Tensor> received, const MicroBatch& data);
-    void run_branches(
+    void run_forward(
         int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent);
     View value_view(Stash& stash, std::size_t value, std::span<Tensor> sent) const;
     View gradient_view(Stash& stash, std::size_t value, std::span<Tensor> gradients) const;
     ConstView layer_input(Stash& stash, std::size_t index) const;
     ConstView backward_reads(Stash& stash, std::size_t index) const;
-    void free_received(Stash& stash) const;
-    std::optional<std::size_t> computed_by(std::size_t index) const;
+    void find_operands(Stash& stash, std::size_t index);
+    void copy_output(std::size_t index, ConstView y, Kept& kept) const;
+    void give_output(std::size_t index, View y, Kept& kept) const;
+    void show(std::size_t index, View output) const;
     void allocate_value(Stash& stash, std::size_t value);
     void compute_layer(LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept);
-    void find_operands(Stash& stash, std::size_t index);
     void forward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept);
-    void compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last);
+    void compute_again(Stash& stash, const LayerCall& base, std::size_t last);
     void free_made_for_group(Stash& stash, std::size_t index);
+    void free_received(Stash& stash) const;
     void free_values_read(Stash& stash, std::size_t index, bool backward, bool keep) const;
     void begin_gradients(Stash& stash, std::span<Tensor> received, std::span<Tensor> gradients);
     void backward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
     ConstView output_gradient(Stash& stash, std::size_t index, std::span<Tensor> gradients) const;
+    void free_output_gradient(Stash& stash, std::size_t index) const;
+    void free_unread(Stash& stash, std::size_t index) const;
     void backward_joining(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
     JoiningLayer::InputGradient begin_input_gradient(Stash& stash,
@@ -149,8 +132,7 @@ struct Stage::Impl {
                                                      std::size_t value,
                                                      const SampleShape& shape,
                                                      std::span<Tensor> gradients);
-    Tensor allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind);
-    void show_branch(std::size_t index, View output) const;
+    bool gives_input_gradient() const { return first() && options.input_gradient; }
     bool first() const { return place.first_layer == 0; }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "core/base/as_index.h"
 #include "core/schedule/generators/generate.h"
@@ -26,30 +27,20 @@ struct Reference::Impl {
                  .largest_micro_batch = 1,
                  .optimizer = with.optimizer.kind,
                  .input_gradient = with.input_gradient,
-                 .messages = model.is_chain() ? std::nullopt : std::optional(PieceMessages{}),
-                 .layer_done = {}}),
-          is_chain(model.is_chain()) {}
+                 .layer_done = {}}) {}
 
     void forward(int micro_batch, const exec::MicroBatch& slice) {
-        if (is_chain) {
-            stage.forward(micro_batch, {}, slice, true);
-        } else {
-            stage.forward(micro_batch, {}, slice, true, {});
-        }
+        stage.forward(micro_batch, {}, slice, true, {});
     }
     void backward(int micro_batch) {
-        if (is_chain) {
-            stage.backward(micro_batch, {});
-        } else {
-            stage.backward(micro_batch, {}, {});
-        }
+        exec::Tensor gradient;  // of the model's input
+        stage.backward(micro_batch, {}, std::span(&gradient, 1));
     }
 
     exec::ExecutorOptions options;
     std::unique_ptr<exec::Device> device;
     exec::Arena arena;
     exec::Stage stage;
-    bool is_chain;
 };
 
 Reference::Reference(const Model& model, const exec::ExecutorOptions& options)

@@ -94,8 +94,8 @@ TEST(Reference, OneStageAndOneMicroBatchHaveItsBits) {
                      .optimizer = OptimizerKind::AdamW,
                      .input_gradient = false,
                      .layer_done = {}});
-        stage.forward(0, {}, slices.front(), true);
-        stage.backward(0, {});
+        stage.forward(0, {}, slices.front(), true, {});
+        stage.backward(0, {}, {});
         EXPECT_EQ(stage.loss(), expected.loss);
         stage.update({}, 1);
         std::size_t index = 0;

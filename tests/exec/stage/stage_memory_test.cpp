@@ -183,8 +183,11 @@ class ByteWalk {
                 activation.attach(pipeline_.arenas[s], MemoryKind::Boundary);
                 break;
             case Op::Forward:
-                activation = stage.forward(
-                    action.micro_batch, std::move(activation), slices_[m], !recomputed(action));
+                activation = test_stages::forward(stage,
+                                                  action.micro_batch,
+                                                  std::move(activation),
+                                                  slices_[m],
+                                                  !recomputed(action));
                 break;
             case Op::SendForward:
                 activation.detach();
@@ -198,10 +201,11 @@ class ByteWalk {
                 stage.recompute(action.micro_batch, slices_[m]);
                 break;
             case Op::Backward:
-                gradient = stage.backward(action.micro_batch, std::move(gradient));
+                gradient = test_stages::backward(stage, action.micro_batch, std::move(gradient));
                 break;
             case Op::BackwardInput:
-                gradient = stage.backward_input(action.micro_batch, std::move(gradient));
+                gradient =
+                    test_stages::backward_input(stage, action.micro_batch, std::move(gradient));
                 break;
             case Op::BackwardWeight:
                 stage.backward_weight(action.micro_batch);

@@ -82,12 +82,9 @@ TEST(Stage, InputAndWeightGradientsInTwoActionsHaveTheBitsOfOne) {
     whole.backward(0, data, false);
 
     split_up.forward(0, data, true);
-    const MemoryUse before = split_up.arenas[1].live();
-    Tensor gradient = split_up.stages[1]->backward_input(0, {});
-    EXPECT_EQ(split_up.arenas[1].live()[MemoryKind::Stash] - before[MemoryKind::Stash],
-              split_up.stages[1]->input_half_bytes(3));
+    Tensor gradient = test_stages::backward_input(*split_up.stages[1], 0, {});
     split_up.hand_over(gradient, 0);
-    EXPECT_TRUE(split_up.stages[0]->backward_input(0, std::move(gradient)).empty());
+    EXPECT_TRUE(test_stages::backward_input(*split_up.stages[0], 0, std::move(gradient)).empty());
     split_up.stages[0]->backward_weight(0);
     split_up.stages[1]->backward_weight(0);
     EXPECT_EQ(split_up.gradients(), whole.gradients());
@@ -109,9 +106,9 @@ TEST(Stage, BetweenInputAndWeightHalfABlockHoldsWhatItsProductsRead) {
     Pipeline pipeline(model, {1, 2, 3}, options(Precision::Fp32));
     pipeline.forward(0, split(batch, {3}).front(), true);
     const Bytes before = pipeline.arenas[1].live()[MemoryKind::Stash];
-    Tensor gradient = pipeline.stages[2]->backward_input(0, {});
+    Tensor gradient = test_stages::backward_input(*pipeline.stages[2], 0, {});
     pipeline.hand_over(gradient, 1);
-    gradient = pipeline.stages[1]->backward_input(0, std::move(gradient));
+    gradient = test_stages::backward_input(*pipeline.stages[1], 0, std::move(gradient));
     const MemoryUse& between = pipeline.arenas[1].live();
     EXPECT_EQ(between[MemoryKind::Stash], bytes((d + 3 * d + d + d) + (d + 2 * f)));
     EXPECT_EQ(between[MemoryKind::Boundary], bytes(d) + gradient.bytes());
@@ -220,7 +217,7 @@ TEST(Stage, RefusesABoundaryOfAWrongShapeOrTypeNamingStageAndLayer) {
     const auto refusal = [&](DType type, std::int64_t rows, std::int64_t columns) {
         Tensor input = pipeline.arenas[1].allocate(type, rows, columns, MemoryKind::Boundary);
         try {
-            pipeline.stages[1]->forward(0, std::move(input), data, true);
+            test_stages::forward(*pipeline.stages[1], 0, std::move(input), data, true);
         } catch (const Error& error) {
             EXPECT_EQ(error.kind(), ErrorKind::BadInput);
             return std::string(error.what());
@@ -238,9 +235,9 @@ TEST(Stage, RefusesABoundaryOfAWrongShapeOrTypeNamingStageAndLayer) {
         "stage 1, layer \"block0.feed_forward\": the input is (18, 8) fp64, expected (18, 8) fp32");
     EXPECT_EQ(refusal(DType::F32, 18, 8), "accepted");
 
-    pipeline.stages[0]->forward(0, {}, data, true);
+    test_stages::forward(*pipeline.stages[0], 0, {}, data, true);
     Tensor gradient = pipeline.arenas[0].allocate(DType::F32, 18, 7, MemoryKind::Boundary);
-    EXPECT_THROW(pipeline.stages[0]->backward(0, std::move(gradient)), Error);
+    EXPECT_THROW(test_stages::backward(*pipeline.stages[0], 0, std::move(gradient)), Error);
 }
 
 TEST(Stage, RefusesABatchThatTheModelCannotRead) {
@@ -248,7 +245,7 @@ TEST(Stage, RefusesABatchThatTheModelCannotRead) {
     const MicroBatch data = split(batch, {3}).front();
     Pipeline pipeline(mlp_model({5, 2}), {1}, options());
     try {
-        pipeline.stages[0]->forward(0, {}, data, true);
+        test_stages::forward(*pipeline.stages[0], 0, {}, data, true);
         FAIL() << "accepted";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
@@ -307,15 +304,21 @@ TEST(Stage, ALayerIsToldWhetherItRunsAsARecomputation) {
     layers.push_back(std::make_unique<Counting>(shape, calls));
     const std::unique_ptr<Device> device = make_cpu_device();
     Arena arena;
-    Stage stage(*device, arena, std::move(layers), options());
+    const Model model = mlp_model({4, 4, 2});  // its first layer reads and makes as much
+    Stage stage(*device,
+                arena,
+                model,
+                {.stage = 0, .first_layer = 0, .layer_count = 1},
+                std::move(layers),
+                options());
     const Batch batch = mlp_batch(4, 4, 2);
     const std::vector<MicroBatch> slices = split(batch, {2, 2});
     for (int m = 0; m < 2; ++m) {
-        stage.forward(m, {}, slices[static_cast<std::size_t>(m)], false);
+        test_stages::forward(stage, m, {}, slices[static_cast<std::size_t>(m)], false);
     }
     for (int m = 1; m >= 0; --m) {
         stage.recompute(m, slices[static_cast<std::size_t>(m)]);
-        stage.backward(m, arena.allocate(DType::F32, 2, 4, MemoryKind::Boundary));
+        test_stages::backward(stage, m, arena.allocate(DType::F32, 2, 4, MemoryKind::Boundary));
     }
     EXPECT_EQ(calls.forward, 2);  // once per micro-batch
     EXPECT_EQ(calls.recomputation, 2);

@@ -9,67 +9,78 @@
 #include "core/base/error.h"
 #include "exec/stage/stage_impl.h"
 
-/// What a stage does where layers read outputs from anywhere before them: which tensors it makes
-/// and when they go stands in core/plan/stage_tensors.h, and is counted there.
+/// F, R, B, I and W of a stage: its layers in order, or in reverse. When tensors come and go stands
+/// in exec/stage/outputs.h.
 namespace pipetwin::exec {
 
-void Stage::Impl::set_up_branches(const Model& model) {
-    branches.emplace(model, place.first_layer, place.layer_count, *options.messages, blocks);
-    made_for_group.reserve(layers.size());
-    for (std::size_t index = 0; index < layers.size(); ++index) {
-        copies_output[index] = branches->copies_output(index);
-        // The model's first layer reads its input alone.
-        joining.push_back(branches->reads(index).empty()
-                              ? nullptr
-                              : dynamic_cast<JoiningLayer*>(layers[index].get()));
-    }
-    made_again.resize(branches->sent_count());
-    for (Stash& stash : stashes) {
-        stash.branches = branches->make_stash();
-    }
+Tensor Stage::Impl::allocate_message(const StageOutputs::Message& message, int samples) {
+    const Boundary shape = message_shape(message, samples);
+    return arena.allocate(shape.type, shape.rows, shape.columns, MemoryKind::Boundary);
 }
 
-/// Refuses a message of a wrong size or type.
-void Stage::Impl::check_message(const Tensor& message,
-                                std::int64_t numbers,
+Tensor Stage::Impl::allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind) {
+    const Boundary whole = boundary(shape, stash.samples);
+    return arena.allocate(whole.type, whole.rows, whole.columns, kind);
+}
+
+/// Refuses a message of a wrong size or type. `layer`: of the stage, that reads or has made all of
+/// it; out of range where several do.
+void Stage::Impl::check_message(const Tensor& tensor,
+                                const StageOutputs::Message& message,
+                                int samples,
+                                int layer,
                                 std::string_view what) const {
-    if (message.empty() || message.dtype() != options.format.real || message.size() != numbers) {
-        throw Error(ErrorKind::BadInput,
-                    fmt::format("stage {}", place.stage),
-                    fmt::format("{} is {}, expected {}",
-                                what,
-                                shape_text(message.dtype(), message.rows(), message.columns()),
-                                shape_text(options.format.real, 1, numbers)));
+    const Boundary wanted = message_shape(message, samples);
+    if (!tensor.empty() && tensor.dtype() == wanted.type && tensor.rows() == wanted.rows &&
+        tensor.columns() == wanted.columns) {
+        return;
     }
+    const bool is_of_layer = message.value && layer >= 0 && as_index(layer) < names.size();
+    throw Error(ErrorKind::BadInput,
+                is_of_layer
+                    ? fmt::format("stage {}, layer \"{}\"", place.stage, names[as_index(layer)])
+                    : fmt::format("stage {}", place.stage),
+                fmt::format("{} is {}, expected {}",
+                            what,
+                            shape_text(tensor.dtype(), tensor.rows(), tensor.columns()),
+                            shape_text(wanted.type, wanted.rows, wanted.columns)));
 }
 
 /// The stage's input as a part of its stash.
 void Stage::Impl::take_in(Stash& stash, std::span<Tensor> received, const MicroBatch& data) {
     PIPETWIN_EXPECT(!stash.alive, "F of a micro-batch comes once");
-    PIPETWIN_EXPECT(received.size() == branches->received_count(), "all messages of a stage");
+    PIPETWIN_EXPECT(received.size() == outputs->received().size(), "all messages of a stage");
     if (first()) {
-        stash.input = load(data);
+        stash.outputs.input = load(data);
     }
-    for (std::size_t message = 0; message < received.size(); ++message) {
-        check_message(
-            received[message], branches->received_numbers(message, data.samples), "a message");
-        received[message].move_to(MemoryKind::Stash);
-        stash.branches.received[message] = std::move(received[message]);
+    for (std::size_t number = 0; number < received.size(); ++number) {
+        const StageOutputs::Message& message = outputs->received()[number];
+        check_message(received[number],
+                      message,
+                      data.samples,
+                      message.value ? outputs->values()[*message.value].last_reader : -1,
+                      "the input");
+        received[number].move_to(MemoryKind::Stash);
+        stash.outputs.received[number] = std::move(received[number]);
     }
-    begin(stash, data);
+    stash.alive = true;
+    stash.samples = data.samples;
+    stash.batch_samples = data.batch->samples;
+    stash.first_sample = data.first_sample;
+    stash.step = data.step;
 }
 
 /// Where an output lies: in the message that brought it, in a tensor of its own, or in the message
 /// that it is sent with.
 View Stage::Impl::value_view(Stash& stash, std::size_t index, std::span<Tensor> sent) const {
-    const StageBranches::Value& value = branches->values()[index];
+    const StageOutputs::Value& value = outputs->values()[index];
     if (value.received) {
-        Tensor& message = stash.branches.received[value.received->message];
+        Tensor& message = stash.outputs.received[value.received->message];
         return message.empty() ? View()
                                : view_in(message, *value.received, value.shape, stash.samples);
     }
     if (value.is_inner) {
-        return stash.branches.values[index];
+        return stash.outputs.values[index];
     }
     return view_in(sent[value.sent->message], *value.sent, value.shape, stash.samples);
 }
@@ -79,18 +90,18 @@ View Stage::Impl::value_view(Stash& stash, std::size_t index, std::span<Tensor> 
 View Stage::Impl::gradient_view(Stash& stash,
                                 std::size_t index,
                                 std::span<Tensor> gradients) const {
-    const StageBranches::Value& value = branches->values()[index];
+    const StageOutputs::Value& value = outputs->values()[index];
     if (value.received) {
         return view_in(
             gradients[value.received->message], *value.received, value.shape, stash.samples);
     }
     if (value.sent) {
-        return view_in(stash.branches.sent_gradients[value.sent->message],
+        return view_in(stash.outputs.sent_gradients[value.sent->message],
                        *value.sent,
                        value.shape,
                        stash.samples);
     }
-    return stash.branches.gradients[index];
+    return stash.outputs.gradients[index];
 }
 
 namespace {
@@ -105,26 +116,26 @@ View in_shape(const View& view, const SampleShape& shape, const Stage::Boundary&
 
 /// What a layer that reads one output reads.
 ConstView Stage::Impl::layer_input(Stash& stash, std::size_t index) const {
-    const std::vector<std::size_t>& reads = branches->reads(index);
-    if (reads.empty()) {
-        return stash.input.empty() ? kept_view(index, stash.input, stash.samples)
-                                   : ConstView(stash.input);
-    }
+    const std::vector<std::size_t>& reads = outputs->reads(index);
     const SampleShape& shape = layers[index]->input();
-    return in_shape(value_view(stash, reads.front(), {}), shape, boundary(shape, stash.samples));
+    const Boundary whole = boundary(shape, stash.samples);
+    if (reads.empty()) {  // the model's first layer
+        return stash.outputs.input.empty() ? in_shape({}, shape, whole) : View(stash.outputs.input);
+    }
+    return in_shape(value_view(stash, reads.front(), {}), shape, whole);
 }
 
 /// What the backward of a layer that reads one output reads.
 ConstView Stage::Impl::backward_reads(Stash& stash, std::size_t index) const {
-    return branches->reads_output(index) && !is_given_output[index]
-               ? ConstView(value_view(stash, branches->made_by(index).value(), {}))
+    return outputs->reads_output(index) && !outputs->is_given_output(index)
+               ? ConstView(value_view(stash, outputs->made_by(index).value(), {}))
                : layer_input(stash, index);
 }
 
 /// What a layer that takes several outputs reads; empty where nothing needs it any more.
 void Stage::Impl::find_operands(Stash& stash, std::size_t index) {
     operands.clear();
-    const std::vector<std::size_t>& reads = branches->reads(index);
+    const std::vector<std::size_t>& reads = outputs->reads(index);
     for (std::size_t operand = 0; operand < reads.size(); ++operand) {
         const View found = value_view(stash, reads[operand], {});
         const SampleShape& shape = joining[index]->inputs()[operand];
@@ -133,18 +144,36 @@ void Stage::Impl::find_operands(Stash& stash, std::size_t index) {
     }
 }
 
-void Stage::Impl::show_branch(std::size_t index, View output) const {
+/// Keeps a copy of what a layer has made, for its own backward.
+void Stage::Impl::copy_output(std::size_t index, ConstView y, Kept& kept) const {
+    if (outputs->copies_output(index)) {
+        Tensor& copy = kept.inner.back().input;
+        copy = arena.allocate(y.dtype, y.rows, y.columns, MemoryKind::Stash);
+        kernels->copy_columns({.count = y.columns}, y, copy);
+    }
+}
+
+/// Shows a layer what it has made, for its backward, where it has no copy.
+void Stage::Impl::give_output(std::size_t index, View y, Kept& kept) const {
+    if (outputs->is_given_output(index) && !outputs->copies_output(index)) {
+        kept.inner.back().input =
+            Tensor::placed(device.memory(), y.data, y.dtype, y.rows, y.columns);
+    }
+}
+
+void Stage::Impl::show(std::size_t index, View output) const {
     if (watch && !output.empty()) {
-        show(index,
-             Tensor::placed(
-                 device.memory(), output.data, output.dtype, output.rows, output.columns));
+        device.finish();
+        watch(place.first_layer + static_cast<int>(index),
+              Tensor::placed(
+                  device.memory(), output.data, output.dtype, output.rows, output.columns));
     }
 }
 
 /// Room for an output inside of the stage.
 void Stage::Impl::allocate_value(Stash& stash, std::size_t index) {
-    stash.branches.values[index] =
-        allocate_matrix(stash, branches->values()[index].shape, MemoryKind::Stash);
+    stash.outputs.values[index] =
+        allocate_matrix(stash, outputs->values()[index].shape, MemoryKind::Stash);
 }
 
 /// The forward of one layer into `y`.
@@ -156,29 +185,32 @@ void Stage::Impl::compute_layer(
     } else {
         layers[index]->forward(call, layer_input(stash, index), {}, y, kept);
     }
+    copy_output(index, y, kept);
 }
 
 /// The forward of one layer, with its output where it belongs.
 void Stage::Impl::forward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> sent, Kept& kept) {
-    if (branches->hands_on(index)) {
+    if (outputs->hands_on(index)) {
         return;
     }
     View y;
-    if (const std::optional<std::size_t> made = branches->made_by(index)) {
-        if (branches->values()[*made].is_inner) {
+    if (const std::optional<std::size_t> made = outputs->made_by(index)) {
+        const StageOutputs::Value& value = outputs->values()[*made];
+        if (value.is_inner) {
             allocate_value(stash, *made);
+        } else if (outputs->is_chain()) {
+            sent.front() = allocate_message(outputs->sent().front(), stash.samples);
         }
         y = value_view(stash, *made, sent);
     }
     compute_layer(call, stash, index, y, kept);
-    copy_output(index, y, kept);
-    show_branch(index, y);
+    show(index, y);
 }
 
-/// The forward of the group of blocks that ends with a layer, from what F has kept. Outputs that
-/// are there still are written over with their own bits.
-void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, std::size_t last) {
+/// The forward of the group of blocks that ends with a layer, from what F has kept. Where the model
+/// has branches, outputs that are there still are written over with their own bits.
+void Stage::Impl::compute_again(Stash& stash, const LayerCall& base, std::size_t last) {
     if (!blocks[last] || blocks[last]->end != static_cast<int>(last) + 1) {
         return;
     }
@@ -186,19 +218,24 @@ void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, st
     call.recomputation = true;
     made_for_group.clear();  // where an earlier one failed
     for (std::size_t i = as_index(blocks[last]->first); i <= last; ++i) {
-        if (branches->hands_on(i)) {
+        if (outputs->hands_on(i)) {
             continue;
         }
-        const std::size_t made = branches->made_by(i).value();  // the loss is in no block
-        const StageBranches::Value& value = branches->values()[made];
-        if (stash.branches.values[made].empty()) {
+        const std::size_t made = outputs->made_by(i).value();  // the loss is in no block
+        const StageOutputs::Value& value = outputs->values()[made];
+        if (outputs->is_chain() && i == last) {
+            Tensor anew = allocate_matrix(stash, value.shape, MemoryKind::Stash);
+            compute_layer(call, stash, i, anew, stash.layers[i]);
+            tell(i, Op::Forward);
+            continue;
+        }
+        if (stash.outputs.values[made].empty()) {
             allocate_value(stash, made);
             if (!value.is_rebuilt || value.first_keeper < 0) {
                 made_for_group.push_back(made);
             }
         }
-        compute_layer(call, stash, i, stash.branches.values[made], stash.layers[i]);
-        copy_output(i, stash.branches.values[made], stash.layers[i]);
+        compute_layer(call, stash, i, stash.outputs.values[made], stash.layers[i]);
         tell(i, Op::Forward);
         free_made_for_group(stash, i);
     }
@@ -207,10 +244,10 @@ void Stage::Impl::compute_branches_again(Stash& stash, const LayerCall& base, st
 /// Frees the outputs that no layer of the group reads behind this one, and no backward.
 void Stage::Impl::free_made_for_group(Stash& stash, std::size_t index) {
     std::erase_if(made_for_group, [&](std::size_t made) {
-        if (branches->values()[made].last_in_group > static_cast<int>(index)) {
+        if (outputs->values()[made].last_in_group > static_cast<int>(index)) {
             return false;
         }
-        stash.branches.values[made] = {};
+        stash.outputs.values[made] = {};
         return true;
     });
 }
@@ -226,26 +263,25 @@ void copy(const Kernels& kernels, ConstView from, View to) {
 
 /// All layers in order, from the messages in the stash. With `keep` everything that the backward
 /// needs goes into the stash, else nothing more.
-void Stage::Impl::run_branches(
+void Stage::Impl::run_forward(
     int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent) {
     LayerCall call = base;
     if (!call.recomputation) {  // which has left its loss already
         want_sums(call, micro_batch);
     }
-    for (std::size_t message = 0; message < sent.size(); ++message) {
-        sent[message] = arena.allocate(options.format.real,
-                                       1,
-                                       branches->sent_numbers(message, stash.samples),
-                                       MemoryKind::Boundary);
+    if (!outputs->is_chain()) {
+        for (std::size_t message = 0; message < sent.size(); ++message) {
+            sent[message] = allocate_message(outputs->sent()[message], stash.samples);
+        }
     }
     const auto put_into_message = [&](std::size_t index) {
-        const StageBranches::Value& value = branches->values()[index];
+        const StageOutputs::Value& value = outputs->values()[index];
         copy(call.kernels,
              value_view(stash, index, {}),
              view_in(sent[value.sent->message], *value.sent, value.shape, stash.samples));
     };
-    for (std::size_t index = 0; index < branches->values().size(); ++index) {
-        const StageBranches::Value& value = branches->values()[index];
+    for (std::size_t index = 0; index < outputs->values().size(); ++index) {
+        const StageOutputs::Value& value = outputs->values()[index];
         if (value.received && value.sent) {
             put_into_message(index);
         }
@@ -256,8 +292,8 @@ void Stage::Impl::run_branches(
         kept[i].clear();  // where an earlier forward failed
         call.keeps = keep && !blocks[i];
         forward_layer(call, stash, i, sent, kept[i]);
-        const std::optional<std::size_t> made = computed_by(i);
-        if (made && branches->values()[*made].is_inner && branches->values()[*made].sent) {
+        const std::optional<std::size_t> made = outputs->computed_by(i);
+        if (made && outputs->values()[*made].is_inner && outputs->values()[*made].sent) {
             put_into_message(*made);
         }
         tell(i, Op::Forward);
@@ -265,7 +301,8 @@ void Stage::Impl::run_branches(
             kept[i].clear();
         }
         free_values_read(stash, i, false, keep);
-        if (keep && i == branches->last_reader_of_received()) {
+        if (keep && i == outputs->last_reader_of_received() && !outputs->keeps_received() &&
+            !gives_input_gradient()) {
             free_received(stash);
         }
     }
@@ -275,20 +312,12 @@ void Stage::Impl::run_branches(
     }
 }
 
-/// Frees what the stage was sent, or the model's input, if no backward reads any of it.
+/// Frees what the stage was sent, or the model's input.
 void Stage::Impl::free_received(Stash& stash) const {
-    if (branches->keeps_received() || (first() && options.input_gradient)) {
-        return;
-    }
-    stash.input = {};
-    for (Tensor& message : stash.branches.received) {
+    stash.outputs.input = {};
+    for (Tensor& message : stash.outputs.received) {
         message = {};
     }
-}
-
-/// The value that a layer computes; none for the loss, and for a layer that hands on.
-std::optional<std::size_t> Stage::Impl::computed_by(std::size_t index) const {
-    return branches->hands_on(index) ? std::nullopt : branches->made_by(index);
 }
 
 /// Frees the outputs inside of the stage that nothing reads behind this layer's forward, or behind
@@ -297,42 +326,46 @@ void Stage::Impl::free_values_read(Stash& stash,
                                    std::size_t index,
                                    bool backward,
                                    bool keep) const {
-    for (const std::size_t read : branches->reads(index)) {
-        const StageBranches::Value& value = branches->values()[read];
+    for (const std::size_t read : outputs->reads(index)) {
+        const StageOutputs::Value& value = outputs->values()[read];
         const bool stays = keep && value.first_keeper >= 0 && !value.is_rebuilt;
         const int last_use = backward ? value.first_keeper : value.last_reader;
         if (last_use == static_cast<int>(index) && (backward || !stays)) {
-            stash.branches.values[read] = {};
+            stash.outputs.values[read] = {};
         }
     }
-    if (backward && branches->reads_output(index)) {
-        stash.branches.values[branches->made_by(index).value()] = {};
+    if (backward && outputs->reads_output(index)) {
+        stash.outputs.values[outputs->made_by(index).value()] = {};
     }
 }
 
-/// Room for the gradients of all that was received, with those that later stages have sent of what
-/// was handed on.
+/// Takes the gradients that later stages have sent, and makes room for those of all that was
+/// received, with what was handed on.
 void Stage::Impl::begin_gradients(Stash& stash,
                                   std::span<Tensor> received,
                                   std::span<Tensor> gradients) {
-    PIPETWIN_EXPECT(received.size() == branches->sent_count(), "all gradients of a stage");
-    for (std::size_t message = 0; message < received.size(); ++message) {
-        check_message(received[message],
-                      branches->sent_numbers(message, stash.samples),
-                      "the gradient of a message");
-        stash.branches.sent_gradients[message] = std::move(received[message]);
+    PIPETWIN_EXPECT(received.size() == outputs->sent().size(), "all gradients of a stage");
+    for (std::size_t number = 0; number < received.size(); ++number) {
+        const StageOutputs::Message& message = outputs->sent()[number];
+        const int maker = message.value ? outputs->values()[*message.value].layer : -1;
+        check_message(received[number],
+                      message,
+                      stash.samples,
+                      maker - place.first_layer,
+                      "the gradient of the output");
+        stash.outputs.sent_gradients[number] = std::move(received[number]);
     }
-    for (std::size_t message = 0; message < branches->received_count(); ++message) {
-        gradients[message] = arena.allocate(options.format.real,
-                                            1,
-                                            branches->received_numbers(message, stash.samples),
-                                            MemoryKind::Boundary);
+    if (outputs->is_chain()) {
+        return;
     }
-    for (std::size_t index = 0; index < branches->values().size(); ++index) {
-        const StageBranches::Value& value = branches->values()[index];
+    for (std::size_t message = 0; message < outputs->received().size(); ++message) {
+        gradients[message] = allocate_message(outputs->received()[message], stash.samples);
+    }
+    for (std::size_t index = 0; index < outputs->values().size(); ++index) {
+        const StageOutputs::Value& value = outputs->values()[index];
         if (value.received && value.sent) {
             copy(*kernels,
-                 view_in(stash.branches.sent_gradients[value.sent->message],
+                 view_in(stash.outputs.sent_gradients[value.sent->message],
                          *value.sent,
                          value.shape,
                          stash.samples),
@@ -341,16 +374,24 @@ void Stage::Impl::begin_gradients(Stash& stash,
     }
 }
 
-Tensor Stage::Impl::allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind) {
-    const std::int64_t rows = std::int64_t{stash.samples} * shape.positions;
-    return arena.allocate(options.format.real, rows, shape.width, kind);
-}
-
 ConstView Stage::Impl::output_gradient(Stash& stash,
                                        std::size_t index,
                                        std::span<Tensor> gradients) const {
-    const std::optional<std::size_t> made = branches->made_by(index);
+    const std::optional<std::size_t> made = outputs->made_by(index);
     return made ? ConstView(gradient_view(stash, *made, gradients)) : ConstView();
+}
+
+/// Frees the gradient of what a layer has computed.
+void Stage::Impl::free_output_gradient(Stash& stash, std::size_t index) const {
+    const std::optional<std::size_t> made = outputs->computed_by(index);
+    if (!made) {
+        return;
+    }
+    stash.outputs.gradients[*made] = {};
+    const std::optional<StageOutputs::Place>& sent = outputs->values()[*made].sent;
+    if (outputs->is_chain() && sent) {
+        stash.outputs.sent_gradients[sent->message] = {};
+    }
 }
 
 /// Where a layer puts what it adds to the gradient of an output, or writes of it. The last reader
@@ -361,10 +402,12 @@ JoiningLayer::InputGradient Stage::Impl::begin_input_gradient(Stash& stash,
                                                               std::size_t value,
                                                               const SampleShape& shape,
                                                               std::span<Tensor> gradients) {
-    const StageBranches::Value& read = branches->values()[value];
-    const bool adds = StageBranches::adds(read, index);
-    if (!read.received && !adds) {
-        stash.branches.gradients[value] = allocate_matrix(stash, read.shape, MemoryKind::Stash);
+    const StageOutputs::Value& read = outputs->values()[value];
+    const bool adds = StageOutputs::adds(read, index);
+    if (read.received && outputs->is_chain()) {
+        gradients.front() = allocate_message(outputs->received().front(), stash.samples);
+    } else if (!read.received && !adds) {
+        stash.outputs.gradients[value] = allocate_matrix(stash, read.shape, MemoryKind::Stash);
     }
     return {.dx = in_shape(
                 gradient_view(stash, value, gradients), shape, boundary(shape, stash.samples)),
@@ -383,7 +426,7 @@ void Stage::Impl::backward_joining(
         return;
     }
     operand_gradients.clear();
-    const std::vector<std::size_t>& reads = branches->reads(index);
+    const std::vector<std::size_t>& reads = outputs->reads(index);
     for (std::size_t operand = 0; operand < reads.size(); ++operand) {
         operand_gradients.push_back(
             begin_input_gradient(stash, index, reads[operand], layer.inputs()[operand], gradients));
@@ -398,7 +441,7 @@ void Stage::Impl::backward_joining(
 /// The backward of one layer, or of one half of it.
 void Stage::Impl::backward_layer(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
-    if (branches->hands_on(index)) {
+    if (outputs->hands_on(index)) {
         return;
     }
     if (joining[index] != nullptr) {
@@ -413,8 +456,8 @@ void Stage::Impl::backward_layer(
         layer.backward_weight(call, kept, x, dy);
         return;
     }
-    if (branches->reads_output(index)) {
-        give_output(index, value_view(stash, branches->made_by(index).value(), {}), kept);
+    if (outputs->reads_output(index)) {
+        give_output(index, value_view(stash, outputs->made_by(index).value(), {}), kept);
     }
     const auto compute = [&](View dx) {
         if (op == Op::Backward) {
@@ -423,9 +466,9 @@ void Stage::Impl::backward_layer(
             layer.backward_input(call, kept, x, dy, {}, dx);
         }
     };
-    const std::vector<std::size_t>& reads = branches->reads(index);
+    const std::vector<std::size_t>& reads = outputs->reads(index);
     if (reads.empty()) {  // the model's first layer
-        if (!gradients.empty() && !layer.input().token_ids) {
+        if (gives_input_gradient() && !layer.input().token_ids) {
             gradients.front() = allocate_matrix(stash, layer.input(), MemoryKind::Boundary);
             compute(gradients.front());
         } else {
@@ -444,6 +487,31 @@ void Stage::Impl::backward_layer(
     }
 }
 
+/// Gives back what W of a layer does not read: where the model has branches, gradients alone.
+void Stage::Impl::free_unread(Stash& stash, std::size_t index) const {
+    const ExecutableLayer& layer = *layers[index];
+    Kept& kept = stash.layers[index];
+    if (outputs->is_given_output(index) &&
+        (outputs->is_chain() || !outputs->copies_output(index))) {
+        kept.inner.back().input = {};
+    }
+    if (!layer.weight_reads_gradient()) {
+        free_output_gradient(stash, index);
+    }
+    if (!outputs->is_chain()) {
+        return;
+    }
+    layer.free_unread(kept);
+    if (layer.weight_reads_input()) {
+        return;
+    }
+    if (index == 0) {
+        free_received(stash);
+    } else {
+        stash.outputs.values[outputs->reads(index).front()] = {};
+    }
+}
+
 void Stage::forward(int micro_batch,
                     std::span<Tensor> received,
                     const MicroBatch& data,
@@ -454,7 +522,7 @@ void Stage::forward(int micro_batch,
     impl.take_in(stash, received, data);
     LayerCall call = impl.call(micro_batch, stash);
     call.data = &data;
-    impl.run_branches(micro_batch, stash, call, keep, sent);
+    impl.run_forward(micro_batch, stash, call, keep, sent);
 }
 
 void Stage::evaluate(int micro_batch,
@@ -467,8 +535,21 @@ void Stage::evaluate(int micro_batch,
     LayerCall call = impl.call(micro_batch, stash);
     call.data = &data;
     call.evaluation = true;
-    impl.run_branches(micro_batch, stash, call, false, sent);
+    impl.run_forward(micro_batch, stash, call, false, sent);
     stash.clear();
+}
+
+void Stage::recompute(int micro_batch, const MicroBatch& data) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.alive && !stash.is_whole, "R follows an F that kept its input only");
+    LayerCall call = impl.call(micro_batch, stash);
+    call.data = &data;
+    call.recomputation = true;
+    impl.run_forward(micro_batch, stash, call, true, impl.made_again);
+    for (Tensor& tensor : impl.made_again) {  // what it was sent long ago
+        tensor = {};
+    }
 }
 
 void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients) {
@@ -478,14 +559,12 @@ void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tens
     impl.begin_gradients(stash, received, gradients);
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        impl.compute_branches_again(stash, call, i);
+        impl.compute_again(stash, call, i);
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::Backward);
         impl.tell(i, Op::BackwardInput);
         stash.layers[i].clear();
-        if (const std::optional<std::size_t> made = impl.computed_by(i)) {
-            stash.branches.gradients[*made] = {};
-        }
+        impl.free_output_gradient(stash, i);
         impl.free_values_read(stash, i, true, true);
     }
     stash.clear();
@@ -500,30 +579,26 @@ void Stage::backward_input(int micro_batch,
     impl.begin_gradients(stash, received, gradients);
     LayerCall call = impl.call(micro_batch, stash);
     for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        impl.compute_branches_again(stash, call, i);
+        impl.compute_again(stash, call, i);
         call.after_part = impl.part_teller(i);
         impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
         impl.tell(i, Op::BackwardInput);
-        if (impl.is_given_output[i] && !impl.copies_output[i]) {
-            stash.layers[i].inner.back().input = {};
-        }
-        const std::optional<std::size_t> made = impl.computed_by(i);
-        if (made && !impl.layers[i]->weight_reads_gradient()) {
-            stash.branches.gradients[*made] = {};
-        }
+        impl.free_unread(stash, i);
     }
 }
 
-Stage::Boundary Stage::received_message(std::size_t message, int samples) const {
-    return {.type = impl_->options.format.real,
-            .rows = 1,
-            .columns = impl_->branches->received_numbers(message, samples)};
-}
-
-Stage::Boundary Stage::sent_message(std::size_t message, int samples) const {
-    return {.type = impl_->options.format.real,
-            .rows = 1,
-            .columns = impl_->branches->sent_numbers(message, samples)};
+void Stage::backward_weight(int micro_batch) {
+    Impl& impl = *impl_;
+    Stash& stash = impl.stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "W follows I");
+    LayerCall call = impl.call(micro_batch, stash);
+    for (std::size_t i = impl.layers.size(); i-- > 0;) {
+        call.after_part = impl.part_teller(i);
+        impl.backward_layer(call, stash, i, {}, Op::BackwardWeight);
+        impl.tell(i, Op::BackwardWeight);
+        stash.layers[i].clear();
+    }
+    stash.clear();
 }
 
 }  // namespace pipetwin::exec
