@@ -31,7 +31,6 @@ set(PIPETWIN_CUDA_HOST
     runtime/command_queue.cpp
     device/cuda_device.cpp
     device/cuda_copy_engine.cpp
-    device/cuda_column_kernels.cpp
     device/cuda_attention.cpp
     device/cuda_kernels.cpp
     device/cuda_window_kernels.cpp

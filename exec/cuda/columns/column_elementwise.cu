@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/columns/columns.h"
+#include "exec/cuda/columns/cuda_column_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory: one or two numbers are read for each that is written.
@@ -129,6 +129,54 @@ cudaError_t drop_columns(Real real,
                                       static_cast<const T*>(skip),
                                       static_cast<T*>(y));
     });
+}
+
+void CudaColumnKernels::copy(exec::ConstView x, exec::View y) const {
+    calls_.list_copy(y.data, x.data, x.bytes());
+}
+
+void CudaColumnKernels::rectify(double slope, exec::ConstView x, exec::View y) const {
+    call("rectify",
+         cuda::rectify,
+         real_of(x.dtype),
+         x.size(),
+         static_cast<float>(slope),
+         x.data,
+         y.data);
+}
+
+void CudaColumnKernels::rectify_backward(double slope,
+                                         exec::ConstView x,
+                                         exec::ConstView dy,
+                                         exec::View dx) const {
+    call("rectify_backward",
+         cuda::rectify_backward,
+         real_of(x.dtype),
+         x.size(),
+         static_cast<float>(slope),
+         x.data,
+         dy.data,
+         dx.data);
+}
+
+// Key and probability change from step to step, so they come from host memory.
+void CudaColumnKernels::drop_columns(const exec::DropoutMask& mask,
+                                     int samples,
+                                     exec::ConstView x,
+                                     exec::ConstView skip,
+                                     exec::View y) const {
+    call("drop_columns",
+         cuda::drop_columns,
+         real_of(y.dtype),
+         ColumnDrop{.dropout = {.step = calls_.to_device(dropout_step_of(mask)),
+                                .first_sample = mask.first_sample,
+                                .samples = samples,
+                                .numbers_per_sample = mask.numbers_per_sample},
+                    .rows = y.rows / samples,
+                    .columns = y.columns},
+         x.data,
+         skip.data,
+         y.data);
 }
 
 }  // namespace pipetwin::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/columns/columns.h"
+#include "exec/cuda/columns/cuda_column_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory. The rows of a block of the matrix are cut into slices: one thread block for each
@@ -520,6 +520,117 @@ cudaError_t move_averages(const MovingAverages& averages,
                           const double* moments,
                           cudaStream_t stream) {
     return launch<move_averages_kernel>(1, flat_threads, 0, stream, averages, moments);
+}
+
+namespace {
+
+NormBlocks blocks_of(const exec::NormParts& parts, exec::ConstView x) {
+    return {.blocks = parts.blocks,
+            .rows = x.rows / parts.blocks,
+            .columns = x.columns,
+            .groups = parts.groups};
+}
+
+double* scratch_of(CallSite& calls, const NormBlocks& blocks) {
+    return calls.scratch_of<double>(norm_scratch(blocks));
+}
+
+}  // namespace
+
+void CudaColumnKernels::norm_statistics(const exec::NormParts& parts,
+                                        double epsilon,
+                                        exec::ConstView x,
+                                        exec::View statistics,
+                                        exec::View moments) const {
+    const NormBlocks blocks = blocks_of(parts, x);
+    call("norm_statistics",
+         cuda::norm_statistics,
+         real_of(x.dtype),
+         blocks,
+         epsilon,
+         x.data,
+         statistics.as<float>(),
+         parts.blocks == 1 ? moments.as<double>() : nullptr,
+         scratch_of(calls_, blocks));
+}
+
+void CudaColumnKernels::running_statistics(const exec::RunningValues& running,
+                                           double epsilon,
+                                           exec::View statistics) const {
+    const exec::ConstView mean = running.mean;
+    const exec::ConstView variance = running.variance;
+    call("running_statistics",
+         cuda::running_statistics,
+         statistics.columns,
+         epsilon,
+         mean.as<float>(),
+         variance.as<float>(),
+         statistics.as<float>());
+}
+
+void CudaColumnKernels::normalise(const exec::NormParts& parts,
+                                  exec::ConstView x,
+                                  exec::ConstView statistics,
+                                  exec::ConstView gain,
+                                  exec::ConstView bias,
+                                  exec::ConstView skip,
+                                  exec::View y) const {
+    call("normalise_columns",
+         cuda::normalise_columns,
+         real_of(x.dtype),
+         ColumnNorm{.blocks = blocks_of(parts, x),
+                    .x = x.data,
+                    .statistics = statistics.as<float>(),
+                    .gain = gain.data,
+                    .bias = bias.data,
+                    .skip = skip.data},
+         y.data);
+}
+
+void CudaColumnKernels::normalise_backward(const exec::NormParts& parts,
+                                           const exec::NormGradients& operands,
+                                           std::byte* /*scratch*/) const {
+    const NormBlocks blocks = blocks_of(parts, operands.x);
+    call("column_norm_backward",
+         cuda::column_norm_backward,
+         real_of(operands.x.dtype),
+         ColumnNorm{.blocks = blocks,
+                    .x = operands.x.data,
+                    .statistics = operands.statistics.as<float>(),
+                    .gain = operands.gain.data,
+                    .dy = operands.dy.data,
+                    .skip = operands.skip.data},
+         ColumnNormGradients{.dx = operands.dx.data,
+                             .dgain = operands.dgain.as<float>(),
+                             .dbias = operands.dbias.as<float>()},
+         scratch_of(calls_, blocks));
+}
+
+void CudaColumnKernels::add_moments(const exec::Moments& more,
+                                    std::int64_t rows,
+                                    exec::View sums) const {
+    call("add_moments",
+         cuda::add_moments,
+         sums.columns,
+         static_cast<double>(rows),
+         static_cast<double>(more.rows),
+         more.values.as<double>(),
+         sums.as<double>());
+}
+
+void CudaColumnKernels::move_averages(const exec::RunningRule& rule,
+                                      const exec::Moments& moments,
+                                      const exec::RunningValues& running) const {
+    call("move_averages",
+         cuda::move_averages,
+         MovingAverages{.columns = moments.values.columns,
+                        .rows = static_cast<double>(moments.rows),
+                        .momentum = rule.momentum,
+                        .cumulative = rule.cumulative ? 1 : 0,
+                        .mean = running.mean.as<float>(),
+                        .variance = running.variance.as<float>(),
+                        .updates = running.updates.as<std::int32_t>()},
+         moments.values.as<double>());
 }
 
 }  // namespace pipetwin::cuda

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
-#include "exec/cuda/device/cuda_kernels.h"
-#include "exec/cuda/device/real_of.h"
+#include "exec/cuda/device/lane.h"
 #include "exec/cuda/kernels/attention/attention.h"
+#include "exec/cuda/kernels/cuda_kernels.h"
 
 /// Attention on one rank's lane: by cuDNN where it has a plan, else by our own kernels.
 namespace pipetwin::cuda {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "exec/cuda/device/cuda_kernels.h"
 #include "exec/cuda/device/lane.h"
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/runtime/device_memory.h"
 #include "exec/cuda/runtime/green_context.h"
 #include "exec/cuda/runtime/named_range.h"

@@ -80,6 +80,16 @@ Lane::~Lane() {
     }
 }
 
+std::byte* Lane::staged(std::size_t bytes) {
+    std::byte* const place = stage(bytes);
+    if (place != nullptr) {
+        return place;
+    }
+    finish();
+    return stage(bytes);
+}
+
+/// Null where not enough is left.
 std::byte* Lane::stage(std::size_t bytes) {
     constexpr std::size_t alignment = 64;
     const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;

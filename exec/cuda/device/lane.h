@@ -12,6 +12,7 @@
 #include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/cudnn/cudnn_convolution.h"
 #include "exec/cuda/device/products.h"
+#include "exec/cuda/runtime/call_site.h"
 #include "exec/cuda/runtime/command_queue.h"
 #include "exec/cuda/runtime/device_memory.h"
 #include "exec/cuda/runtime/green_context.h"
@@ -30,7 +31,7 @@ struct Place {
 
 /// One rank's way to the GPU: a stream and what its kernels need beside their operands. Used by one
 /// thread at a time.
-class Lane {
+class Lane final : public CallSite {
   public:
     /// A moment on the host's clock.
     using TimePoint = std::chrono::steady_clock::time_point;
@@ -49,17 +50,16 @@ class Lane {
     Lane& operator=(const Lane&) = delete;
     ~Lane();
 
-    CommandList& list() { return queue_.list(); }
+    CommandList& list() override { return queue_.list(); }
     Products& products() { return products_; }
     /// True if a GELU may be part of a product.
     bool joins_gelus() const { return joins_gelus_; }
     CudnnAttention& attention() { return attention_; }
     CudnnConvolutions& convolutions() { return convolutions_; }
 
-    /// Host memory that copies to the GPU are made from, valid until what is listed is done; null
-    /// where not enough is left. The same requests after `finish` get the same addresses.
-    std::byte* stage(std::size_t bytes);
-    /// The most that `stage` has between two launches.
+    /// As CallSite has it. The same requests after `finish` get the same addresses.
+    std::byte* staged(std::size_t bytes) override;
+    /// The most that `staged` has between two launches.
     std::size_t staging_bytes() const { return most_staged; }
     /// Host memory for copies to the GPU, in all.
     std::size_t pinned_bytes() const { return staged_.size() * most_staged; }
@@ -67,9 +67,7 @@ class Lane {
     /// The part of `scratch_bytes` that no call but those of cuDNN needed.
     std::size_t cudnn_scratch_bytes() const { return scratch_bytes_ - kernels_scratch_bytes_; }
 
-    /// Device memory for the inside of one call of our kernels. Contents do not survive to the
-    /// next.
-    void* scratch(std::size_t bytes);
+    void* scratch(std::size_t bytes) override;
     /// Device memory for the inside of one call of cuDNN, likewise, which shares it with our
     /// kernels.
     void* cudnn_scratch(std::size_t bytes);
@@ -99,6 +97,7 @@ class Lane {
     DeviceMemory& memory() { return memory_; }
 
   private:
+    std::byte* stage(std::size_t bytes);
     static constexpr std::size_t most_staged = std::size_t{8} << 20U;
     using Event = Owned<cudaEvent_t, cudaEventDestroy>;
     using Staging = Owned<std::byte*, cudaFreeHost>;

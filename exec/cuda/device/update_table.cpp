@@ -22,10 +22,6 @@ class Parts {
     std::size_t end_ = 0;
 };
 
-cudaError_t copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
-}
-
 }  // namespace
 
 UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
@@ -58,9 +54,9 @@ UpdateTable::UpdateTable(Lane& lane, std::vector<UpdateTensor> tensors)
 void UpdateTable::upload(std::size_t at, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const std::size_t count = std::min(bytes.size(), lane_.staging_bytes());
-        std::byte* const staged = lane_.stage(count);
+        std::byte* const staged = lane_.staged(count);
         std::ranges::copy(bytes.first(count), staged);
-        lane_.list().add("cudaMemcpyAsync", copy_to_device, memory_ + at, staged, count);
+        lane_.list_copy(memory_ + at, staged, count);
         lane_.finish();
         at += count;
         bytes = bytes.subspan(count);

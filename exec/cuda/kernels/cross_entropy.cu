@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cfloat>
 
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory: forward reads a row once, backward reads and writes it once, and both at once
@@ -610,6 +611,102 @@ cudaError_t binary_cross_entropy_backward(Real real,
                                                  scale,
                                                  static_cast<T*>(dx));
     });
+}
+
+namespace {
+
+CrossEntropy loss_of(exec::ConstView x,
+                     exec::ConstView targets,
+                     const exec::ClassColumns& columns) {
+    return {.rows = x.rows,
+            .width = x.columns - columns.padding,
+            .x = x.data,
+            .targets = targets.as<std::int32_t>(),
+            .padding = columns.padding};
+}
+
+LossSums sums_of(CallSite& calls, std::int64_t rows, const exec::LossSums& sums) {
+    return {.loss = sums.loss,
+            .right = sums.right,
+            .scratch = calls.scratch_of<double>(loss_scratch(rows))};
+}
+
+}  // namespace
+
+void CudaKernels::cross_entropy_forward(exec::ConstView x,
+                                        exec::ConstView targets,
+                                        const exec::ClassColumns& columns,
+                                        exec::View log_sums,
+                                        const exec::LossSums& sums) const {
+    call("cross_entropy_forward",
+         cuda::cross_entropy_forward,
+         real_of(x.dtype),
+         loss_of(x, targets, columns),
+         static_cast<float>(columns.smoothing),
+         log_sums.as<float>(),
+         sums_of(calls_, x.rows, sums));
+}
+
+// The scale changes from step to step where padding is, so it comes from host memory: see `update`.
+void CudaKernels::cross_entropy_backward(exec::ConstView x,
+                                         exec::ConstView targets,
+                                         exec::ConstView log_sums,
+                                         const exec::ClassColumns& columns,
+                                         double scale,
+                                         exec::View dx) const {
+    call("cross_entropy_backward",
+         cuda::cross_entropy_backward,
+         real_of(x.dtype),
+         loss_of(x, targets, columns),
+         log_sums.as<float>(),
+         static_cast<float>(columns.smoothing),
+         LossGradient{.scale = calls_.to_device(static_cast<float>(scale)), .dx = dx.data});
+}
+
+void CudaKernels::cross_entropy_with_gradient(exec::ConstView targets,
+                                              const exec::ClassColumns& columns,
+                                              double scale,
+                                              exec::View log_sums,
+                                              const exec::LossSums& sums,
+                                              exec::View x) const {
+    const std::int64_t of_sums = cuda::loss_scratch(x.rows);
+    auto* const all = calls_.scratch_of<double>(of_sums + 1);
+    const float* const factor =
+        calls_.to_device(static_cast<float>(scale), reinterpret_cast<float*>(all + of_sums));
+    call("cross_entropy_with_gradient",
+         cuda::cross_entropy_with_gradient,
+         real_of(x.dtype),
+         loss_of(x, targets, columns),
+         static_cast<float>(columns.smoothing),
+         log_sums.as<float>(),
+         LossSums{.loss = sums.loss, .right = sums.right, .scratch = all},
+         LossGradient{.scale = factor, .dx = x.data});
+}
+
+void CudaKernels::binary_cross_entropy_forward(exec::ConstView x,
+                                               exec::ConstView targets,
+                                               const exec::LossSums& sums) const {
+    call("binary_cross_entropy_forward",
+         cuda::binary_cross_entropy_forward,
+         real_of(x.dtype),
+         x.size(),
+         x.data,
+         targets.as<std::int32_t>(),
+         sums_of(calls_, x.size(), sums));
+}
+
+void CudaKernels::binary_cross_entropy_backward(exec::ConstView x,
+                                                exec::ConstView targets,
+                                                double scale,
+                                                exec::View dx) const {
+    call("binary_cross_entropy_backward",
+         cuda::binary_cross_entropy_backward,
+         real_of(x.dtype),
+         x.size(),
+         x.data,
+         targets.as<std::int32_t>(),
+         static_cast<float>(scale),
+         dx.data);
 }
 
 }  // namespace pipetwin::cuda

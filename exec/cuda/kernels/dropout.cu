@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // Bound by memory, if only just: reads one or two numbers per element and writes one; two elements
@@ -73,6 +74,23 @@ cudaError_t dropout(
                                          static_cast<const T*>(skip),
                                          static_cast<T*>(y));
     });
+}
+
+// Key and probability change from step to step, so they come from host memory: see `update`.
+void CudaKernels::dropout(const exec::DropoutMask& mask,
+                          exec::ConstView x,
+                          exec::ConstView skip,
+                          exec::View y) const {
+    call("dropout",
+         cuda::dropout,
+         real_of(y.dtype),
+         Dropout{.step = calls_.to_device(dropout_step_of(mask)),
+                 .first_sample = mask.first_sample,
+                 .samples = y.size() / mask.numbers_per_sample,
+                 .numbers_per_sample = mask.numbers_per_sample},
+         x.data,
+         skip.data,
+         y.data);
 }
 
 }  // namespace pipetwin::cuda

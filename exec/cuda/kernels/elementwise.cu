@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // All bound by memory: add reads 2 and writes 1 number per element, the others read and write 1, of
@@ -437,6 +438,79 @@ cudaError_t swiglu_backward(Real real,
                 static_cast<T*>(dx));
         });
     });
+}
+
+namespace {
+
+Gelu gelu_of(GeluForm form) {
+    return form == GeluForm::Tanh ? Gelu::Tanh : Gelu::Exact;
+}
+
+}  // namespace
+
+void CudaKernels::add(exec::ConstView x, exec::View y) const {
+    call("add", cuda::add, real_of(y.dtype), y.size(), x.data, y.data);
+}
+
+void CudaKernels::copy_columns(const exec::ColumnCopy& columns,
+                               exec::ConstView x,
+                               exec::View y) const {
+    const cuda::ColumnCopy copy{.rows = x.rows,
+                                .columns = columns.count,
+                                .x_width = x.columns,
+                                .y_width = y.columns,
+                                .adds = columns.adds ? 1 : 0};
+    call("copy_columns",
+         cuda::copy_columns,
+         real_of(y.dtype),
+         copy,
+         first_of(exec::ConstColumns{x, columns.from}),
+         first_of(exec::Columns{y, columns.to}));
+}
+
+void CudaKernels::gelu_forward(GeluForm form, exec::ConstView x, exec::View y) const {
+    call("gelu_forward",
+         cuda::gelu_forward,
+         real_of(x.dtype),
+         gelu_of(form),
+         x.size(),
+         x.data,
+         y.data);
+}
+
+void CudaKernels::gelu_backward(GeluForm form,
+                                exec::ConstView x,
+                                exec::ConstView dy,
+                                exec::View dx) const {
+    call("gelu_backward",
+         cuda::gelu_backward,
+         real_of(x.dtype),
+         gelu_of(form),
+         x.size(),
+         x.data,
+         dy.data,
+         dx.data);
+}
+
+void CudaKernels::swiglu_forward(exec::ConstView x, exec::View y) const {
+    call("swiglu_forward",
+         cuda::swiglu_forward,
+         real_of(x.dtype),
+         y.rows,
+         y.columns,
+         x.data,
+         y.data);
+}
+
+void CudaKernels::swiglu_backward(exec::ConstView x, exec::ConstView dy, exec::View dx) const {
+    call("swiglu_backward",
+         cuda::swiglu_backward,
+         real_of(x.dtype),
+         dy.rows,
+         dy.columns,
+         x.data,
+         dy.data,
+         dx.data);
 }
 
 }  // namespace pipetwin::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // Forward is bound by memory: two rows read, one written. Backward reads every row of dy twice,
@@ -273,6 +274,48 @@ cudaError_t embedding_backward(Real real,
                    ? backward<T, pack>(embedding, from, dtokens, dplaces, stream)
                    : backward<T, 1>(embedding, from, dtokens, dplaces, stream);
     });
+}
+
+namespace {
+
+Embedding embedding_of(const exec::EmbeddingRows& rows, exec::ConstView ids, std::int64_t width) {
+    return {.rows = ids.rows,
+            .positions = rows.positions,
+            .width = width,
+            .ids = ids.as<std::int32_t>(),
+            .first = rows.first,
+            .count = rows.count,
+            .scale = rows.scale};
+}
+
+}  // namespace
+
+void CudaKernels::embedding_forward(const exec::EmbeddingRows& rows,
+                                    exec::ConstView ids,
+                                    exec::ConstView tokens,
+                                    exec::ConstView places,
+                                    exec::View y) const {
+    call("embedding_forward",
+         cuda::embedding_forward,
+         real_of(y.dtype),
+         embedding_of(rows, ids, y.columns),
+         tokens.data,
+         places.data,
+         y.data);
+}
+
+void CudaKernels::embedding_backward(const exec::EmbeddingRows& rows,
+                                     exec::ConstView ids,
+                                     exec::ConstView dy,
+                                     exec::View dtokens,
+                                     exec::View dplaces) const {
+    call("embedding_backward",
+         cuda::embedding_backward,
+         real_of(dy.dtype),
+         embedding_of(rows, ids, dy.columns),
+         dy.data,
+         dtokens.as<float>(),
+         dplaces.as<float>());
 }
 
 }  // namespace pipetwin::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
 
 // Layer norm, and RMS norm behind it. Bound by memory: forward reads and writes a row once,
@@ -349,6 +350,155 @@ cudaError_t rms_norm_backward_input(Real real,
                    ? launch_rows<rms_backward_input_kernel<T, pack, threads>, threads>(o, stream)
                    : launch_rows<rms_backward_input_kernel<T, 1, threads>, threads>(o, stream);
     });
+}
+
+namespace {
+
+LayerNorm norm_of(exec::ConstView x, exec::ConstView gain) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
+}
+
+/// Where the gradients of gain and bias go.
+ColumnTotals norm_totals(const exec::GradientSum& dgain, const exec::GradientSum& dbias) {
+    PIPETWIN_EXPECT(dgain.adds == dbias.adds, "both gradients of a norm have as many terms");
+    exec::View gain_sums = dgain.view;
+    exec::View bias_sums = dbias.view;
+    return {.first = gain_sums.as<float>(),
+            .second = bias_sums.as<float>(),
+            .adds = dgain.adds ? 1 : 0};
+}
+
+RmsNorm rms_norm_of(exec::ConstView x, exec::ConstView gain) {
+    return {.rows = x.rows, .width = x.columns, .x = x.data, .gain = gain.data};
+}
+
+}  // namespace
+
+void CudaKernels::layer_norm_forward(exec::ConstView x,
+                                     exec::ConstView gain,
+                                     exec::ConstView bias,
+                                     exec::View y,
+                                     exec::View statistics) const {
+    call("layer_norm_forward",
+         cuda::layer_norm_forward,
+         real_of(x.dtype),
+         norm_of(x, gain),
+         bias.data,
+         y.data,
+         statistics.as<float>());
+}
+
+void CudaKernels::layer_norm_backward_input(exec::ConstView x,
+                                            exec::ConstView gain,
+                                            exec::ConstView statistics,
+                                            exec::ConstView dy,
+                                            exec::ConstView skip,
+                                            exec::View dx) const {
+    call("layer_norm_backward_input",
+         cuda::layer_norm_backward_input,
+         real_of(x.dtype),
+         norm_of(x, gain),
+         statistics.as<float>(),
+         dy.data,
+         skip.data,
+         dx.data);
+}
+
+void CudaKernels::layer_norm_backward_weight(exec::ConstView x,
+                                             exec::ConstView statistics,
+                                             exec::ConstView dy,
+                                             const exec::GradientSum& dgain,
+                                             const exec::GradientSum& dbias) const {
+    call("layer_norm_backward_weight",
+         cuda::layer_norm_backward_weight,
+         real_of(x.dtype),
+         norm_of(x, {}),
+         statistics.as<float>(),
+         dy.data,
+         norm_totals(dgain, dbias),
+         calls_.scratch_of<float>(layer_norm_scratch(x.rows, x.columns)));
+}
+
+void CudaKernels::layer_norm_backward(exec::ConstView x,
+                                      exec::ConstView gain,
+                                      exec::ConstView statistics,
+                                      exec::ConstView dy,
+                                      exec::ConstView skip,
+                                      exec::View dx,
+                                      const exec::GradientSum& dgain,
+                                      const exec::GradientSum& dbias) const {
+    call("layer_norm_backward",
+         cuda::layer_norm_backward,
+         real_of(x.dtype),
+         norm_of(x, gain),
+         statistics.as<float>(),
+         dy.data,
+         skip.data,
+         dx.data,
+         norm_totals(dgain, dbias),
+         calls_.scratch_of<float>(norm_backward_scratch(x.rows, x.columns, 2)));
+}
+
+void CudaKernels::rms_norm_forward(
+    exec::ConstView x, exec::ConstView gain, double epsilon, exec::View y, exec::View roots) const {
+    call("rms_norm_forward",
+         cuda::rms_norm_forward,
+         real_of(x.dtype),
+         rms_norm_of(x, gain),
+         static_cast<float>(epsilon),
+         y.data,
+         roots.as<float>());
+}
+
+void CudaKernels::rms_norm_backward_input(exec::ConstView x,
+                                          exec::ConstView gain,
+                                          exec::ConstView roots,
+                                          exec::ConstView dy,
+                                          exec::ConstView skip,
+                                          exec::View dx) const {
+    call("rms_norm_backward_input",
+         cuda::rms_norm_backward_input,
+         real_of(x.dtype),
+         rms_norm_of(x, gain),
+         roots.as<float>(),
+         dy.data,
+         skip.data,
+         dx.data);
+}
+
+void CudaKernels::rms_norm_backward_weight(exec::ConstView x,
+                                           exec::ConstView roots,
+                                           exec::ConstView dy,
+                                           const exec::GradientSum& dgain) const {
+    exec::View sums = dgain.view;
+    call("rms_norm_backward_weight",
+         cuda::rms_norm_backward_weight,
+         real_of(x.dtype),
+         rms_norm_of(x, {}),
+         roots.as<float>(),
+         dy.data,
+         ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
+         calls_.scratch_of<float>(column_sums_scratch(x.rows, x.columns)));
+}
+
+void CudaKernels::rms_norm_backward(exec::ConstView x,
+                                    exec::ConstView gain,
+                                    exec::ConstView roots,
+                                    exec::ConstView dy,
+                                    exec::ConstView skip,
+                                    exec::View dx,
+                                    const exec::GradientSum& dgain) const {
+    exec::View sums = dgain.view;
+    call("rms_norm_backward",
+         cuda::rms_norm_backward,
+         real_of(x.dtype),
+         rms_norm_of(x, gain),
+         roots.as<float>(),
+         dy.data,
+         skip.data,
+         dx.data,
+         ColumnTotals{.first = sums.as<float>(), .adds = dgain.adds ? 1 : 0},
+         calls_.scratch_of<float>(norm_backward_scratch(x.rows, x.columns, 1)));
 }
 
 }  // namespace pipetwin::cuda

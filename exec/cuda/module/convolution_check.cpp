@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "exec/cuda/device/cuda_kernels.h"
 #include "exec/cuda/device/lane.h"
+#include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/module/check_numbers.h"
 #include "exec/cuda/module/self_test.h"
 #include "exec/cuda/runtime/device_memory.h"
 #include "exec/cuda/runtime/owned.h"
+#include "exec/device/window_kernels.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "exec/cuda/columns/columns.h"
-#include "exec/cuda/device/real_of.h"
+#include "exec/cuda/kernels/real_of.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "exec/cuda/device/real_of.h"
+#include "exec/cuda/kernels/real_of.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
 
 namespace pipetwin::cuda {
