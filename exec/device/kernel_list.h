@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of `Kernels`, each said once: what it computes, and of which operands. Every
 // device computes all of them; PIPETWIN_FUSED_KERNEL marks those that are others one after the
 // other, which a device may compute in one pass.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of `WindowKernels`, each said once: what it computes, and of which operands.
 //
 // A class includes this list in its body and says before what a line of it declares there:
