@@ -9,22 +9,6 @@
 
 namespace pipetwin {
 
-std::string_view to_string(AllReduceKind kind) {
-    switch (kind) {
-        case AllReduceKind::Ring:
-            return "ring";
-        case AllReduceKind::Tree:
-            return "tree";
-        case AllReduceKind::TwoLevel:
-            return "two-level";
-        case AllReduceKind::Rings:
-            return "rings";
-        case AllReduceKind::Fastest:
-            return "fastest";
-    }
-    PIPETWIN_EXPECT(false, "kind of all-reduce out of range");
-}
-
 namespace {
 
 /// Nanoseconds of a message over one link.
@@ -47,10 +31,12 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
         return Duration{};
     }
     if (kind == AllReduceKind::Fastest) {
-        return std::min({all_reduce_time(AllReduceKind::Ring, group, bytes),
-                         all_reduce_time(AllReduceKind::Tree, group, bytes),
-                         all_reduce_time(AllReduceKind::TwoLevel, group, bytes),
-                         all_reduce_time(AllReduceKind::Rings, group, bytes)});
+        Duration least = Duration::max();
+        for (std::size_t other = 0; other < static_cast<std::size_t>(kind); ++other) {
+            least =
+                std::min(least, all_reduce_time(static_cast<AllReduceKind>(other), group, bytes));
+        }
+        return least;
     }
     const int in_node = std::min(group.replicas, group.per_node);
     const int nodes = (group.replicas + in_node - 1) / in_node;

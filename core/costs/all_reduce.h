@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -18,8 +20,14 @@ enum class AllReduceKind {
     Fastest,  ///< whichever of these takes the least time
 };
 
-/// The kind's word in scenarios and output.
-std::string_view to_string(AllReduceKind kind);
+/// The words of the kinds in scenarios and output, in their order.
+inline constexpr std::array<std::string_view, 5> all_reduce_words{
+    "ring", "tree", "two-level", "rings", "fastest"};
+
+/// The kind's word.
+constexpr std::string_view to_string(AllReduceKind kind) {
+    return all_reduce_words[static_cast<std::size_t>(kind)];
+}
 
 /// Placement of the replicas on nodes, and the links between them.
 struct ReplicaGroup {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "core/costs/all_reduce.h"
 #include "core/scenario/optimizers.h"
 
 /// The words of a scenario, in the order of their enums; and those that belong to the language, but
@@ -111,6 +112,6 @@ inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"}
 /// pipeline.receives, as enum Receives.
 inline constexpr std::array<Word, 2> receives{"posted", "blocking"};
 /// pipeline.all_reduce, as enum AllReduceKind.
-inline constexpr std::array<Word, 5> all_reduces{"ring", "tree", "two-level", "rings", "fastest"};
+inline constexpr auto all_reduces = all_reduce_words;
 
 }  // namespace pipetwin::words
