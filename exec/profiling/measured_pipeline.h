@@ -41,12 +41,6 @@ std::vector<Duration> over_steps(const Samples& samples, const Value& value) {
     return values;
 }
 
-/// Median over the steps of `value` of each.
-template <class Value>
-Duration median_over(const Samples& samples, const Value& value) {
-    return quantile(over_steps(samples, value), 0.5);
-}
-
 /// Means add up: those of all parts of a step to that of the step. A part that now and then takes
 /// long, here in one step and there in another, would be lost in its median.
 template <class Value>

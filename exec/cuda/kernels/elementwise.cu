@@ -154,45 +154,14 @@ cudaError_t convert(std::int64_t size, float scale, const From* x, To* y, cudaSt
         grid_for(size, block_size), block_size, 0, stream, size, scale, x, y);
 }
 
-// y = skip + bias. A thread keeps its columns, and so its part of the bias.
-constexpr int column_threads = 32;
-constexpr int row_threads = 8;
-
-template <class T, int pack>
-__global__ void __launch_bounds__(column_threads* row_threads)
-    lay_out_kernel(std::int64_t rows, std::int64_t columns, const T* skip, const T* bias, T* y) {
-    const std::int64_t column =
-        (static_cast<std::int64_t>(blockIdx.x) * column_threads + threadIdx.x) * pack;
-    if (column >= columns) {
-        return;
-    }
-    Pack<T, pack> of_bias{};
-    if (bias != nullptr) {
-        of_bias = load_pack<T, pack>(bias + column);
-    }
-    const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * row_threads;
-    std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * row_threads + threadIdx.y;
-    for (; row < rows; row += stride) {
-        const std::int64_t at = row * columns + column;
-        Pack<T, pack> result = of_bias;
-        if (skip != nullptr) {
-            const Pack<T, pack> of_skip = load_pack<T, pack>(skip + at);
-            PIPETWIN_UNROLL
-            for (int k = 0; k < pack; ++k) {
-                result.at[k] =
-                    bias == nullptr
-                        ? of_skip.at[k]
-                        : from_float<T>(to_float(of_skip.at[k]) + to_float(of_bias.at[k]));
-            }
-        }
-        store_pack<T, pack>(y + at, result);
-    }
-}
-
 // 1 / (1 + exp(-x)); 0 where exp overflows.
 __device__ __forceinline__ float logistic(float x) {
     return __fdividef(1.0F, 1.0F + __expf(-x));
 }
+
+// A thread of a kernel of rows keeps its columns.
+constexpr int column_threads = 32;
+constexpr int row_threads = 8;
 
 /// Gates and values side by side, x (rows, 2 width); y or dy (rows, width).
 template <class T>
@@ -336,47 +305,6 @@ cudaError_t convert_from_float(
     Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream) {
     return with_real(real, [=](auto zero) {
         return convert(size, scale, x, static_cast<decltype(zero)*>(y), stream);
-    });
-}
-
-cudaError_t convert_to_float(
-    Real real, std::int64_t size, const void* x, float* y, cudaStream_t stream) {
-    return with_real(real, [=](auto zero) {
-        return convert(size, 1.0F, static_cast<const decltype(zero)*>(x), y, stream);
-    });
-}
-
-cudaError_t lay_out(Real real,
-                    std::int64_t rows,
-                    std::int64_t columns,
-                    const void* skip,
-                    const void* bias,
-                    void* y,
-                    cudaStream_t stream) {
-    if (rows <= 0 || columns <= 0) {
-        return cudaSuccess;
-    }
-    return with_real(real, [=](auto zero) {
-        using T = decltype(zero);
-        const auto start = [=](auto size) {
-            constexpr int pack = decltype(size)::value;
-            const std::int64_t across = ceil_div(columns, column_threads * pack);
-            // Four rows per thread or more, so that the bias is read seldom.
-            const dim3 grid(static_cast<unsigned>(across), grid_for(rows, row_threads * 4));
-            return launch<lay_out_kernel<T, pack>>(grid,
-                                                   dim3(column_threads, row_threads),
-                                                   0,
-                                                   stream,
-                                                   rows,
-                                                   columns,
-                                                   static_cast<const T*>(skip),
-                                                   static_cast<const T*>(bias),
-                                                   static_cast<T*>(y));
-        };
-        constexpr int pack = pack_size<T>;
-        return are_aligned({skip, bias, y}) && columns % pack == 0
-                   ? start(std::integral_constant<int, pack>{})
-                   : start(std::integral_constant<int, 1>{});
     });
 }
 

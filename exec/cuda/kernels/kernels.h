@@ -58,19 +58,6 @@ cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream);
 /// y = scale x, from fp32, rounded to the nearest, ties to even.
 cudaError_t convert_from_float(
     Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream);
-/// y = x in fp32.
-cudaError_t convert_to_float(
-    Real real, std::int64_t size, const void* x, float* y, cudaStream_t stream);
-
-/// y[r] = skip[r] + bias; either may be null, not both; skip may be y.
-cudaError_t lay_out(Real real,
-                    std::int64_t rows,
-                    std::int64_t columns,
-                    const void* skip,
-                    const void* bias,
-                    void* y,
-                    cudaStream_t stream);
-
 /// The formula of a GELU: with the normal distribution, or with its approximation by tanh.
 enum class Gelu : std::uint8_t { Exact, Tanh };
 

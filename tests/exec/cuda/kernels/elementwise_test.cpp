@@ -125,45 +125,12 @@ TEST_P(CudaElementwise, ConversionsScaleAndRoundOnce) {
         const Numbers found = run([&] {
             const Operand from(floats(), x);
             const Operand to(way(), size);
-            const Operand back(floats(), size);
             expect_ok(convert_from_float(real(), size, 0.5F, from.floats(), to.data(), nullptr));
-            expect_ok(convert_to_float(real(), size, to.data(), back.floats(), nullptr));
-            return joined({to.numbers(), back.numbers()});
+            return to.numbers();
         });
         Numbers halves = x;
         std::for_each(halves.begin(), halves.end(), [](float& value) { value *= 0.5F; });
-        halves = rounded(real(), halves);
-        EXPECT_EQ(found, joined({halves, halves}));
-    }
-}
-
-TEST_P(CudaElementwise, LayOutAddsTheBiasToEveryRow) {
-    for (const Shape& shape : {Shape{1, 1}, {1, 8}, {2, 7}, {5, 33}, {9, 64}, {70, 40}, {3, 776}}) {
-        SCOPED_TRACE(shape.text());
-        const Numbers skip = random(shape.size(), 1);
-        const Numbers bias = random(shape.width, 2);
-        for (const auto& [with_skip, with_bias] :
-             {std::pair{true, true}, {true, false}, {false, true}}) {
-            Numbers expected(index(shape.size()));
-            for (std::int64_t i = 0; i < shape.size(); ++i) {
-                expected[index(i)] = (with_skip ? skip[index(i)] : 0) +
-                                     (with_bias ? bias[index(i % shape.width)] : 0);
-            }
-            const Numbers found = run([&, s = with_skip, b = with_bias] {
-                const Operand of_skip(way(), skip);
-                const Operand of_bias(way(), bias);
-                const Operand y(way(), shape.size());
-                expect_ok(lay_out(real(),
-                                  shape.rows,
-                                  shape.width,
-                                  s ? of_skip.data() : nullptr,
-                                  b ? of_bias.data() : nullptr,
-                                  y.data(),
-                                  nullptr));
-                return y.numbers();
-            });
-            EXPECT_EQ(found, rounded(real(), expected));
-        }
+        EXPECT_EQ(found, rounded(real(), halves));
     }
 }
 
@@ -321,7 +288,6 @@ TEST_P(CudaElementwise, DropoutHasTheMasksOfTheCpu) {
 
 TEST(CudaElementwiseOfNothing, DoesNothing) {
     EXPECT_EQ(dropout(Real::F32, {}, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
-    EXPECT_EQ(lay_out(Real::F32, 0, 5, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
     EXPECT_EQ(add(Real::F32, 0, nullptr, nullptr, nullptr), cudaSuccess);
 }
 
