@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "exec/device/column_kernels.h"
+#include "exec/device/window_kernels.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -95,6 +97,51 @@ std::vector<double> values(const Kernels& kernels, ConstView x) {
             return as_doubles<float>(bytes);
     }
     throw InternalError("a type of elements");
+}
+
+// The lists name the operands, and nothing here reads them.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+namespace {
+
+class NullColumnKernels final : public ColumnKernels {
+  public:
+#define PIPETWIN_KERNEL(name, parameters) \
+    void name parameters const override {}
+#include "exec/device/column_kernel_list.h"
+};
+
+class NullWindowKernels final : public WindowKernels {
+  public:
+#define PIPETWIN_KERNEL(name, parameters) \
+    void name parameters const override {}
+#include "exec/device/window_kernel_list.h"
+};
+
+class NullKernels final : public Kernels {
+  public:
+    const WindowKernels& windows() const override {
+        static const NullWindowKernels windows;
+        return windows;
+    }
+    const ColumnKernels& columns() const override {
+        static const NullColumnKernels columns;
+        return columns;
+    }
+
+#define PIPETWIN_KERNEL(name, parameters) \
+    void name parameters const override {}
+#include "exec/device/kernel_list.h"
+};
+
+}  // namespace
+
+#pragma GCC diagnostic pop
+
+const Kernels& null_kernels() {
+    static const NullKernels kernels;
+    return kernels;
 }
 
 }  // namespace pipetwin::exec

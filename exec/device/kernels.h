@@ -190,6 +190,9 @@ class Kernels {
 #include "exec/device/kernel_list.h"
 };
 
+/// Kernels that do nothing: used to record a step's allocations without computing.
+const Kernels& null_kernels();
+
 /// The elements of x as doubles. For reports: it waits.
 std::vector<double> values(const Kernels& kernels, ConstView x);
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "exec/device/null_kernels.h"
+#include "exec/device/kernels.h"
 #include "exec/layers/make_layer.h"
 
 namespace pipetwin::exec {
