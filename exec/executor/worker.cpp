@@ -134,12 +134,11 @@ void Worker::connect_stage(LocalStage& local, const Model& model, StageOptions o
     };
     local.senders = stages_of_pieces(options.messages->from);
     local.receivers = stages_of_pieces(options.messages->to);
-    const bool input_gradient = options.input_gradient && local.senders.empty();
     for (Slot& slot : local.slots) {
         slot.received.resize(local.senders.size());
         slot.sent.resize(local.receivers.size());
         slot.sent_gradients.resize(local.receivers.size());
-        slot.received_gradients.resize(input_gradient ? 1 : local.senders.size());
+        slot.received_gradients.resize(std::max(local.senders.size(), std::size_t{1}));
     }
     local.stage = std::make_unique<Stage>(*device_, arena_, model, place, options);
 }

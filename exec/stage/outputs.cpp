@@ -67,7 +67,7 @@ std::vector<StageOutputs::Message> StageOutputs::place(
             Value& value = values_[index];
             value.*end = Place{.message = number, .begin = message.numbers};
             message.numbers += std::int64_t{value.shape.positions} * value.shape.width;
-            message.value = layers_of[number].size() == 1 ? std::optional(index) : std::nullopt;
+            message.value = is_chain_ ? std::optional(index) : std::nullopt;
         }
     }
     return messages;

@@ -15,8 +15,9 @@
 
 /// What a stage does with the outputs that it makes, is sent and sends.
 ///
-/// A message is one tensor. A single output has its shape there; several lie one behind the other,
-/// in (1, numbers). It lies in its receiver's memory, where layers read it in place:
+/// A message is one tensor, (1, numbers), in which the outputs lie one behind the other; the single
+/// output of a chain has its own shape there. It lies in its receiver's memory, where layers read
+/// it in place:
 ///
 ///     received   | a (rows, 8) | c (rows, 3) |      sent      | c (rows, 3) | e (rows, 5) |
 ///
@@ -85,7 +86,7 @@ class StageOutputs {
     /// What one message holds of one sample.
     struct Message {
         std::int64_t numbers = 0;
-        std::optional<std::size_t> value{};  ///< index of its only value; none: several, or none
+        std::optional<std::size_t> value{};  ///< index of its value, in a chain
     };
 
     /// Layers `first` to `first + count - 1` of the model. `groups`: [layer of the stage] those

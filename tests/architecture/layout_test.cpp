@@ -120,7 +120,7 @@ const std::vector<House>& houses() {
 }
 
 /// A folder with more sources than this is a heap; the schedules, a file each, may be many.
-constexpr std::size_t most_rooms = 18;
+constexpr std::size_t most_rooms = 30;
 constexpr std::string_view may_be_large = "core/schedule/generators";
 
 bool contains(const auto& list, std::string_view text) {
