@@ -101,7 +101,7 @@ std::vector<Question> questions() {
     };
     Question tensor = result[1];
     tensor.name += ", tensor parallel";
-    tensor.scenario.pipeline.tensor_parallel.reset();
+    tensor.scenario.pipeline.tensor_parallel.open();
     result.insert(result.begin() + 2, std::move(tensor));
     Question roomy = result.back();
     roomy.name += ", no limit of memory";

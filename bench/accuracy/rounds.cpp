@@ -47,9 +47,10 @@ SettledScenario scenario_of(const ShortRun& run, const GridOptions& options, Pre
                   .precision = precision};
     SettledScenario scenario = accuracy::scenario_of(cell, options);
     scenario.training.batch = run.micro_batches * run.micro_batch_size;
-    std::vector<int>& layers = *scenario.pipeline.partition;
+    std::vector<int> layers = *scenario.pipeline.partition;
     ++layers.front();
     --layers.back();
+    scenario.pipeline.partition = layers;
     return scenario;
 }
 

@@ -42,7 +42,7 @@ std::string table_of(const KeyGroup& group) {
 /// The words that a key may be; empty: it is no list of words, or there is no such key.
 std::vector<string_view> words_of_key(string_view key) {
     for (const KeyGroup& group : all_key_groups()) {
-        for (const KeyFacts& facts : group.keys) {
+        for (const ScenarioKey& facts : group.keys) {
             if (key == fmt::format("{}.{}", table_of(group), facts.name)) {
                 return {facts.words.begin(), facts.words.end()};
             }
@@ -530,7 +530,7 @@ std::string whole_key(std::string_view text) {
             continue;
         }
         std::vector<string_view> names;
-        std::ranges::transform(group.keys, std::back_inserter(names), &KeyFacts::name);
+        std::ranges::transform(group.keys, std::back_inserter(names), &ScenarioKey::name);
         if (const string_view same = same_word(word, names); !same.empty()) {
             return fmt::format("{}.{}", table, same);
         }

@@ -65,7 +65,7 @@ void refuse_key_without_table(const std::string& key, const std::string& value) 
     for (const KeyGroup& group : all_key_groups()) {
         const bool is_table = group.where.starts_with('[');
         std::vector<std::string_view> names;
-        std::ranges::transform(group.keys, std::back_inserter(names), &KeyFacts::name);
+        std::ranges::transform(group.keys, std::back_inserter(names), &ScenarioKey::name);
         const std::string_view name = is_table ? same_word(key, names) : std::string_view();
         if (!name.empty()) {
             const std::string table = group.where.substr(1, group.where.find(']') - 1);

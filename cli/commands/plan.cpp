@@ -111,7 +111,7 @@ void expect_unit_of_limit(const Scenario& scenario, const Profile& profile) {
 /// What to do where the only schedule that was asked for has a rule that shapes break; empty: there
 /// is none.
 std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult& result) {
-    const std::optional<std::string>& schedule = scenario.pipeline.schedule;
+    const std::optional<std::string>& schedule = scenario.pipeline.schedule.known();
     const bool breaks_rule =
         schedule && std::ranges::any_of(result.infeasible, [&](const sim::Infeasible& entry) {
             return entry.reason == ErrorReason::ScheduleRule;
@@ -169,8 +169,9 @@ std::optional<int> enough_nodes(const NodesOfModel& nodes,
         progress.update(double{1} * tried / most_tried, "");
         Scenario scenario = nodes.scenario_on(first + tried);
         Scenario::PipelinePart& pipeline = scenario.pipeline;
-        if (!pipeline.schedule && pipeline.schedules.empty()) {
-            pipeline.schedule = to_string(ScheduleKind::OneFOneB);  // a try takes a second
+        if (pipeline.schedule.is_auto() && pipeline.schedule.choices().empty()) {
+            pipeline.schedule =
+                std::string(to_string(ScheduleKind::OneFOneB));  // a try takes a second
         }
         const Model model = scenario_model(scenario, &profile);
         if (!sim::search_plans(scenario, model, profile, any).ranked.empty()) {
@@ -265,7 +266,7 @@ struct NamedOrder {
 /// stages as it has ranks.
 std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Planned& first) {
     const sim::Candidate& candidate = first.best().candidate;
-    if (scenario.model.kind != ModelKind::Profile || scenario.pipeline.partition) {
+    if (scenario.model.kind != ModelKind::Profile || !scenario.pipeline.partition.is_auto()) {
         return std::nullopt;
     }
     const int samples = scenario.training.batch / candidate.shape.data_parallel;

@@ -190,7 +190,7 @@ ExportSource::Predicted ExportSource::predicted_scenario() const {
     costs.recompute_timing = pipeline.recompute_timing;
     costs.message_order = pipeline.message_order;
     costs.deferred_weights = pipeline.deferred_weights;
-    costs.channel_capacity = pipeline.channel_capacity;
+    costs.channel_capacity = pipeline.channel_capacity.known();
     return with_devices(with_unit_costs(std::move(costs)), pipeline);
 }
 

@@ -46,7 +46,7 @@ std::vector<Asked> combinations(const SweepOptions& lists) {
 int chunks_of(const std::string& schedule, const SweepCommand& options, const Scenario& written) {
     return sweep_chunks(schedule,
                         options.plain.chunks                      ? options.plain.chunks
-                        : written.pipeline.chunks.value_or(1) > 1 ? written.pipeline.chunks
+                        : written.pipeline.chunks.value_or(1) > 1 ? written.pipeline.chunks.known()
                                                                   : std::nullopt);
 }
 

@@ -294,7 +294,7 @@ void RunFolder::write(std::string_view name, std::string content) {
 
 void RunFolder::write_scenario(Scenario scenario) {
     if (has_schedule_file(scenario)) {
-        scenario.pipeline.schedule = run_file::schedule;
+        scenario.pipeline.schedule = std::string(run_file::schedule);
     }
     if (scenario.model.kind == ModelKind::Profile) {
         scenario.model.profile = run_file::profile;

@@ -42,7 +42,7 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const bool trains = scenario.model.kind != ModelKind::Profile;
     std::vector<std::string> all;
-    if (!pipeline.schedule && pipeline.schedules.empty()) {
+    if (pipeline.schedule.is_auto() && pipeline.schedule.choices().empty()) {
         for (const ScheduleName& known : known_schedules()) {
             const ScheduleTraits& row = schedule_traits(known.kind);
             if (row.searched == Searched::No && row.trains && !row.stale_gradients) {
@@ -52,10 +52,10 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
         all.emplace_back("schedules from files");
     }
     const auto may_group = [](const std::string& name) { return schedule_traits(name).has_groups; };
-    const bool has_groups =
-        pipeline.schedule
-            ? !has_schedule_file(scenario) && may_group(*pipeline.schedule)
-            : pipeline.schedules.empty() || std::ranges::any_of(pipeline.schedules, may_group);
+    const bool has_groups = !pipeline.schedule.is_auto()
+                                ? !has_schedule_file(scenario) && may_group(*pipeline.schedule)
+                                : pipeline.schedule.choices().empty() ||
+                                      std::ranges::any_of(pipeline.schedule.choices(), may_group);
     if (has_groups && pipeline.group_size == 0) {
         all.emplace_back("group_size");
     }
@@ -66,28 +66,28 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
         if (!pipeline.overlap_reduction) {
             all.emplace_back("overlap_reduction");
         }
-        if (!pipeline.shard_auto && pipeline.shard == Shard::None) {
+        if (pipeline.shard == Shard::None) {
             all.emplace_back("shard");
         }
-        if (pipeline.shard_auto) {
+        if (pipeline.shard.is_auto()) {
             all.emplace_back("unsharded replicas with several stages per rank");
         }
-        if (pipeline.shard_auto && (trains || pipeline.shard_up_to < Shard::Weights)) {
+        if (pipeline.shard.is_auto() && (trains || !pipeline.shard.allows(Shard::Weights))) {
             all.emplace_back("sharding of gradients and weights");
         }
     }
-    if (pipeline.tensor_parallel != 1 && !pipeline.sequence_parallel) {
-        if (!pipeline.sequence_parallel_auto || result.leaves_out_sequence_parallel) {
+    if (pipeline.tensor_parallel != 1 && pipeline.sequence_parallel != true) {
+        if (!pipeline.sequence_parallel.is_auto() || result.leaves_out_sequence_parallel) {
             all.emplace_back("sequence_parallel");
         }
-        if (!pipeline.scatter_boundaries_auto && !pipeline.scatter_boundaries) {
+        if (pipeline.scatter_boundaries == false) {
             all.emplace_back("scatter_boundaries");
         }
     }
     if (pipeline.offload == Offload::None) {
         all.emplace_back("offload");
     }
-    if (pipeline.recompute_auto) {
+    if (pipeline.recompute.is_auto()) {
         all.emplace_back(
             trains ? "recompute of core attention, of groups of blocks and of other stages than "
                      "those above"
@@ -232,7 +232,7 @@ std::vector<std::string> counts_text(const sim::SearchResult& result) {
 /// was simulated, or `scenario` fixes the number of stages.
 std::optional<std::string> without_pipeline(const Scenario& scenario,
                                             const sim::SearchResult& result) {
-    if (scenario.pipeline.stages) {
+    if (!scenario.pipeline.stages.is_auto()) {
         return std::nullopt;
     }
     const FoundPlan& best = result.ranked.front();
@@ -257,19 +257,17 @@ std::optional<std::string> without_pipeline(const Scenario& scenario,
 std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     const bool opens_tensor = pipeline.tensor_parallel == 1 && scenario.cluster.per_node > 1;
-    const bool opens_shard = !pipeline.shard_auto || pipeline.shard_up_to < Shard::Weights;
+    const bool opens_shard = !pipeline.shard.is_auto() || !pipeline.shard.allows(Shard::Weights);
     const bool counts_devices = scenario.cluster.count > 0;
-    if (pipeline.partition || !counts_devices || (!opens_tensor && !opens_shard)) {
+    if (!pipeline.partition.is_auto() || !counts_devices || (!opens_tensor && !opens_shard)) {
         return "";
     }
     if (opens_tensor) {
-        pipeline.tensor_parallel.reset();
-        pipeline.sequence_parallel_auto = true;
+        pipeline.tensor_parallel.open();
+        pipeline.sequence_parallel.open();
     }
     if (opens_shard) {
-        pipeline.shard = Shard::None;
-        pipeline.shard_auto = true;
-        pipeline.shard_up_to = Shard::Weights;
+        pipeline.shard.open();
     }
     const Model model = scenario_model(scenario, &profile);
     sim::SearchOptions any;
@@ -391,7 +389,7 @@ std::string pipeline_keys(const Scenario& scenario,
     if (choice.layer_recompute == LayerRecompute::Block && written.recompute_blocks > 1) {
         text += fmt::format("recompute_blocks = {}\n", written.recompute_blocks);
     }
-    if (written.recompute_timing) {
+    if (!written.recompute_timing.is_auto()) {
         text += fmt::format("recompute_timing = \"{}\"\n", to_string(*written.recompute_timing));
     }
     if (shape.data_parallel > 1) {

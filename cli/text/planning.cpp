@@ -45,19 +45,11 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
     return result;
 }
 
-bool is_open(const Scenario& scenario) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    return !pipeline.stages || !pipeline.micro_batches || !pipeline.schedule || !pipeline.chunks ||
-           pipeline.recompute_auto || !pipeline.data_parallel || !pipeline.tensor_parallel ||
-           pipeline.shard_auto || pipeline.sequence_parallel_auto ||
-           pipeline.scatter_boundaries_auto;
-}
-
 Scenario trainable_space(Scenario scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     pipeline.data_parallel = pipeline.data_parallel.value_or(1);
     pipeline.tensor_parallel = pipeline.tensor_parallel.value_or(1);
-    if (scenario.cluster.count == 0 && !pipeline.stages &&
+    if (scenario.cluster.count == 0 && pipeline.stages.is_auto() &&
         exec::traits(scenario.cluster.backend).on_cores) {
         scenario.cluster.count = static_cast<int>(exec::allowed_cores().size());
     }
@@ -74,12 +66,12 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
     pipeline.stages = stages;
     pipeline.schedule = pipeline.schedule.value_or(std::string(to_string(ScheduleKind::OneFOneB)));
     pipeline.chunks = pipeline.chunks.value_or(1);
-    const bool open_size = !pipeline.micro_batches;
+    const bool open_size = pipeline.micro_batches.is_auto();
     pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * stages));
-    pipeline.recompute_auto = false;
-    pipeline.shard_auto = false;
-    pipeline.sequence_parallel_auto = false;
-    pipeline.scatter_boundaries_auto = false;
+    pipeline.recompute = pipeline.recompute.value_or(Recompute::None);
+    pipeline.shard = pipeline.shard.value_or(Shard::None);
+    pipeline.sequence_parallel = pipeline.sequence_parallel.value_or(false);
+    pipeline.scatter_boundaries = pipeline.scatter_boundaries.value_or(false);
     exec::ProfilerOptions options = exec::profiler_options(settle(probe));
     if (open_size) {
         options.micro_batch_sizes = {batch};

@@ -20,9 +20,6 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
                                        bool every_cell,
                                        Console& console);
 
-/// True if a key of [pipeline] that has to be planned is "auto".
-bool is_open(const Scenario& scenario);
-
 /// The open keys as this machine could train them: replicas and tensor parallelism are not
 /// possible, so they are 1; as many devices as cores, unless the scenario says how many.
 Scenario trainable_space(Scenario scenario);

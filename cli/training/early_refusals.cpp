@@ -101,7 +101,8 @@ void refuse_states_without_room(const ScenarioParts& scenario,
 bool is_known_without_costs(const SettledScenario& scenario, const Model& model) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     const int pieces = pipeline.pieces();
-    const bool one_partition = pipeline.partition || pieces == 1 || pieces == model.layer_count();
+    const bool one_partition =
+        !pipeline.partition.is_auto() || pieces == 1 || pieces == model.layer_count();
     return one_partition && !rows_follow_costs(scenario) && pipeline.offload == Offload::None;
 }
 
@@ -176,9 +177,10 @@ void refuse_what_cannot_run(const RunOptions& options,
     }
 }
 
-void refuse_what_is_only_simulated(const ScenarioParts& scenario,
-                                   const PipelineSettings& pipeline,
-                                   int tensor_parallel) {
+void refuse_what_is_only_simulated(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const Shard shard = pipeline.shard.value_or(Shard::None);
+    const int tensor_parallel = pipeline.tensor_parallel.value_or(1);
     if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
         throw Error(
             ErrorKind::Infeasible,
@@ -202,14 +204,14 @@ void refuse_what_is_only_simulated(const ScenarioParts& scenario,
                     "recompute that leaves out a block's end can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
     }
-    if (pipeline.shard > Shard::Optimizer) {
+    if (shard > Shard::Optimizer) {
         throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.shard", fmt::format("\"{}\"", to_string(pipeline.shard))},
+                    KeyValue{"pipeline.shard", fmt::format("\"{}\"", to_string(shard))},
                     "replicas that divide gradients or weights can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
                     "or \"none\"");
     }
-    if (pipeline.shard != Shard::None && scenario.training.average_decay > 0) {
+    if (shard != Shard::None && scenario.training.average_decay > 0) {
         throw Error(
             ErrorKind::Infeasible,
             KeyValue{"training.average_decay", fmt::format("{}", scenario.training.average_decay)},
@@ -268,7 +270,7 @@ void refuse_what_cannot_train(const RunOptions& options,
                               Processes& processes) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
-    refuse_what_is_only_simulated(scenario, pipeline, pipeline.tensor_parallel);
+    refuse_what_is_only_simulated(scenario.as_scenario());
     refuse_order_that_cannot_train(scenario);
     refuse_what_does_not_fit(scenario, processes);
 }
@@ -299,7 +301,7 @@ void refuse_what_no_costs_help(const Scenario& space, const Model& model) {
     plainest.pipeline.chunks = 1;
     plainest.pipeline.micro_batches = 1;
     plainest.pipeline.data_parallel = replicas;
-    plainest.pipeline.shard = space.pipeline.shard_auto ? Shard::Optimizer : space.pipeline.shard;
+    plainest.pipeline.shard = space.pipeline.shard.value_or(Shard::Optimizer);
     plainest.pipeline.tensor_parallel = 1;
     const SettledScenario settled = settle(plainest);
     static_cast<void>(exec::unmeasured_plan(settled, model));

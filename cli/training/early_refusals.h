@@ -22,9 +22,7 @@ void refuse_what_cannot_run(const RunOptions& options,
 
 /// Throws Error(Infeasible) for settings of the pipeline or of the training that the simulator
 /// knows and the executor does not.
-void refuse_what_is_only_simulated(const ScenarioParts& scenario,
-                                   const PipelineSettings& pipeline,
-                                   int tensor_parallel);
+void refuse_what_is_only_simulated(const Scenario& scenario);
 
 /// Throws Error(Infeasible) for a schedule whose order of actions cannot train.
 void refuse_order_that_cannot_train(const SettledScenario& scenario);

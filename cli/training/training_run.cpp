@@ -150,9 +150,8 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
     if (settled) {
         refuse_what_cannot_train(options, *settled, processes);
     } else {
-        const Scenario::PipelinePart& pipeline = space.pipeline;
-        refuse_what_cannot_run(options, space, pipeline.data_parallel.value_or(1), processes);
-        refuse_what_is_only_simulated(space, pipeline, pipeline.tensor_parallel.value_or(1));
+        refuse_what_cannot_run(options, space, space.pipeline.data_parallel.value_or(1), processes);
+        refuse_what_is_only_simulated(space);
     }
     const Model model = scenario_model(written);
     auto data = std::make_unique<exec::DataCheck>(written, model);

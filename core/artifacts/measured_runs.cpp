@@ -46,7 +46,7 @@ std::vector<std::string> known_keys() {
     for (const KeyGroup& group : all_key_groups()) {
         const string_view where = group.where;
         if (where.starts_with('[') && where.ends_with(']')) {
-            for (const KeyFacts& key : group.keys) {
+            for (const ScenarioKey& key : group.keys) {
                 keys.push_back(fmt::format("{}.{}", where.substr(1, where.size() - 2), key.name));
             }
         }

@@ -382,7 +382,7 @@ ReplicaGroup Cluster::slowest_replicas() const {
 }
 
 LayerRules Cluster::layer_rules() const {
-    const PipelineSettings& pipeline = scenario_.pipeline;
+    const SettledScenario::PipelinePart& pipeline = scenario_.pipeline;
     LayerRules rules{.tensor = tensor_parallel(),
                      .recompute = {.mode = pipeline.layer_recompute,
                                    .blocks = pipeline.recompute_blocks,

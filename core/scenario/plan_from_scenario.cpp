@@ -284,7 +284,7 @@ PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
     parts.recompute_timing = scenario.pipeline.recompute_timing;
     parts.layer_recompute = scenario.pipeline.layer_recompute;
     parts.recompute_blocks = scenario.pipeline.recompute_blocks;
-    parts.channel_capacity = scenario.pipeline.channel_capacity;
+    parts.channel_capacity = scenario.pipeline.channel_capacity.known();
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;
     parts.tensor_parallel = scenario.pipeline.tensor_parallel;
@@ -447,7 +447,7 @@ void add_sharing(PlanParts& parts,
 void add_all_reduce(PlanParts& parts,
                     const Schedule& grid,
                     const Cluster& cluster,
-                    const PipelineSettings& pipeline,
+                    const SettledScenario::PipelinePart& pipeline,
                     int gradient) {
     if (parts.replicas == 1) {
         return;

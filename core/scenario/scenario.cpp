@@ -197,14 +197,7 @@ int replica_batch(const ScenarioParts& scenario, int replicas) {
 }
 
 bool has_schedule_file(const Scenario& scenario) {
-    return scenario.pipeline.schedule && is_schedule_file(*scenario.pipeline.schedule);
-}
-
-std::optional<int> Scenario::PipelinePart::pieces() const {
-    if (!stages || !chunks) {
-        return std::nullopt;
-    }
-    return file_pieces > 0 ? file_pieces : *stages * *chunks;
+    return is_schedule_file(scenario.pipeline.schedule.value_or(""));
 }
 
 namespace {
@@ -288,7 +281,7 @@ Partition written_partition(const std::vector<int>& pieces,
 }
 
 std::optional<Partition> scenario_partition(const Scenario& scenario, const Model& model) {
-    const auto& written = scenario.pipeline.partition;
+    const auto& written = scenario.pipeline.partition.known();
     return written ? std::optional(written_partition(*written, scenario.pipeline.pieces(), model))
                    : std::nullopt;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/or_auto.h"
 #include "core/base/units.h"
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
@@ -287,49 +289,78 @@ struct PipelineSettings {
     int recompute_blocks = 1;           ///< "block": of a stage, that are computed again together
     bool recompute_early_stop = false;  ///< "block": as LayerRecomputeRules::stops_early
     Offload offload = Offload::None;
-    std::optional<std::vector<int>> partition;  ///< as written: layers or whole blocks
-    std::optional<int> channel_capacity;
+    OrAuto<std::vector<int>> partition;  ///< as written: layers or whole blocks
+    OrAuto<int> channel_capacity;
     AllReduceKind all_reduce = AllReduceKind::Fastest;
-    bool overlap_reduction = false;   ///< reductions go on beside later actions of the rank
-    bool sequence_parallel = false;   ///< devices of a rank divide the sequence between layers
-    bool scatter_boundaries = false;  ///< each of them sends its part of what passes between stages
-    Shard shard = Shard::None;
+    bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
     int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed
 
     bool operator==(const PipelineSettings&) const = default;
 };
 
-/// Everything a run depends on, as it was written. An empty optional is "auto"; where none has to
-/// be planned any more, `settle` of core/scenario/settled_scenario.h makes plain values of them.
+/// [pipeline]: the cut of the model and the schedule. `Searched` holds the value of a key that a
+/// search of plans may have to find: OrAuto in a scenario as it is written, Known in a settled one.
+template <template <class> class Searched>
+struct PipelineKeys : PipelineSettings {
+    Searched<int> stages{1};
+    Searched<int> micro_batches{1};
+    /// Our name of a generator, or the absolute path of a schedule file ("....csv").
+    Searched<std::string> schedule{std::string(default_schedule)};
+    Searched<int> chunks{1};
+    /// One mode for all model stages, or one for each. The reader fills in the default of a
+    /// schedule that is known.
+    Searched<RecomputeRules> recompute{Recompute::None};
+    /// The reader fills in the default of a schedule that is known; else each that is tried has its
+    /// own.
+    Searched<RecomputeTiming> recompute_timing{};
+    Searched<int> data_parallel{1};
+    Searched<int> tensor_parallel{1};
+    Searched<Shard> shard{Shard::None};
+    /// Devices of a rank divide the sequence between layers.
+    Searched<bool> sequence_parallel{false};
+    /// Each device of a rank sends its part of what passes between stages.
+    Searched<bool> scatter_boundaries{false};
+
+    /// Into how many pieces the model is cut; none while that has to be planned.
+    auto pieces() const {
+        if constexpr (std::same_as<Searched<int>, int>) {
+            return file_pieces > 0 ? file_pieces : stages * chunks;
+        } else {
+            const bool is_known = !stages.is_auto() && !chunks.is_auto();
+            return !is_known         ? std::nullopt
+                   : file_pieces > 0 ? std::optional(file_pieces)
+                                     : std::optional(*stages * *chunks);
+        }
+    }
+
+    /// Calls `visit` with each member that a search may find, and that of `other`, which holds them
+    /// in another way; not with recompute_timing, which follows the schedule.
+    template <class Other, class Visit>
+    void each_searched(Other& other, Visit visit) const {
+        visit(stages, other.stages);
+        visit(micro_batches, other.micro_batches);
+        visit(schedule, other.schedule);
+        visit(chunks, other.chunks);
+        visit(recompute, other.recompute);
+        visit(data_parallel, other.data_parallel);
+        visit(tensor_parallel, other.tensor_parallel);
+        visit(shard, other.shard);
+        visit(sequence_parallel, other.sequence_parallel);
+        visit(scatter_boundaries, other.scatter_boundaries);
+    }
+
+    bool operator==(const PipelineKeys&) const = default;
+};
+
+/// A value that is known.
+template <class Value>
+using Known = Value;
+
+/// Everything a run depends on, as it was written. Where no key is "auto" that has to be planned,
+/// `settle` of core/scenario/settled_scenario.h makes plain values of them.
 struct Scenario : ScenarioParts {
-    /// [pipeline]: the cut of the model and the schedule. An empty optional is "auto".
-    struct PipelinePart : PipelineSettings {
-        std::optional<int> stages = 1;
-        std::optional<int> micro_batches = 1;
-        /// Our name of a generator, or the absolute path of a schedule file ("....csv").
-        std::optional<std::string> schedule = std::string(default_schedule);
-        /// Our names of those that a search tries where `schedule` is open; empty: those it knows.
-        std::vector<std::string> schedules{};
-        std::optional<int> chunks = 1;
-        /// One mode for all model stages, or one for each. The reader fills in the schedule's
-        /// default.
-        std::optional<RecomputeRules> recompute;
-        bool recompute_auto = false;
-        /// The reader fills in the schedule's default; none where the schedule has to be planned
-        /// yet: each that is tried then has its own.
-        std::optional<RecomputeTiming> recompute_timing;
-        std::optional<int> data_parallel = 1;
-        std::optional<int> tensor_parallel = 1;
-        bool shard_auto = false;               ///< `shard` is none then, until it is planned
-        Shard shard_up_to = Shard::Weights;    ///< that is planned with, where `shard` is open
-        bool sequence_parallel_auto = false;   ///< `sequence_parallel` is false then
-        bool scatter_boundaries_auto = false;  ///< `scatter_boundaries` is false then
-
-        /// Into how many pieces the model is cut; none while that has to be planned.
-        std::optional<int> pieces() const;
-
-        bool operator==(const PipelinePart&) const = default;
-    } pipeline;
+    using PipelinePart = PipelineKeys<OrAuto>;
+    PipelinePart pipeline;
 
     bool operator==(const Scenario&) const = default;
 };

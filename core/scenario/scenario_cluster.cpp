@@ -416,57 +416,165 @@ constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
 constexpr std::array<ScenarioKey, 29> keys_of_cluster{{
-    keys::choice<&ClusterKeys::backend>("backend", words::backends),
-    keys::own("profile", nullptr, nullptr),  // `fill_in_cluster` has read it
-    keys::own("device", read_device, print_device),
-    keys::own("devices", read_rank_devices, print_rank_devices),
-    {.name = "speeds", .read = read_speeds, .print = print_speeds, .range = {0, 1'000'000}},
+    keys::choice<&ClusterKeys::backend>("backend", words::backends)
+        .says("`cpu`; `cuda`; `paced`: operations, and messages within a process, take exactly as "
+              "long as the profile says, and traces are marked emulated"),
+    keys::own("profile", nullptr, nullptr)
+        .takes(Form::Text)
+        .says("name of a [cluster](devices.md#clusters) (`pipetwin devices` lists them), or a file "
+              "of your own, `\"mine.toml\"`, relative to the scenario. Keys of the scenario "
+              "override the cluster's",
+              "none"),  // `fill_in_cluster` has read it
+    keys::own("device", read_device, print_device)
+        .takes(Form::Text)
+        .says("the [device](devices.md) of every rank (`pipetwin devices` lists them). Devices "
+              "other than `this-machine` are for simulation and planning only",
+              "`this-machine`"),
+    keys::own("devices", read_rank_devices, print_rank_devices)
+        .takes(Form::Texts)
+        .says("in place of `device`, one name per rank", "none"),
+    ScenarioKey{
+        .name = "speeds", .read = read_speeds, .print = print_speeds, .range = {0, 1'000'000}}
+        .takes(Form::Numbers)
+        .says("relative speed of each rank, which divides its times. With `backend = \"cpu\"` for "
+              "simulation only",
+              "none"),
     keys::choice<&ClusterKeys::scale_costs>("scale_costs", words::scale_costs)
-        .checked_by(refuse_devices_twice),
-    keys::integer<&ClusterKeys::count>("count", device_count_range).read_after("backend"),
-    keys::integer<&ClusterKeys::per_node>("per_node", {1, device_count_range.high}),
-    {.name = "placement",
-     .read = read_placement,
-     .print = print_placement,
-     .range = device_count_range,
-     .words = words::placements},
-    link_class<&ClusterKeys::link>("link"),
-    link_class<&ClusterKeys::node_link>("node_link"),
-    keys::number<&ClusterKeys::link_gbps>("link_gbps", rate_range),
-    keys::number<&ClusterKeys::node_link_gbps>("node_link_gbps", rate_range),
-    keys::number<&ClusterKeys::link_latency_us>("link_latency_us", rate_range),
-    keys::number<&ClusterKeys::node_link_latency_us>("node_link_latency_us", rate_range),
+        .checked_by(refuse_devices_twice)
+        .says("what to do if the profile's costs are of another device. `none`: refuse. `compute`, "
+              "`memory`: scale by the ratio of the matrix rates, or of the memory rates. "
+              "`cautious`: take the longer of the two. Scaled costs are called *estimated*"),
+    keys::number<&ClusterKeys::count>("count", device_count_range)
+        .read_after("backend")
+        .says("devices; 0: as many as needed. Fewer than stages x replicas is an error"),
+    keys::number<&ClusterKeys::per_node>("per_node", {1, device_count_range.high})
+        .says("devices per node; messages between two nodes use the node link"),
+    ScenarioKey{.name = "placement",
+                .read = read_placement,
+                .print = print_placement,
+                .range = device_count_range,
+                .words = words::placements}
+        .takes(Form::Text | Form::Integers)
+        .says("on which node each device is. `replicas-first`: all replicas of rank 0, then those "
+              "of rank 1, ...: gradients are summed inside nodes as far as possible, and stages "
+              "communicate across nodes, as in Megatron-LM, DeepSpeed and torchtitan. `fill`: all "
+              "ranks of a replica, then those of the next. `round-robin`: in the order of `fill`, "
+              "one to each node in turn. A list: the node of each rank, replica after replica. "
+              "With one replica the first two are the same. Processes of `launch`, mpirun, srun "
+              "and torchrun are numbered as in `fill`, and their prediction uses the nodes on "
+              "which they really run",
+              "`replicas-first`"),
+    link_class<&ClusterKeys::link>("link")
+        .takes(Form::Text)
+        .says("[class](devices.md#links) of the links inside a node: `nvlink-4`, `pcie-4`, ...",
+              "none"),
+    link_class<&ClusterKeys::node_link>("node_link")
+        .takes(Form::Text)
+        .says("[class](devices.md#links) of the links between nodes: `ethernet-100`, "
+              "`infiniband-ndr`, ...",
+              "none"),
+    keys::number<&ClusterKeys::link_gbps>("link_gbps", rate_range)
+        .says("bandwidth of each device inside a node, in gigabit per second; overrides the class. "
+              "0: the class's, else the profile's, else the device's"),
+    keys::number<&ClusterKeys::node_link_gbps>("node_link_gbps", rate_range)
+        .says("bandwidth of each device between nodes, as `link_gbps`"),
+    keys::number<&ClusterKeys::link_latency_us>("link_latency_us", rate_range)
+        .says("microseconds from the send to the arrival of an empty message inside a node; "
+              "overrides the class. 0: the class's, else the profile's, else the device's"),
+    keys::number<&ClusterKeys::node_link_latency_us>("node_link_latency_us", rate_range)
+        .says("microseconds between nodes, as `link_latency_us`"),
     link_class<&ClusterKeys::host_link>("host_link")
         .read_after("node_link")
-        .printed_after("node_link"),
-    keys::number<&ClusterKeys::host_link_gbps>("host_link_gbps", rate_range),
-    keys::number<&ClusterKeys::host_link_latency_us>("host_link_latency_us", rate_range),
-    keys::own("memory_limit", read_memory_limit, print_memory_limit).printed_after("gpu_shares"),
-    keys::choice<&ClusterKeys::transfer>("transfer", words::transfers),
-    keys::integer<&ClusterKeys::cores>("cores", device_count_range),
-    {.name = "interference",
-     .read = read_interference,
-     .print = print_interference,
-     .range = {0, 100}},
-    {.name = "link_sharing",
-     .read = read_link_sharing,
-     .print = print_link_sharing,
-     .words = words::link_sharings},
-    {.name = "gpu_shares",
-     .read = read_gpu_shares,
-     .print = print_gpu_shares,
-     .range = {1, 1 << 10},
-     .words = words::gpu_shares},
-    keys::integer<&ClusterKeys::link_ctas>("link_ctas", {1, 32}),
+        .printed_after("node_link")
+        .takes(Form::Text)
+        .says("class of the link from each device to its host memory, such as `pcie-4`, for "
+              "`pipeline.offload`; both directions carry data at once. Without `host_link` and "
+              "`host_link_gbps` the link's speed has to be in the profile; `backend = \"cuda\"` "
+              "measures it",
+              "none"),
+    keys::number<&ClusterKeys::host_link_gbps>("host_link_gbps", rate_range)
+        .says("gigabit per second of `host_link`; overrides its class, or replaces it"),
+    keys::number<&ClusterKeys::host_link_latency_us>("host_link_latency_us", rate_range)
+        .says("microseconds of `host_link`; overrides its class, or replaces it"),
+    keys::own("memory_limit", read_memory_limit, print_memory_limit)
+        .printed_after("gpu_shares")
+        .typed("text or bytes, or a list")
+        .takes(Form::Text | Form::Integer | Form::Sizes)
+        .says("memory of a device: `\"4 GiB\"`, `\"80 GB\"`, `1073741824`; a list has one limit "
+              "per rank. Without it the limit is the named device's memory. A plan above the limit "
+              "is refused (exit code 4)",
+              "none"),
+    keys::choice<&ClusterKeys::transfer>("transfer", words::transfers)
+        .says("what a rank does while a link carries its message. `asynchronous`: it continues. "
+              "`blocking`: it waits until the link has carried all of it. `hand-over`: no bytes "
+              "move, as within one memory, and the message arrives after the latency. Simulation "
+              "only"),
+    keys::number<&ClusterKeys::cores>("cores", device_count_range)
+        .says("processors that the ranks share equally; 0: one for each rank. Simulation only"),
+    ScenarioKey{.name = "interference",
+                .read = read_interference,
+                .print = print_interference,
+                .range = {0, 100}}
+        .takes(Form::Number | Form::Lists)
+        .says("how much longer a rank's actions take for every other rank that computes at the "
+              "same time, as a share: 0.05 is 5 %. For pairs that share a memory or a GPU, a list "
+              "of K lists of K numbers, `[[0, 0.3], [0.1, 0]]`: entry [r][s] is how much longer "
+              "rank r takes while rank s computes. Simulation only",
+              "as measured for ranks that share a GPU (`ranks` of the "
+              "[profile](formats.md#profile)), else 0"),
+    ScenarioKey{.name = "link_sharing",
+                .read = read_link_sharing,
+                .print = print_link_sharing,
+                .words = words::link_sharings}
+        .takes(Form::Text)
+        .says("how messages share the network between nodes. `none`: every boundary has a link of "
+              "its own. `fifo`, `fair`: all messages that leave a node share its node link, and so "
+              "do all that enter it; `fifo` sends one after the other, `fair` gives each its "
+              "max-min fair rate. Simulated, and [emulated](#shared-links-of-a-node)",
+              "`none`"),
+    ScenarioKey{.name = "gpu_shares",
+                .read = read_gpu_shares,
+                .print = print_gpu_shares,
+                .range = {1, 1 << 10},
+                .words = words::gpu_shares}
+        .takes(Form::Text | Form::Integers)
+        .says("how the ranks of one GPU share it, with `backend = \"cuda\"`. `own`: each has its "
+              "own multiprocessors, equally many, as many as the GPU can give. A list: units of 8 "
+              "multiprocessors per rank, such as `[6, 8]`. `streams`: each rank takes what is "
+              "free, so stages fill each other's gaps and the timing does not validate the "
+              "schedule; every report of a training run then says so. See [the "
+              "executor](internals/executor.md#ranks-that-share-a-gpu)",
+              "`own`"),
+    keys::number<&ClusterKeys::link_ctas>("link_ctas", {1, 32})
+        .says("with `backend = \"cuda\"` and a process for each GPU: how many thread blocks of "
+              "NCCL carry the messages of a link (`maxCTAs`). Each takes a multiprocessor while a "
+              "message is expected or on its way. More of them are faster over NVLink: one carries "
+              "20 to 25 GB/s"),
     keys::boolean<&ClusterKeys::emulate_links>("emulate_links")
         .read_after("node_link_latency_us")
-        .printed_after("node_link_latency_us"),
-    keys::number<&ClusterKeys::allocator_reserve>("allocator_reserve", {0, 900}),
-    keys::own("communicator_bytes", read_communicator, print_communicator),
-    {.name = "shared_link",  // tables of their own, so nothing is printed behind them
-     .read = read_shared_links,
-     .print = print_shared_links,
-     .words = words::shared_link_kinds},
+        .printed_after("node_link_latency_us")
+        .says("when training, messages take at least as long as the plan says, to emulate slower "
+              "links on one machine. The timeline is marked emulated"),
+    keys::number<&ClusterKeys::allocator_reserve>("allocator_reserve", {0, 900})
+        .says("bytes that a memory pool such as PyTorch's caching allocator reserves beyond the "
+              "allocated ones, in per cent of them; the limit then applies to the sum. A run that "
+              "reports `torch.cuda.max_memory_reserved` and `max_memory_allocated` shows the right "
+              "value"),
+    keys::own("communicator_bytes", read_communicator, print_communicator)
+        .typed("text or bytes")
+        .takes(Form::Text | Form::Integer)
+        .says(
+            "buffers of each process group that a device is in (pipeline, replicas, tensor "
+            "parallelism); replaces the value of the [device's profile](devices.md#a-device-file)",
+            "none"),
+    ScenarioKey{.name = "shared_link",  // tables of their own, so nothing is printed behind them
+                .read = read_shared_links,
+                .print = print_shared_links,
+                .words = words::shared_link_kinds}
+        .takes(Form::Tables)
+        .says("links that some devices of every node share, of kind `switch`, `host`, `socket`, "
+              "`memory` or `uplink`, see [below](#shared-links-of-a-node). Simulated, and emulated",
+              "none"),
 }};
 
 /// Lists that have an entry for every rank.
@@ -479,7 +587,7 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
                          fmt::format("it has {}", entries));
         }
     };
-    if (const std::optional<int> stages = scenario.pipeline.stages) {
+    if (const std::optional<int> stages = scenario.pipeline.stages.known()) {
         expect("devices", cluster.devices.size(), *stages);
         expect("speeds", cluster.speeds.size(), *stages);
         expect("memory_limit", cluster.memory_limits.size(), *stages);
@@ -488,7 +596,7 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
         for (const std::vector<double>& row : cluster.pair_interference) {
             expect("interference", row.size(), *stages);
         }
-        if (const std::optional<int> replicas = scenario.pipeline.data_parallel) {
+        if (const std::optional<int> replicas = scenario.pipeline.data_parallel.known()) {
             expect("placement", cluster.nodes.size(), std::int64_t{*stages} * *replicas);
         }
     }

@@ -185,7 +185,7 @@ void refuse_deviation_of_nothing(const TomlTable& table, const Scenario& scenari
 template <auto member>
 void print_of_images(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
     if (is_of_images(scenario.data.kind)) {
-        keys::print_number<member>(key, writer, scenario);
+        keys::print_member<member>(key, writer, scenario);
     }
 }
 
@@ -323,33 +323,100 @@ constexpr Range temperature_range{0, 1000};
 constexpr Range piece_range{300, 1'000'000};
 
 constexpr std::array<ScenarioKey, 14> keys_of_data{
-    {{.name = "kind", .read = read_data_kind, .print = print_data_kind, .words = words::data_kinds},
-     keys::own("path", read_data_path, print_data_path),
-     {.name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}},
-     {.name = "mean",
-      .read = read_channels<&Changes::mean>,
-      .print = print_channels<&Changes::mean>,
-      .range = channel_range},
-     {.name = "deviation",
-      .read = read_channels<&Changes::deviation>,
-      .print = print_channels<&Changes::deviation>,
-      .range = {0, channel_range.high},
-      .check = refuse_deviation_of_nothing},
+    {ScenarioKey{.name = "kind",
+                 .read = read_data_kind,
+                 .print = print_data_kind,
+                 .words = words::data_kinds}
+         .takes(Form::Text)
+         .says("`text`: each byte is a token. `tokens`: files of token ids, from llm.c (`.bin` "
+               "with a header, 16 or 32 bits) or nanoGPT (16 bits without a header); a sample is a "
+               "window of `context` tokens, and each window is read once per epoch, in random "
+               "order. `synthetic`: random samples from the seed, with one class per sample or per "
+               "position, as the loss needs. [Images](#images): `mnist`, `cifar10`, `images`, "
+               "`segmentation`, `silhouettes`. [Texts with "
+               "translations](#texts-with-translations), for models of `kind = \"translation\"`, "
+               "whose default is `synthetic`: `gettext`, `pairs`",
+               "`text` for models that read tokens, else `synthetic`"),
+     keys::own("path", read_data_path, print_data_path)
+         .typed("path, or for `gettext` a list of paths")
+         .takes(Form::Text | Form::Texts)
+         .says("for `text` and `tokens` a file, or a folder whose files are read in the byte order "
+               "of their names, without links; for images a folder",
+               "`/usr/share/locale` for `gettext`; required for the others except `synthetic`"),
+     ScenarioKey{
+         .name = "validation", .read = read_validation, .print = print_validation, .range = {0, 1}}
+         .typed("0 up to 1, or path")
+         .takes(Form::Number | Form::Text)
+         .says("the data for validation, which training does not read: a share of the data, or "
+               "another path of the same kind. A share is taken from the end of the data: of every "
+               "file of `tokens`, of every class of `images`. For `synthetic` it is new samples",
+               "0; the test files of `mnist`, `cifar10` and `silhouettes`"),
+     ScenarioKey{.name = "mean",
+                 .read = read_channels<&Changes::mean>,
+                 .print = print_channels<&Changes::mean>,
+                 .range = channel_range}
+         .takes(Form::Numbers)
+         .says("images: subtracted from the values; one number per channel", "0"),
+     ScenarioKey{.name = "deviation",
+                 .read = read_channels<&Changes::deviation>,
+                 .print = print_channels<&Changes::deviation>,
+                 .range = {0, channel_range.high},
+                 .check = refuse_deviation_of_nothing}
+         .takes(Form::Numbers)
+         .says("images: divides the values after the subtraction of `mean`; one number per channel",
+               "1"),
      keys::number<&Changes::noise>("noise", noise_range)
-         .printed_by(print_of_images<&Changes::noise>),
-     keys::integer<&Changes::pad_and_crop>("pad_and_crop", margin_range)
-         .printed_by(print_of_images<&Changes::pad_and_crop>),
-     keys::boolean<&Changes::mirror>("mirror").printed_by(print_of_images<&Changes::mirror>),
-     keys::own("languages", read_languages, print_languages),
-     keys::own("target_path", read_target_path, print_target_path),
-     {.name = "pieces", .read = read_pieces, .print = print_pieces, .range = piece_range},
+         .printed_by(print_of_images<&Changes::noise>)
+         .says("images: standard deviation of normal noise that is added to the values before "
+               "`mean` is subtracted, also in validation",
+               "0"),
+     keys::number<&Changes::pad_and_crop>("pad_and_crop", margin_range)
+         .printed_by(print_of_images<&Changes::pad_and_crop>)
+         .says("images: pads each side by this many pixels of zeros, then crops at a random place "
+               "to the old size; not in validation",
+               "0"),
+     keys::boolean<&Changes::mirror>("mirror")
+         .printed_by(print_of_images<&Changes::mirror>)
+         .says("images: mirrors half of the samples left to right, at random; not in validation",
+               "false"),
+     keys::own("languages", read_languages, print_languages)
+         .takes(Form::Texts)
+         .says("texts with translations: the languages besides English, `[\"de\", \"pt_BR\"]`, in "
+               "the order of their tokens",
+               "required for `gettext` and `pairs`"),
+     keys::own("target_path", read_target_path, print_target_path)
+         .typed("path")
+         .takes(Form::Text)
+         .says("`pairs`: the file whose lines are the translations of the lines of `path`; without "
+               "it `path` is a table",
+               "none"),
+     ScenarioKey{.name = "pieces", .read = read_pieces, .print = print_pieces, .range = piece_range}
+         .typed("300 to 1,000,000, or path")
+         .takes(Form::Integer | Form::Text)
+         .says("texts with translations: what texts are cut into. A number: that many pieces "
+               "(words and parts of words), learnt from the texts for training by SentencePiece's "
+               "byte-pair encoding. A path: a SentencePiece model, as `spm_train` writes one. "
+               "Needs the program to be built with `libsentencepiece-dev`; without the key each "
+               "byte is a token",
+               "bytes"),
      keys::choice<&Pairs::direction>("direction", words::pair_directions)
-         .printed_by(print_of_pairs<print_direction>),
+         .printed_by(print_of_pairs<print_direction>)
+         .says("texts with translations: `from-english`, `to-english`, or `both`, each half of the "
+               "time",
+               "`from-english`"),
      keys::number<&Pairs::temperature>("temperature", temperature_range)
          .checked_by(refuse_temperature_of_nothing)
-         .printed_by(print_of_pairs<keys::print_number<&Pairs::temperature>>),
+         .printed_by(print_of_pairs<keys::print_member<&Pairs::temperature>>)
+         .typed("0.1 to 1,000")
+         .says("texts with translations: a language with D pairs is drawn with a probability "
+               "proportional to D^(1 / `temperature`). 1: as often as it has pairs; 1,000: all "
+               "languages equally often",
+               "5"),
      keys::boolean<&Pairs::bucketing>("bucketing")
-         .printed_by(print_of_pairs<keys::print_number<&Pairs::bucketing>>)}};
+         .printed_by(print_of_pairs<keys::print_member<&Pairs::bucketing>>)
+         .says("texts with translations: sorts the samples of a mini-batch by length before it is "
+               "cut into micro-batches",
+               "false")}};
 
 void refuse_keys_of_other_data(const TomlTable& table, const Scenario& scenario) {
     for (const string_view key : keys_of_pairs) {

@@ -24,18 +24,66 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<string_view, 4> keys_of_every_layer{"type", "name", "repeat", "inputs"};
+constexpr std::array<ScenarioKey, 4> keys_of_every_layer{
+    {ScenarioKey{.name = "type"}.takes(Form::Text).says("one of the table below", "required"),
+     ScenarioKey{.name = "name"}
+         .takes(Form::Text)
+         .says("unique among the layers of its list; with `repeat` the copies get `0`, `1`, ... at "
+               "the end",
+               "type and index: `linear0`, `gelu1`"),
+     ScenarioKey{.name = "repeat", .range = layer_range}
+         .takes(Form::Integer)
+         .says("number of copies of the layer, one after the other", "1"),
+     ScenarioKey{.name = "inputs"}
+         .takes(Form::Texts)
+         .typed("list of names")
+         .says(
+             "the layers of its list whose outputs it reads; see [branches](#branches). Inside a "
+             "`sequence` the names `input0`, `input1`, ... are the inputs of the `sequence`. With "
+             "`repeat` only the first copy reads them; each further copy reads the copy before it",
+             "the layer before")}};
 constexpr string_view layers_key = "layer";  // tables of their own
 constexpr string_view image_key = "image";
 
-/// The keys of one kind of layer, besides those of every layer.
-std::vector<string_view> names_of(const LayerKind& kind) {
-    std::vector<string_view> names;
-    std::ranges::transform(kind.keys(), std::back_inserter(names), &LayerKey::name);
-    if (kind.holds_layers) {
-        names.push_back(layers_key);
+/// The forms and the range of a key of a layer, by the type of its field.
+struct LayerKeyForm {
+    ScenarioKey& key;
+
+    void operator()(int LayerSpec::*) const { set(Form::Integer, any_size); }
+    void operator()(bool LayerSpec::*) const { set(Form::Boolean, {}); }
+    void operator()(double LayerSpec::*) const { set(Form::Number, {0, 1}); }
+    void operator()(ShareField) const { set(Form::Number, {0, 1}); }
+    void operator()(Pixels LayerSpec::*) const { set(Form::Integer | Form::Integers, any_size); }
+    void operator()(Margins LayerSpec::*) const {
+        set(Form::Integer | Form::Integers, {-any_size.high, any_size.high});
     }
-    return names;
+    void operator()(RotaryField) const { set(Form::Number, {0, 1'000'000'000'000}); }
+    void operator()(int Rotary::*) const { set(Form::Integer, any_size); }
+    void operator()(GeluForm LayerSpec::*) const {
+        set(Form::Text, {});
+        key.words = words::gelu_approximations;
+    }
+
+  private:
+    void set(Form forms, Range range) const {
+        key.forms = forms;
+        key.range = range;
+    }
+};
+
+/// The keys of one kind of layer, besides those of every layer.
+std::vector<ScenarioKey> keys_of(const LayerKind& kind) {
+    std::vector<ScenarioKey> keys;
+    for (const LayerKey& of_layer : kind.keys()) {
+        ScenarioKey key{.name = of_layer.name};
+        key.otherwise = of_layer.is_required ? "required" : "";
+        std::visit(LayerKeyForm{key}, of_layer.value);
+        keys.push_back(key);
+    }
+    if (kind.holds_layers) {
+        keys.push_back({.name = layers_key, .forms = Form::Tables});
+    }
+    return keys;
 }
 
 const LayerKind& kind_of_layer(const TomlTable& table) {
@@ -214,8 +262,8 @@ struct LayerValuePrinter {
 
 LayerSpec read_layer(const TomlTable& table, LayerPlace place) {
     const LayerKind& kind = kind_of_layer(table);
-    std::vector<string_view> names(keys_of_every_layer.begin(), keys_of_every_layer.end());
-    std::ranges::move(names_of(kind), std::back_inserter(names));
+    std::vector<string_view> names = names_of(keys_of_every_layer);
+    std::ranges::move(names_of(keys_of(kind)), std::back_inserter(names));
     table.expect_keys(names);
 
     LayerSpec spec{.name = table.text("name").value_or(""), .type = kind.type};
@@ -369,10 +417,15 @@ void print_model_kind(const ScenarioKey& key, ScenarioWriter& writer, const Scen
     writer.string(key.name, to_string(scenario.model.kind));
 }
 
-constexpr std::array<ScenarioKey, 1> keys_of_any_model{{{.name = "kind",
-                                                         .read = read_model_kind,
-                                                         .print = print_model_kind,
-                                                         .words = words::model_kinds}}};
+constexpr std::array<ScenarioKey, 1> keys_of_any_model{
+    {ScenarioKey{.name = "kind",
+                 .read = read_model_kind,
+                 .print = print_model_kind,
+                 .words = words::model_kinds}
+         .takes(Form::Text)
+         .says("`gpt`, `llama`, `mlp`, `layers`, `profile`, `amoebanet-d`, `amoebanet-b`, "
+               "`resnet`, `unet` or `translation`: the sections below",
+               "required")}};
 
 std::span<const ScenarioKey> model_keys() {
     return keys_of_any_model;
@@ -391,20 +444,35 @@ constexpr ScenarioKey gelu_form() {
 }
 
 constexpr std::array<ScenarioKey, 9> keys_of_gpt{
-    keys::required<&GptSizes::layers>("layers", {1, (layer_range.high - 2) / 2}),
-    keys::required<&GptSizes::d_model>("d_model", {1, any_size.high / 4}),
-    keys::required<&GptSizes::heads>("heads", any_size),
-    keys::required<&GptSizes::context>("context", any_size),
-    keys::integer<&GptSizes::vocabulary>("vocabulary", any_size),
-    keys::integer<&GptSizes::feed_forward>("feed_forward", any_size).read_by(read_feed_forward),
-    keys::boolean<&GptSizes::tied>("tied"),
-    keys::probability<&GptSizes::dropout>("dropout"),
-    gelu_form<&GptSizes::gelu>()};
+    keys::required<&GptSizes::layers>("layers", {1, (layer_range.high - 2) / 2}).says("blocks"),
+    keys::required<&GptSizes::d_model>("d_model", {1, any_size.high / 4}).says("width"),
+    keys::required<&GptSizes::heads>("heads", any_size)
+        .says("heads of attention; must divide `d_model`"),
+    keys::required<&GptSizes::context>("context", any_size).says("tokens per sample"),
+    keys::number<&GptSizes::vocabulary>("vocabulary", any_size)
+        .says("number of different tokens; text needs at least 256, one for each byte", "256"),
+    keys::number<&GptSizes::feed_forward>("feed_forward", any_size)
+        .read_by(read_feed_forward)
+        .says("inner width of a block's feed-forward half", "4 * `d_model`"),
+    keys::boolean<&GptSizes::tied>("tied").says(
+        "head and embedding share a matrix, whose gradient is the sum of both uses, see [the "
+        "executor](internals/executor.md#tied-embeddings). Not with `chimera`",
+        "false"),
+    keys::probability<&GptSizes::dropout>("dropout").says(
+        "dropout probability, in GPT-2's places: behind the embedding, and behind attention's "
+        "output projection and the feed-forward half, before they are added to the residual. "
+        "Attention probabilities are not dropped, and validation runs without dropout",
+        "0"),
+    gelu_form<&GptSizes::gelu>().says(
+        "formula of GELU: `exact`, or `tanh`, the approximation that GPT-2 and Megatron have. They "
+        "differ by up to 5e-4. See [the layers](#kind--layers)",
+        "`exact`")};
 
 /// A number above 0, which is printed where it is not what Llama has.
 template <auto member>
 constexpr ScenarioKey llama_number(string_view name) {
     return keys::number<member>(name, {0, 1'000'000'000'000})
+        .typed("above 0")
         .read_by([](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
             double& value = keys::field<member>(scenario);
             value = table.number(key.name, key.range).value_or(value);
@@ -415,7 +483,7 @@ constexpr ScenarioKey llama_number(string_view name) {
         .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
             const Scenario unwritten;
             if (keys::field<member>(scenario) != keys::field<member>(unwritten)) {
-                keys::print_number<member>(key, writer, scenario);
+                keys::print_member<member>(key, writer, scenario);
             }
         });
 }
@@ -423,30 +491,53 @@ constexpr ScenarioKey llama_number(string_view name) {
 /// A whole number, which is printed where it was written.
 template <auto member>
 constexpr ScenarioKey llama_size(string_view name) {
-    return keys::integer<member>(name, any_size)
+    return keys::number<member>(name, any_size)
         .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
             if (keys::field<member>(scenario) != 0) {
-                keys::print_number<member>(key, writer, scenario);
+                keys::print_member<member>(key, writer, scenario);
             }
         });
 }
 
 constexpr std::array<ScenarioKey, 15> keys_of_llama{
-    keys::required<&LlamaSizes::layers>("layers", {1, (layer_range.high - 2) / 2}),
-    keys::required<&LlamaSizes::d_model>("d_model", any_size),
-    keys::required<&LlamaSizes::heads>("heads", any_size),
-    llama_size<&LlamaSizes::key_value_heads>("key_value_heads"),
-    llama_size<&LlamaSizes::head_size>("head_size"),
-    keys::required<&LlamaSizes::context>("context", any_size),
-    keys::integer<&LlamaSizes::vocabulary>("vocabulary", any_size),
-    keys::required<&LlamaSizes::feed_forward>("feed_forward", {1, any_size.high / 2}),
-    keys::boolean<&LlamaSizes::tied>("tied"),
-    llama_number<&LlamaSizes::epsilon>("epsilon"),
-    llama_number<&Rotary::base>("rotary_base"),
-    llama_number<&Rotary::factor>("rotary_factor"),
-    llama_size<&Rotary::context>("rotary_context"),
-    llama_number<&Rotary::low_frequency>("rotary_low_frequency"),
-    llama_number<&Rotary::high_frequency>("rotary_high_frequency")};
+    keys::required<&LlamaSizes::layers>("layers", {1, (layer_range.high - 2) / 2}).says("blocks"),
+    keys::required<&LlamaSizes::d_model>("d_model", any_size).says("width"),
+    keys::required<&LlamaSizes::heads>("heads", any_size)
+        .says("heads of attention; must divide `d_model`, unless `head_size` is given"),
+    llama_size<&LlamaSizes::key_value_heads>("key_value_heads")
+        .says("heads of keys and values; must divide `heads`: `heads / key_value_heads` "
+              "neighbouring heads share one",
+              "`heads`"),
+    llama_size<&LlamaSizes::head_size>("head_size")
+        .says("width of a head; even", "`d_model` / `heads`"),
+    keys::required<&LlamaSizes::context>("context", any_size).says("tokens per sample"),
+    keys::number<&LlamaSizes::vocabulary>("vocabulary", any_size)
+        .says("number of different tokens; text needs at least 256, one for each byte", "256"),
+    keys::required<&LlamaSizes::feed_forward>("feed_forward", {1, any_size.high / 2})
+        .says("inner width of a block's feed-forward half, which has two matrices in and one out"),
+    keys::boolean<&LlamaSizes::tied>("tied").says(
+        "head and embedding share a matrix, as in a `gpt`", "false"),
+    llama_number<&LlamaSizes::epsilon>("epsilon").says(
+        "added to the mean square in every norm; some models have 1e-6", "1e-5"),
+    llama_number<&Rotary::base>("rotary_base")
+        .typed("above 1")
+        .says("the slowest rotary frequency is about 1 / `rotary_base`; 500000 for Llama 3 (its "
+              "`rope_theta`)",
+              "10000"),
+    llama_number<&Rotary::factor>("rotary_factor")
+        .says("divides the rotary frequencies, for contexts longer than those of pre-training. "
+              "Without `rotary_context` it divides all of them (Hugging Face's `linear`)",
+              "1"),
+    llama_size<&Rotary::context>("rotary_context")
+        .says("context of pre-training. Frequencies with few turns in this many tokens are divided "
+              "by `rotary_factor`, the others stay (Hugging Face's `llama3`)",
+              "none"),
+    llama_number<&Rotary::low_frequency>("rotary_low_frequency")
+        .says("frequencies with fewer turns than this in `rotary_context` tokens are divided", "1"),
+    llama_number<&Rotary::high_frequency>("rotary_high_frequency")
+        .says("frequencies with more turns than this stay; between both limits the divisor changes "
+              "gradually",
+              "4")};
 
 void check_smoothing(const TomlTable& table, const Scenario& scenario) {
     const TranslationSizes& sizes = scenario.model.translation;
@@ -469,46 +560,88 @@ void check_gelu_form(const TomlTable& table, const Scenario& scenario) {
 }
 
 constexpr std::array<ScenarioKey, 15> keys_of_translation{
-    keys::required<&TranslationSizes::layers>("layers", {1, (layer_range.high - 5) / 5}),
-    keys::required<&TranslationSizes::d_model>("d_model", {1, any_size.high / 4}),
-    keys::required<&TranslationSizes::heads>("heads", any_size),
-    keys::integer<&TranslationSizes::head_size>("head_size", any_size)
+    keys::required<&TranslationSizes::layers>("layers", {1, (layer_range.high - 5) / 5})
+        .says("blocks of the encoder; the decoder has as many"),
+    keys::required<&TranslationSizes::d_model>("d_model", {1, any_size.high / 4}).says("width"),
+    keys::required<&TranslationSizes::heads>("heads", any_size)
+        .says("heads of every attention; must divide `d_model`, unless `head_size` is written"),
+    keys::number<&TranslationSizes::head_size>("head_size", any_size)
         .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
             if (scenario.model.translation.head_size != 0) {
-                keys::print_number<&TranslationSizes::head_size>(key, writer, scenario);
+                keys::print_member<&TranslationSizes::head_size>(key, writer, scenario);
             }
-        }),
-    keys::integer<&TranslationSizes::feed_forward>("feed_forward", any_size)
+        })
+        .says("numbers of a head", "`d_model` / `heads`"),
+    keys::number<&TranslationSizes::feed_forward>("feed_forward", any_size)
         .read_by([](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
             TranslationSizes& sizes = scenario.model.translation;
             sizes.feed_forward = as_int(table.integer(key.name, key.range), 4 * sizes.d_model);
-        }),
-    keys::integer<&TranslationSizes::vocabulary>("vocabulary", {2, any_size.high}),
-    keys::required<&TranslationSizes::source_context>("source_context", {1, any_size.high / 2}),
-    keys::required<&TranslationSizes::target_context>("target_context", {1, any_size.high / 2}),
-    keys::choice<&TranslationSizes::tables>("tables", words::translation_tables),
-    keys::choice<&TranslationSizes::activation>("activation", words::activations),
-    gelu_form<&TranslationSizes::gelu>().checked_by(check_gelu_form),
-    keys::boolean<&TranslationSizes::learned_positions>("learned_positions"),
-    keys::choice<&TranslationSizes::smoothing>("smoothing", words::smoothings),
+        })
+        .says("inner width of a block's feed-forward half", "4 * `d_model`"),
+    keys::number<&TranslationSizes::vocabulary>("vocabulary", {2, any_size.high})
+        .says("different tokens of source and target; texts read as bytes need 259, and one more "
+              "for each language",
+              "320"),
+    keys::required<&TranslationSizes::source_context>("source_context", {1, any_size.high / 2})
+        .says("tokens of the longest source"),
+    keys::required<&TranslationSizes::target_context>("target_context", {1, any_size.high / 2})
+        .says("tokens of the longest target"),
+    keys::choice<&TranslationSizes::tables>("tables", words::translation_tables)
+        .says("token tables of source, target and head: `shared`: one for all three; "
+              "`tied-target`: one for the source, one for target and head; `separate`: one each",
+              "`shared`"),
+    keys::choice<&TranslationSizes::activation>("activation", words::activations)
+        .says("`relu` or `gelu`", "`relu`"),
+    gelu_form<&TranslationSizes::gelu>()
+        .checked_by(check_gelu_form)
+        .says("formula of `activation = \"gelu\"`: `exact` or `tanh`, as in a `gpt`", "`exact`"),
+    keys::boolean<&TranslationSizes::learned_positions>("learned_positions")
+        .says("a table of positions is learned; else sinusoids are added", "false"),
+    keys::choice<&TranslationSizes::smoothing>("smoothing", words::smoothings)
+        .says("who gets it: `all`: every class e / `vocabulary`, the target too, as in PyTorch; "
+              "`others`: every class but the target e / (`vocabulary` - 1), as in lingvo and "
+              "tensor2tensor",
+              "`all`"),
     keys::number<&TranslationSizes::label_smoothing>("label_smoothing", {0, 1})
-        .checked_by(check_smoothing),
-    keys::probability<&TranslationSizes::dropout>("dropout")};
+        .checked_by(check_smoothing)
+        .typed("0 up to 1")
+        .says("share e of the loss that is taken from the target", "0"),
+    keys::probability<&TranslationSizes::dropout>("dropout").says(
+        "probability with which a number is dropped: behind the embedding, and at the end of every "
+        "part of a block",
+        "0")};
 
 constexpr std::array<ScenarioKey, 1> keys_of_mlp{
-    {{.name = "sizes", .read = read_sizes, .print = print_sizes, .range = any_size}}};
+    {ScenarioKey{.name = "sizes", .read = read_sizes, .print = print_sizes, .range = any_size}
+         .typed("list of at least 2 numbers")
+         .takes(Form::Integers)
+         .says("inputs, hidden sizes, classes: `[784, 512, 10]`", "required")}};
 
 constexpr std::array<ScenarioKey, 3> keys_of_a_layers_model{
-    {{.name = "input",
-      .read = read_input,
-      .print = print_input,
-      .range = any_size,
-      .read_behind = "layer"},
-     {.name = image_key, .print = print_image},  // read along with the input
-     {.name = "layer", .read = read_model_layers, .print = print_model_layers}}};
+    {ScenarioKey{.name = "input",
+                 .read = read_input,
+                 .print = print_input,
+                 .range = any_size,
+                 .read_behind = "layer"}
+         .takes(Form::Integer)
+         .says("real numbers per sample. Leave it out where the first layer is an embedding, whose "
+               "`context` is the number of tokens per sample",
+               "required, but for tokens and images"),
+     ScenarioKey{.name = image_key, .print = print_image}
+         .typed("list of 3 numbers")
+         .takes(Form::Integers)
+         .says("in place of `input`: height, width and channels of an image, `[32, 32, 3]`",
+               "none"),  // read along with the input
+     ScenarioKey{.name = "layer", .read = read_model_layers, .print = print_model_layers}.takes(
+         Form::Tables)}};
 
 constexpr std::array<ScenarioKey, 1> keys_of_a_profile{
-    keys::own("file", read_profile_file, print_profile_file)};
+    keys::own("file", read_profile_file, print_profile_file)
+        .typed("path")
+        .takes(Form::Text)
+        .says("a [profile](formats.md#profile). It contains only costs, so the model can be "
+              "planned and simulated, but not trained",
+              "required")};
 
 /// Besides the kind itself.
 std::span<const ScenarioKey> keys_of(ModelKind kind) {
@@ -593,27 +726,18 @@ void print_model(ScenarioWriter& writer, const Scenario& scenario) {
     print_keys(keys_of(scenario.model.kind), writer, scenario);
 }
 
-namespace {
-
-std::vector<KeyFacts> facts_of_names(std::span<const string_view> names) {
-    std::vector<KeyFacts> facts;
-    for (const string_view name : names) {
-        facts.push_back({.name = name, .words = {}});
-    }
-    return facts;
-}
-
-}  // namespace
-
 std::vector<KeyGroup> model_key_groups() {
-    std::vector<KeyGroup> groups{{"[model]", facts_of(model_keys())}};
+    const auto all = [](std::span<const ScenarioKey> keys) {
+        return std::vector<ScenarioKey>(keys.begin(), keys.end());
+    };
+    std::vector<KeyGroup> groups{{"[model]", all(model_keys())}};
     for (std::size_t kind = 0; kind < words::model_kinds.size(); ++kind) {
         groups.push_back({fmt::format("kind = \"{}\"", words::model_kinds.at(kind)),
-                          facts_of(keys_of(static_cast<ModelKind>(kind)))});
+                          all(keys_of(static_cast<ModelKind>(kind)))});
     }
-    groups.push_back({"every layer", facts_of_names(keys_of_every_layer)});
+    groups.push_back({"every layer", all(keys_of_every_layer)});
     for (const LayerKind& kind : written_layer_kinds()) {
-        groups.push_back({std::string(kind.word), facts_of_names(names_of(kind))});
+        groups.push_back({std::string(kind.word), keys_of(kind)});
     }
     return groups;
 }

@@ -97,13 +97,16 @@ void read_schedule(const ScenarioKey& key, const TomlTable& table, Scenario& sce
         return;
     }
     if (table.is_list(key.name)) {
-        pipeline.schedules = read_schedule_list(table);
-        const bool is_open = pipeline.schedules.size() > 1;
-        pipeline.schedule = is_open ? std::nullopt : std::optional(pipeline.schedules.front());
+        std::vector<std::string> names = read_schedule_list(table);
+        if (names.size() > 1) {
+            pipeline.schedule.open(std::move(names));
+        } else {
+            pipeline.schedule = names.front();
+        }
         return;
     }
     if (table.is_auto(key.name)) {
-        pipeline.schedule = std::nullopt;
+        pipeline.schedule.open();
         return;
     }
     const std::string name = *table.text(key.name);
@@ -115,12 +118,12 @@ void read_schedule(const ScenarioKey& key, const TomlTable& table, Scenario& sce
 }
 
 void print_schedule(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    if (!pipeline.schedule && !pipeline.schedules.empty()) {
-        writer.strings(key.name, pipeline.schedules);
+    const OrAuto<std::string>& schedule = scenario.pipeline.schedule;
+    if (!schedule.choices().empty()) {
+        writer.strings(key.name, schedule.choices());
         return;
     }
-    writer.string(key.name, pipeline.schedule.value_or("auto"));
+    writer.string(key.name, schedule.value_or("auto"));
 }
 
 /// One mode for each piece of the model, of which there may be any number yet.
@@ -140,10 +143,8 @@ RecomputeRules read_recompute_list(const TomlTable& table, const Scenario::Pipel
 
 void read_recompute(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
-    if (table.has(key.name)) {
-        pipeline.recompute_auto = table.is_auto(key.name);
-    }
-    if (pipeline.recompute_auto) {
+    if (table.is_auto(key.name)) {
+        pipeline.recompute.open();
         return;
     }
     if (table.is_list(key.name)) {
@@ -154,20 +155,20 @@ void read_recompute(const ScenarioKey& key, const TomlTable& table, Scenario& sc
         pipeline.layer_recompute =
             of_stages ? LayerRecompute::None
                       : static_cast<LayerRecompute>(1 + *recompute - words::recomputes.size());
-    } else if (pipeline.schedule) {
+    } else if (!pipeline.recompute.is_auto() && !pipeline.schedule.is_auto()) {
         pipeline.recompute = schedule_traits(*pipeline.schedule).recompute;
     }
 }
 
 void print_recompute(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    if (pipeline.recompute_auto) {
+    if (pipeline.recompute.is_auto()) {
         writer.string(key.name, "auto");
     } else if (pipeline.layer_recompute != LayerRecompute::None) {
         writer.string(key.name, to_string(pipeline.layer_recompute));
-    } else if (pipeline.recompute && pipeline.recompute->everywhere()) {
+    } else if (pipeline.recompute->everywhere()) {
         writer.string(key.name, to_string(*pipeline.recompute));
-    } else if (pipeline.recompute) {
+    } else {
         std::vector<std::string> modes;
         std::ranges::transform(pipeline.recompute->modes(),
                                std::back_inserter(modes),
@@ -181,7 +182,7 @@ void read_recompute_timing(const ScenarioKey& key, const TomlTable& table, Scena
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     if (const auto timing = table.choice(key.name, key.words)) {
         pipeline.recompute_timing = static_cast<RecomputeTiming>(*timing);
-    } else if (pipeline.schedule) {
+    } else if (!pipeline.schedule.is_auto()) {
         pipeline.recompute_timing = schedule_traits(*pipeline.schedule).recompute_timing;
     }
 }
@@ -189,7 +190,7 @@ void read_recompute_timing(const ScenarioKey& key, const TomlTable& table, Scena
 void print_recompute_timing(const ScenarioKey& key,
                             ScenarioWriter& writer,
                             const Scenario& scenario) {
-    if (scenario.pipeline.recompute_timing) {
+    if (!scenario.pipeline.recompute_timing.is_auto()) {
         writer.string(key.name, to_string(*scenario.pipeline.recompute_timing));
     }
 }
@@ -204,13 +205,13 @@ void refuse_groups_of_nothing(const TomlTable& table, const Scenario& scenario) 
 }
 
 void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-    if (!table.is_auto(key.name)) {
-        scenario.pipeline.partition = table.integers(key.name, key.range);
+    if (table.has(key.name) && !table.is_auto(key.name)) {
+        scenario.pipeline.partition = *table.integers(key.name, key.range);
     }
 }
 
 void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    if (scenario.pipeline.partition) {
+    if (!scenario.pipeline.partition.is_auto()) {
         writer.list(key.name, *scenario.pipeline.partition);
     } else {
         writer.string(key.name, "auto");
@@ -225,114 +226,146 @@ void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenar
     }
     const Shard meant = *written ? Shard::Optimizer : Shard::None;
     Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const std::string_view said = pipeline.shard_auto ? "auto" : to_string(pipeline.shard);
+    const std::string_view said = pipeline.shard.is_auto() ? "auto" : to_string(*pipeline.shard);
     if (table.has("shard") && said != to_string(meant)) {
         table.refuse(key.name,
                      fmt::format("what shard says, \"{}\"", said),
                      "shard_optimizer is the old word for shard = \"optimizer\": leave it out");
     }
     pipeline.shard = meant;
-    pipeline.shard_auto = false;
-    pipeline.shard_up_to = Shard::Weights;
 }
 
 using Pipeline = Scenario::PipelinePart;
 
-/// Reads a key that may be "auto": `is_auto` says so. Else `read` reads what is written.
-template <auto is_auto>
-void read_or_auto(const ScenarioKey& key,
-                  const TomlTable& table,
-                  Scenario& scenario,
-                  ScenarioKey::Read read) {
-    if (table.has(key.name)) {
-        scenario.pipeline.*is_auto = table.is_auto(key.name);
-    }
-    if (!(scenario.pipeline.*is_auto)) {
-        read(key, table, scenario);
-    }
-}
-
-/// Prints a key that may be "auto"; `print` prints its value where it is not.
-template <auto is_auto>
-void print_or_auto(const ScenarioKey& key,
-                   ScenarioWriter& writer,
-                   const Scenario& scenario,
-                   ScenarioKey::Print print) {
-    if (scenario.pipeline.*is_auto) {
-        writer.string(key.name, "auto");
-    } else {
-        print(key, writer, scenario);
-    }
-}
-
-/// A key that is true, false or "auto".
-template <auto member, auto is_auto>
-constexpr ScenarioKey boolean_or_auto(string_view name) {
-    return {.name = name,
-            .read =
-                [](const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-                    read_or_auto<is_auto>(
-                        key, table, scenario, keys::boolean<member>(key.name).read);
-                },
-            .print =
-                [](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-                    print_or_auto<is_auto>(
-                        key, writer, scenario, keys::boolean<member>(key.name).print);
-                }};
-}
-
-/// Reads a word, or "auto", which leaves all words open.
-void read_shard(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-    if (table.has(key.name)) {
-        scenario.pipeline.shard_up_to = Shard::Weights;
-    }
-    read_or_auto<&Pipeline::shard_auto>(
-        key, table, scenario, keys::choice<&Pipeline::shard>(key.name, key.words).read);
-}
-
-void print_shard(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    print_or_auto<&Pipeline::shard_auto>(
-        key, writer, scenario, keys::choice<&Pipeline::shard>(key.name, key.words).print);
-}
-
 constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
-    keys::planned<&Pipeline::stages>("stages", stage_range),
-    keys::planned<&Pipeline::micro_batches>("micro_batches", micro_batch_range),
+    keys::number<&Pipeline::stages>("stages", stage_range)
+        .says("stages along the pipeline, one per rank"),
+    keys::number<&Pipeline::micro_batches>("micro_batches", micro_batch_range)
+        .says("parts of a mini-batch, whose sizes differ by at most 1. A mini-batch of fewer "
+              "samples has fewer parts"),
     // A file says what the keys before it say, and has the last word.
-    keys::own("schedule", read_schedule, print_schedule).read_after("chunks"),
-    keys::planned<&Pipeline::chunks>("chunks", chunk_range),
-    keys::integer<&Pipeline::group_size>("group_size", micro_batches_or_none),
-    keys::integer<&Pipeline::deferred_weights>("deferred_weights", micro_batches_or_none),
-    keys::choice<&Pipeline::message_order>("message_order", words::message_orders),
-    keys::choice<&Pipeline::receives>("receives", words::receives),
-    {.name = "recompute",
-     .read = read_recompute,
-     .print = print_recompute,
-     .words = words::all_recomputes},
-    keys::integer<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
-        .checked_by(refuse_groups_of_nothing),
-    keys::boolean<&Pipeline::recompute_early_stop>("recompute_early_stop"),
-    {.name = "recompute_timing",
-     .read = read_recompute_timing,
-     .print = print_recompute_timing,
-     .words = words::recompute_timings},
-    keys::choice<&Pipeline::offload>("offload", words::offloads),
-    {.name = "partition",
-     .read = read_partition,
-     .print = print_partition,
-     .range = {0, layer_range.high}},
-    keys::planned<&Pipeline::channel_capacity>("channel_capacity", micro_batches_or_none),
-    keys::planned<&Pipeline::data_parallel>("data_parallel", stage_range),
-    keys::choice<&Pipeline::all_reduce>("all_reduce", words::all_reduces),
-    keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction"),
-    {.name = "shard", .read = read_shard, .print = print_shard, .words = words::shards},
-    keys::own("shard_optimizer", read_shard_optimizer, nullptr),
-    keys::integer<&Pipeline::prefetch>("prefetch", prefetch_range),
-    keys::planned<&Pipeline::tensor_parallel>("tensor_parallel", stage_range),
-    boolean_or_auto<&Pipeline::sequence_parallel, &Pipeline::sequence_parallel_auto>(
-        "sequence_parallel"),
-    boolean_or_auto<&Pipeline::scatter_boundaries, &Pipeline::scatter_boundaries_auto>(
-        "scatter_boundaries"),
+    keys::own("schedule", read_schedule, print_schedule)
+        .searched<&Pipeline::schedule>()
+        .read_after("chunks")
+        .typed("text, list or auto")
+        .takes(Form::Text | Form::Texts | Form::Auto)
+        .says("name of a [schedule](schedules.md), PyTorch's names included; a list of names, such "
+              "as `[\"1f1b\", \"interleaved-1f1b\"]`, of which `plan` takes the best; or a "
+              "schedule file of your own, `\"mine.csv\"`, relative to the scenario. A file also "
+              "determines stages, chunks and micro-batches",
+              "`gpipe`"),
+    keys::number<&Pipeline::chunks>("chunks", chunk_range)
+        .says("chunks per rank (virtual stages); the model is cut into stages x chunks pieces"),
+    keys::number<&Pipeline::group_size>("group_size", micro_batches_or_none)
+        .says("for `interleaved-1f1b`: micro-batches that a chunk takes before the next chunk's "
+              "turn; 0: the smallest number, from the number of ranks on, whose last group has at "
+              "least as many micro-batches as there are ranks. Fewer micro-batches than ranks are "
+              "one group"),
+    keys::number<&Pipeline::deferred_weights>("deferred_weights", micro_batches_or_none)
+        .says("weight gradients that a rank may defer into its waits at a time; 0: where the "
+              "schedule has them"),
+    keys::choice<&Pipeline::message_order>("message_order", words::message_orders)
+        .says("`plain`; `lower-rank-first`: where messages cross, the lower rank receives before "
+              "it sends"),
+    keys::choice<&Pipeline::receives>("receives", words::receives)
+        .says("meaning of the receives in a schedule file. `posted`: a receive begins at its place "
+              "in the row, and the rank waits where it uses the tensor, as in PyTorch's runtime "
+              "(with a `channel_capacity` receives block). `blocking`: the rank waits at the "
+              "receive"),
+    ScenarioKey{.name = "recompute",
+                .read = read_recompute,
+                .print = print_recompute,
+                .words = words::all_recomputes}
+        .searched<&Pipeline::recompute>()
+        .typed("text, list or auto")
+        .takes(Form::Text | Form::Texts | Form::Auto)
+        .says("whole stages, which keep their input: `none`, `always`, `except-last` (all but the "
+              "last micro-batch); a list has one of these words per stage: `[\"always\", "
+              "\"none\"]`. `block`: every block keeps its input, embedding and head keep "
+              "everything (Megatron's *full* and *uniform*). `selective`, for simulation and "
+              "planning: [core attention](devices.md#what-selective-recompute-computes-again) "
+              "(Megatron's *selective*), or with FlashAttention single operators (PyTorch's). With "
+              "`block` and `selective` the recompute is part of the backward",
+              "`always` for `gpipe`, else `none`"),
+    keys::number<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
+        .checked_by(refuse_groups_of_nothing)
+        .says("for `recompute = \"block\"`: blocks in a group, counted from the first block of the "
+              "stage; at most all blocks of a stage. Only the first block of a group keeps its "
+              "input, and a backward computes the whole group again. Larger groups keep less "
+              "between forward and backward, and need more memory during the backward. Megatron's "
+              "`--recompute-num-layers`"),
+    keys::boolean<&Pipeline::recompute_early_stop>("recompute_early_stop")
+        .says("for `recompute = \"block\"` with groups of one block: the recompute stops once the "
+              "backward has all that it reads, so it leaves out the block's last product, as "
+              "PyTorch's checkpoints without `use_reentrant` do since 2.1 (`early_stop`). "
+              "Megatron-LM, torchtitan and the executor compute the whole block. Simulation and "
+              "planning only"),
+    ScenarioKey{.name = "recompute_timing",
+                .read = read_recompute_timing,
+                .print = print_recompute_timing,
+                .words = words::recompute_timings}
+        .takes(Form::Text)
+        .says(
+            "for recomputed stages: `eager`: before the gradient has arrived, as in GPipe; `lazy`: "
+            "after that, as in Megatron-LM and PyTorch. Without effect on `block` and `selective`",
+            "`eager` for `gpipe`, else `lazy`"),
+    keys::choice<&Pipeline::offload>("offload", words::offloads)
+        .says("`stash`: stashes are copied to host memory and back over `cluster.host_link`, see "
+              "[stashes in host memory](simulation.md#stashes-in-host-memory). Training with it "
+              "needs `backend = \"cuda\"` or `\"paced\"`"),
+    ScenarioKey{.name = "partition",
+                .read = read_partition,
+                .print = print_partition,
+                .range = {0, layer_range.high}}
+        .typed("list or auto")
+        .takes(Form::Integers | Form::Auto)
+        .says("layers per stage, one entry for each stage, in the order of the model (entry c x "
+              "`stages` + r is chunk c of rank r where chunks go round the ranks). Where the model "
+              "has numbered blocks, as a `gpt` and a profile by `import hf` have, a list that sums "
+              "to their number counts whole blocks: the embedding belongs to the first stage and "
+              "the head to the last, and these two entries may be 0. See [automatic "
+              "partition](#automatic-partition)",
+              "auto"),
+    keys::number<&Pipeline::channel_capacity>("channel_capacity", micro_batches_or_none)
+        .says("messages that wait in a channel before a send blocks; each takes memory on the "
+              "receiving rank. auto: the smallest capacity whose step is at most 0.1 % longer than "
+              "with unlimited capacity, or the largest smaller one that fits into memory where "
+              "that one does not",
+              "auto"),
+    keys::number<&Pipeline::data_parallel>("data_parallel", stage_range)
+        .says("replicas of the whole pipeline, each with `batch / data_parallel` samples of a "
+              "mini-batch; it must divide `batch`. On CPUs, replicas train in threads or in "
+              "[processes](cluster.md); on GPUs, in processes"),
+    keys::choice<&Pipeline::all_reduce>("all_reduce", words::all_reduces)
+        .says("how replicas sum their gradients: `ring`, `tree`, `two-level` (inside a node, "
+              "between nodes, inside), `rings` (as NCCL: as many rings at once as a node has "
+              "replicas, each over a link of its own between nodes), or the `fastest` of these; "
+              "see [replicas](cluster.md#replicas)"),
+    keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction")
+        .says("a rank continues while its gradients are summed, up to the stage's update"),
+    keys::choice<&Pipeline::shard>("shard", words::shards)
+        .says("what replicas divide among them; each word includes those before it (ZeRO-1, -2 and "
+              "-3, FSDP). `optimizer`: its state and the update; updated weights are gathered. "
+              "`gradients`: every micro-batch reduce-scatters its gradients, overlapped with its "
+              "backward. `weights`: gathered layer by layer in forward and backward, overlapped "
+              "with the computation of other layers. `gradients` and `weights` are for simulation "
+              "and planning only. `shard_optimizer = true` is an old name for `optimizer`. See "
+              "[replicas](cluster.md#replicas)"),
+    keys::own("shard_optimizer", read_shard_optimizer, nullptr).takes(Form::Boolean),
+    keys::number<&Pipeline::prefetch>("prefetch", prefetch_range)
+        .says("for `shard = \"weights\"`: number of blocks whose weights are gathered ahead; 0: "
+              "each block waits for its own"),
+    keys::number<&Pipeline::tensor_parallel>("tensor_parallel", stage_range)
+        .says("devices per rank, which share every layer; a divisor of `cluster.per_node`. "
+              "Simulation and planning only"),
+    keys::boolean<&Pipeline::sequence_parallel>("sequence_parallel")
+        .says("the devices of a rank divide the sequence in norms, residuals, dropout, and "
+              "messages between layers and stages. Each all-reduce becomes a reduce-scatter and an "
+              "all-gather, which take as long; a backward gathers a layer's input once more, which "
+              "can take as much time as sequence parallelism saves"),
+    keys::boolean<&Pipeline::scatter_boundaries>("scatter_boundaries")
+        .says("each device of a rank sends its part of a message between stages, over a link of "
+              "its own"),
 }};
 
 }  // namespace

@@ -78,21 +78,11 @@ void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenar
 /// link to host memory is neither written nor measured.
 void expect_host_link(const TomlTable& pipeline, const Scenario& scenario);
 
-/// What a list of keys has to say about one of them.
-struct KeyFacts {
-    std::string_view name;
-    std::span<const std::string_view>
-        words;  ///< one of which it may be; empty where there are none
-};
-
 /// Keys that stand in one table, or in those of one kind of model or layer.
 struct KeyGroup {
     std::string where;  ///< "[training]", "kind = \"gpt\"", "every layer" or a type of layer
-    std::vector<KeyFacts> keys;
+    std::vector<ScenarioKey> keys;
 };
-
-/// What a list of keys has to say about each of these.
-std::vector<KeyFacts> facts_of(std::span<const ScenarioKey> keys);
 
 /// The groups of [model] and its layers.
 std::vector<KeyGroup> model_key_groups();

@@ -41,18 +41,15 @@ void check_whole(const TomlDocument& document, const Scenario& scenario) {
     }
 }
 
-/// Whatever is not written is planned.
-void leave_open(Scenario::PipelinePart& pipeline) {
-    pipeline.stages.reset();
-    pipeline.micro_batches.reset();
-    pipeline.schedule.reset();
-    pipeline.chunks.reset();
-    pipeline.recompute_auto = true;
-    pipeline.data_parallel.reset();
-    pipeline.shard_auto = true;
-    pipeline.shard_up_to = Shard::Optimizer;
-    pipeline.sequence_parallel_auto = true;
-    pipeline.scatter_boundaries_auto = true;
+/// Whatever is not written is planned, as far as it can be trained with.
+void leave_open(Scenario& scenario) {
+    for (const ScenarioKey& key : pipeline_keys()) {
+        if (key.open != nullptr) {
+            key.open(scenario);
+        }
+    }
+    scenario.pipeline.tensor_parallel = 1;
+    scenario.pipeline.shard.open({Shard::None, Shard::Optimizer});
 }
 
 /// Refuses what is no table of a scenario; a key above all tables belongs below one.
@@ -60,14 +57,14 @@ void expect_tables(const TomlTable& root) {
     constexpr std::array<std::string_view, 6> tables{
         "model", "data", "training", "pipeline", "cluster", "output"};
     for (const KeyGroup& group : all_key_groups()) {
-        for (const KeyFacts& facts : group.keys) {
+        for (const ScenarioKey& key : group.keys) {
             const bool is_table = group.where.starts_with('[') && !group.where.starts_with("[[");
-            if (is_table && root.has(facts.name) &&
-                std::ranges::find(tables, facts.name) == tables.end()) {
+            if (is_table && root.has(key.name) &&
+                std::ranges::find(tables, key.name) == tables.end()) {
                 const std::string header = group.where.substr(0, group.where.find(']') + 1);
                 throw Error(ErrorKind::BadInput,
-                            root.place(facts.name),
-                            fmt::format("unknown key '{}'", facts.name),
+                            root.place(key.name),
+                            fmt::format("unknown key '{}'", key.name),
                             fmt::format("write it below the line {}", header));
             }
         }
@@ -95,7 +92,7 @@ Scenario parse_scenario(std::string_view text,
     Scenario scenario;
     scenario.file = file;
     if (unwritten == Unwritten::Auto) {
-        leave_open(scenario.pipeline);
+        leave_open(scenario);
     }
     if (!root.has("model")) {
         root.missing("model", "a table [model] with the kind of the model");
@@ -146,18 +143,10 @@ std::string print_scenario(const Scenario& scenario) {
     return writer.take();
 }
 
-std::vector<KeyFacts> facts_of(std::span<const ScenarioKey> keys) {
-    std::vector<KeyFacts> facts;
-    for (const ScenarioKey& key : keys) {
-        facts.push_back({.name = key.name, .words = key.words});
-    }
-    return facts;
-}
-
 std::vector<KeyGroup> all_key_groups() {
     std::vector<KeyGroup> groups = model_key_groups();
     for (const NamedTable& table : further_tables()) {
-        groups.push_back({fmt::format("[{}]", table.name), facts_of(table.keys)});
+        groups.push_back({fmt::format("[{}]", table.name), {table.keys.begin(), table.keys.end()}});
     }
     return groups;
 }

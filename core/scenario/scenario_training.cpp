@@ -213,42 +213,114 @@ constexpr ScenarioKey betas_key{
     .name = "betas", .read = read_betas, .print = print_betas, .range = shares};
 
 constexpr std::array<ScenarioKey, 26> keys_of_training{
-    keys::integer<&Training::batch>("batch", {1, 1 << 24}),
-    keys::integer<&Training::steps>("steps", any_size),
-    keys::choice<&Training::optimizer>("optimizer", words::optimizers),
-    keys::number<&Training::learning_rate>("learning_rate", rates),
-    keys::choice<&Training::learning_rate_schedule>("learning_rate_schedule",
-                                                    words::rate_schedules),
-    keys::integer<&Training::warmup_steps>("warmup_steps", size_or_none),
+    keys::number<&Training::batch>("batch", {1, 1 << 24}).says("samples per mini-batch"),
+    keys::number<&Training::steps>("steps", any_size).says("optimizer steps"),
+    keys::choice<&Training::optimizer>("optimizer", words::optimizers)
+        .says("`sgd`, `momentum`, `rmsprop`, `adam`, `adamw`: as in PyTorch, with its defaults. "
+              "`rmsprop-momentum`: TensorFlow's RMSProp, with the defaults of GPipe's training of "
+              "AmoebaNet. [Formulas](internals/executor.md#optimizers)"),
+    keys::number<&Training::learning_rate>("learning_rate", rates).says("learning rate"),
+    keys::choice<&Training::learning_rate_schedule>("learning_rate_schedule", words::rate_schedules)
+        .says("`constant`; `linear`, `cosine`: falls to `final_learning_rate` until the last step, "
+              "along a line or half a cosine; `step`: multiplied by `learning_rate_factor` at each "
+              "of `learning_rate_milestones`, as in PyTorch's `MultiStepLR`; `inverse-sqrt`: falls "
+              "with 1 / sqrt(step), as in the first Transformer: at step s, from 1 on, the rate is "
+              "`learning_rate` * sqrt(`warmup_steps` / s)"),
+    keys::number<&Training::warmup_steps>("warmup_steps", size_or_none)
+        .says("steps in which the learning rate first rises linearly to `learning_rate`"),
     keys::number<&Training::final_learning_rate>("final_learning_rate", rates)
-        .checked_by(refuse_end_of_a_constant_rate),
-    keys::number<&Training::clip_norm>("clip_norm", rates),
-    keys::choice<&Training::precision>("precision", words::precisions),
-    keys::choice<&Training::gradients>("gradients", words::gradient_types),
-    keys::choice<&Training::accumulation>("accumulation", words::accumulations),
-    keys::integer<&Training::seed>("seed", {0, exact_in_json}),
-    keys::integer<&Training::validate_every>("validate_every", size_or_none)
-        .checked_by(refuse_validation_of_nothing),
-    keys::integer<&Training::validation_batches>("validation_batches", any_size),
-    milestones_key,
+        .checked_by(refuse_end_of_a_constant_rate)
+        .says("learning rate at the last step of `linear` and `cosine`"),
+    keys::number<&Training::clip_norm>("clip_norm", rates)
+        .says("gradients are scaled down if the norm of all of them together is larger than this, "
+              "as by PyTorch's `clip_grad_norm_`; 0: no clipping. The metric `grad_norm` is the "
+              "norm before clipping"),
+    keys::choice<&Training::precision>("precision", words::precisions)
+        .says("`fp32`; `fp64` on the CPU; `bf16`, with fp32 master weights"),
+    keys::choice<&Training::gradients>("gradients", words::gradient_types)
+        .says("number type of the gradients of two-byte weights: `fp32`, or `same` as the weights "
+              "(simulation and planning only)"),
+    keys::choice<&Training::accumulation>("accumulation", words::accumulations)
+        .says("how the gradients of the micro-batches are added up. `fused`: by the matrix "
+              "products that compute them, as in the executor and in Megatron-LM since 2022. "
+              "`separate`: by kernels of their own, as in PyTorch's autograd. For simulation and "
+              "planning with estimated costs; measured costs include either way. Without effect "
+              "where replicas divide the gradients (`shard = \"gradients\"` or `\"weights\"`): "
+              "these go into the sums of the replicas with every micro-batch"),
+    keys::number<&Training::seed>("seed", {0, exact_in_json})
+        .typed("0 to 2^53")
+        .says("seed of the initial weights and of the order of the data"),
+    keys::number<&Training::validate_every>("validate_every", size_or_none)
+        .checked_by(refuse_validation_of_nothing)
+        .says("steps between validations; 0: none. A validation is the mean loss over the same "
+              "held-out mini-batches each time, without dropout: `validation_loss` in "
+              "`metrics.jsonl`"),
+    keys::number<&Training::validation_batches>("validation_batches", any_size)
+        .says("held-out mini-batches of `batch` samples"),
+    milestones_key.typed("list of steps")
+        .takes(Form::Integers)
+        .says("steps, ascending and counted from 0, at which the learning rate becomes lower",
+              "required for `step`"),
     printed_by(keys::number<&Training::learning_rate_factor>("learning_rate_factor", shares)
                    .checked_by(refuse_factor_without_milestones),
-               print_factor),
-    keys::written_number<&Training::momentum>("momentum", shares).checked_by(check_momentum),
-    keys::written_number<&Training::weight_decay>("weight_decay", rates),
+               print_factor)
+        .says("for `step`: factor of the learning rate at each milestone", "0.1"),
+    keys::number<&Training::momentum>("momentum", shares)
+        .checked_by(check_momentum)
+        .typed("0 up to, but not, 1")
+        .says("for `momentum` and `rmsprop-momentum`: the share of the last update that the next "
+              "one keeps",
+              "0.9"),
+    keys::number<&Training::weight_decay>("weight_decay", rates)
+        .says("weight decay of the parameters that `weight_decay_of` selects. `adamw` subtracts it "
+              "from the weight; the other optimizers add it, times the weight, to the clipped "
+              "gradient, as in PyTorch",
+              "0.01 for `adamw`, else 0"),
     printed_by(keys::choice<&Training::weight_decay_of>("weight_decay_of", words::weight_decays),
-               print_weight_decay_of),
-    betas_key,
-    keys::written_number<&Training::rmsprop_decay>("rmsprop_decay", shares)
-        .checked_by(check_rmsprop_decay),
-    keys::written_number<&Training::epsilon>("epsilon", rates).checked_by(check_epsilon),
-    keys::number<&Training::average_decay>("average_decay", shares).checked_by(check_average_decay),
-    keys::written_boolean<&Training::accuracy>("accuracy"),
-    printed_by(keys::integer<&Training::translate>("translate", {0, 1 << 20})
+               print_weight_decay_of)
+        .says("the parameters that decay: `all`, as in PyTorch's optimizers; or the `weights` of "
+              "products and convolutions without norms, biases and embeddings, as in recipes for "
+              "Transformers",
+              "`all`"),
+    betas_key.typed("list of 2 numbers, each from 0 up to, but not, 1")
+        .takes(Form::Numbers)
+        .says("for `adam` and `adamw`: decay rates of the means of gradients and of their squares; "
+              "recipes for language models have [0.9, 0.95]",
+              "[0.9, 0.999]"),
+    keys::number<&Training::rmsprop_decay>("rmsprop_decay", shares)
+        .checked_by(check_rmsprop_decay)
+        .typed("0 up to, but not, 1")
+        .says("for `rmsprop` and `rmsprop-momentum`: decay rate of the mean of squares", "0.9"),
+    keys::number<&Training::epsilon>("epsilon", rates)
+        .checked_by(check_epsilon)
+        .says("for both `rmsprop` optimizers, `adam` and `adamw`: added to the denominator",
+              "1 for `rmsprop-momentum`, else 1e-8"),
+    keys::number<&Training::average_decay>("average_decay", shares)
+        .checked_by(check_average_decay)
+        .typed("0 up to, but not, 1")
+        .says(
+            "above 0: every weight has a moving average over the steps, which validation uses. "
+            "Update n (from 1) keeps min(`average_decay`, (1 + n) / (10 + n)) of the average, as "
+            "TensorFlow's `ExponentialMovingAverage` does. It needs one more number per weight, at "
+            "least fp32. Simulation and planning with any `pipeline.shard`; training with `none`"),
+    keys::boolean<&Training::accuracy>("accuracy")
+        .says(
+            "whether to count the share of right classes: `accuracy` and `validation_accuracy` in "
+            "`metrics.jsonl`. The predicted class is the first one with the largest number; for a "
+            "`binary_cross_entropy` a number above 0 means 1. It changes no loss and no gradient",
+            "true where the model does not read tokens"),
+    printed_by(keys::number<&Training::translate>("translate", {0, 1 << 20})
                    .checked_by(refuse_translations_of_others),
-               print_of_translating<&Training::translate>),
-    printed_by(keys::integer<&Training::beam>("beam", {1, 64}),
-               print_of_translating<&Training::beam>)};
+               print_of_translating<&Training::translate>)
+        .says("for a `translation` model, the number of held-out texts of each language pair that "
+              "are translated after the last step. BLEU and chrF of the translations, and of the "
+              "sources themselves for comparison, are in `report.json` and `report.html`. 0: none",
+              "0"),
+    printed_by(keys::number<&Training::beam>("beam", {1, 64}),
+               print_of_translating<&Training::beam>)
+        .says("for `translate`, the number of hypotheses per text that the search follows at the "
+              "same time; 1: always the likeliest token",
+              "1")};
 
 /// A unit of time as a scenario writes it, the longest first.
 struct TimeUnit {
@@ -313,7 +385,13 @@ void print_checkpoint_every(const ScenarioKey& key,
 }
 
 constexpr std::array<ScenarioKey, 1> keys_of_output{
-    keys::own("checkpoint_every", read_checkpoint_every, print_checkpoint_every)};
+    keys::own("checkpoint_every", read_checkpoint_every, print_checkpoint_every)
+        .typed("0 or more, or text")
+        .takes(Form::Integer | Form::Text)
+        .says("steps, or time (`\"90 s\"`, `\"10 min\"`, `\"2 h\"`), between "
+              "[checkpoints](checkpoints.md). A number of steps writes one at the end of training, "
+              "too; so does a time, once it has passed. 0: none, except after a signal",
+              "`\"10 min\"`")};
 
 }  // namespace
 

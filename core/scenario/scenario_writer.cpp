@@ -31,12 +31,4 @@ void ScenarioWriter::strings(std::string_view key, const std::vector<std::string
     list(key, all);
 }
 
-void ScenarioWriter::planned(std::string_view key, std::optional<int> value) {
-    if (value) {
-        number(key, *value);
-    } else {
-        string(key, "auto");
-    }
-}
-
 }  // namespace pipetwin

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <iterator>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,8 +48,6 @@ class ScenarioWriter {
     }
     /// `key = ["a", "b"]`
     void strings(std::string_view key, const std::vector<std::string>& values);
-    /// `key = 3`, or `key = "auto"` for none.
-    void planned(std::string_view key, std::optional<int> value);
 
     /// All that was written.
     std::string take() { return std::move(text_); }

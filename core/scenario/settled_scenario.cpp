@@ -11,6 +11,8 @@
 
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/scenario/scenario_key.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 
@@ -18,28 +20,41 @@ namespace pipetwin {
 
 namespace {
 
-/// Throws for every "auto" that is left, all in one error.
-void require_settled(const Scenario& scenario) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const int stages = pipeline.stages.value_or(std::max(1, scenario.cluster.count));
+/// A scenario with a value to set for every key that may be open.
+Scenario suggested(const Scenario& open) {
+    Scenario plain;
+    const int stages = open.pipeline.stages.value_or(std::max(1, open.cluster.count));
+    plain.pipeline.stages = stages;
+    plain.pipeline.micro_batches = 4 * stages;
+    plain.pipeline.recompute = Recompute::Always;
+    return plain;
+}
+
+}  // namespace
+
+Scenario SettledScenario::as_scenario() const {
+    Scenario scenario;
+    static_cast<ScenarioParts&>(scenario) = *this;
+    static_cast<PipelineSettings&>(scenario.pipeline) = pipeline;
+    pipeline.each_searched(scenario.pipeline, [](const auto& value, auto& open) { open = value; });
+    scenario.pipeline.recompute_timing = pipeline.recompute_timing;
+    return scenario;
+}
+
+bool is_open(const Scenario& scenario) {
+    return std::ranges::any_of(pipeline_keys(),
+                               [&](const ScenarioKey& key) { return key.is_open_in(scenario); });
+}
+
+SettledScenario settle(const Scenario& scenario) {
     std::vector<std::string> keys;
     std::vector<KeyValue> settings;
-    const auto expect = [&](bool settled, std::string_view key, const std::string& value) {
-        if (!settled) {
-            keys.push_back(fmt::format("pipeline.{}", key));
-            settings.push_back({keys.back(), value});
+    for (const ScenarioKey& key : pipeline_keys()) {
+        if (key.is_open_in(scenario)) {
+            keys.push_back(fmt::format("pipeline.{}", key.name));
+            settings.push_back({keys.back(), written_value(key, suggested(scenario))});
         }
-    };
-    expect(pipeline.stages.has_value(), "stages", fmt::to_string(stages));
-    expect(pipeline.micro_batches.has_value(), "micro_batches", fmt::to_string(4 * stages));
-    expect(pipeline.schedule.has_value(), "schedule", fmt::format("\"{}\"", default_schedule));
-    expect(pipeline.chunks.has_value(), "chunks", "1");
-    expect(!pipeline.recompute_auto, "recompute", "\"always\"");
-    expect(pipeline.data_parallel.has_value(), "data_parallel", "1");
-    expect(pipeline.tensor_parallel.has_value(), "tensor_parallel", "1");
-    expect(!pipeline.shard_auto, "shard", "\"none\"");
-    expect(!pipeline.sequence_parallel_auto, "sequence_parallel", "false");
-    expect(!pipeline.scatter_boundaries_auto, "scatter_boundaries", "false");
+    }
     if (!keys.empty()) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
@@ -49,42 +64,17 @@ void require_settled(const Scenario& scenario) {
                      settings})
             .about(settings.front().key);
     }
+    return with_defaults(scenario);
 }
 
-}  // namespace
-
-Scenario SettledScenario::as_scenario() const {
-    Scenario scenario;
-    static_cast<ScenarioParts&>(scenario) = *this;
-    Scenario::PipelinePart& open = scenario.pipeline;
-    static_cast<PipelineSettings&>(open) = pipeline;
-    open.stages = pipeline.stages;
-    open.micro_batches = pipeline.micro_batches;
-    open.schedule = pipeline.schedule;
-    open.chunks = pipeline.chunks;
-    open.recompute = pipeline.recompute;
-    open.recompute_timing = pipeline.recompute_timing;
-    open.data_parallel = pipeline.data_parallel;
-    open.tensor_parallel = pipeline.tensor_parallel;
-    return scenario;
-}
-
-SettledScenario settle(const Scenario& scenario) {
-    require_settled(scenario);
+SettledScenario with_defaults(const Scenario& scenario) {
     SettledScenario settled;
     static_cast<ScenarioParts&>(settled) = scenario;
-    const Scenario::PipelinePart& written = scenario.pipeline;
-    SettledScenario::PipelinePart& pipeline = settled.pipeline;
-    static_cast<PipelineSettings&>(pipeline) = written;
-    pipeline.stages = *written.stages;
-    pipeline.micro_batches = *written.micro_batches;
-    pipeline.schedule = *written.schedule;
-    pipeline.chunks = *written.chunks;
-    pipeline.recompute = written.recompute.value_or(Recompute::None);
-    pipeline.recompute_timing =
-        written.recompute_timing.value_or(schedule_traits(pipeline.schedule).recompute_timing);
-    pipeline.data_parallel = *written.data_parallel;
-    pipeline.tensor_parallel = *written.tensor_parallel;
+    static_cast<PipelineSettings&>(settled.pipeline) = scenario.pipeline;
+    scenario.pipeline.each_searched(
+        settled.pipeline, [](const auto& open, auto& value) { value = open.value_or(value); });
+    settled.pipeline.recompute_timing = scenario.pipeline.recompute_timing.value_or(
+        schedule_traits(settled.pipeline.schedule).recompute_timing);
     return settled;
 }
 
@@ -137,12 +127,12 @@ Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptio
             .about("training.batch");
     }
     // In channels of a stated size a receive makes room where it stands.
-    const bool waits = pipeline.receives == Receives::Posted && !pipeline.channel_capacity;
+    const bool waits = pipeline.receives == Receives::Posted && pipeline.channel_capacity.is_auto();
     return waits ? wait_where_used(std::move(schedule)) : schedule;
 }
 
 std::optional<Partition> scenario_partition(const SettledScenario& scenario, const Model& model) {
-    const auto& written = scenario.pipeline.partition;
+    const auto& written = scenario.pipeline.partition.known();
     return written ? std::optional(written_partition(*written, scenario.pipeline.pieces(), model))
                    : std::nullopt;
 }

@@ -16,23 +16,8 @@ namespace pipetwin {
 /// A scenario of which nothing has to be planned any more: what a plan is made from. Partition and
 /// channel capacity may still be "auto", as every plan has its own.
 struct SettledScenario : ScenarioParts {
-    /// [pipeline] with plain values in place of every "auto" that a plan search decides.
-    struct PipelinePart : PipelineSettings {
-        int stages = 1;
-        int micro_batches = 1;
-        /// Our name of a generator, or the absolute path of a schedule file ("....csv").
-        std::string schedule{default_schedule};
-        int chunks = 1;
-        RecomputeRules recompute;  ///< of all pieces, or one of each
-        RecomputeTiming recompute_timing = RecomputeTiming::Eager;  ///< of the default schedule
-        int data_parallel = 1;
-        int tensor_parallel = 1;
-
-        /// Into how many pieces the model is cut.
-        int pieces() const { return file_pieces > 0 ? file_pieces : stages * chunks; }
-
-        bool operator==(const PipelinePart&) const = default;
-    } pipeline;
+    using PipelinePart = PipelineKeys<Known>;
+    PipelinePart pipeline;
 
     /// The scenario as its user would have written it, to be printed.
     Scenario as_scenario() const;
@@ -43,6 +28,12 @@ struct SettledScenario : ScenarioParts {
 /// The scenario with plain values. Throws Error(BadInput), naming the key and a value to set, for
 /// every "auto" that has to be planned yet.
 SettledScenario settle(const Scenario& scenario);
+
+/// The scenario with its default in place of every "auto" that has to be planned.
+SettledScenario with_defaults(const Scenario& scenario);
+
+/// Whether a key is "auto" that has to be planned.
+bool is_open(const Scenario& scenario);
 
 /// Samples of a mini-batch that one replica takes. Throws Error(BadInput) naming both numbers if
 /// the mini-batch cannot be shared out equally.

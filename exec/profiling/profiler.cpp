@@ -274,7 +274,7 @@ class Profiler {
     void measure(int size, int size_count) {
         const Duration budget = share(time_budget) / size_count;
         SettledScenario scenario = scenario_of(options_, size, workers_);
-        if (workers_ > 1 && !scenario.pipeline.partition) {
+        if (workers_ > 1 && scenario.pipeline.partition.is_auto()) {
             fill_in(profile_,
                     size,
                     steps(plan_of(scenario),
@@ -478,7 +478,7 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.group_size = pipeline.group_size;
     options.recompute = pipeline.recompute;
     options.recompute_timing = pipeline.recompute_timing;
-    options.partition = pipeline.partition;
+    options.partition = pipeline.partition.known();
     options.backend = traits(scenario.cluster.backend).measured_on;
     options.offload = traits(options.backend).offloads && pipeline.offload == Offload::Stash;
     options.precision = scenario.training.precision;

@@ -147,7 +147,7 @@ class RunFit {
     /// With the partition that is best for it, where the run leaves it open: the step never falls
     /// as the factor grows.
     Predicted predict_best(std::size_t run, double compute) {
-        if (!runs_[run].scenario.pipeline.partition) {
+        if (runs_[run].scenario.pipeline.partition.is_auto()) {
             try {
                 scenarios_[run].pipeline.partition = partitions_[run].best(compute);
             } catch (const Error& error) {

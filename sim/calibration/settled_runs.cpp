@@ -60,7 +60,7 @@ void expect_own_model(const MeasuredRun& run,
 }
 
 SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
-    if (!scenario.pipeline.chunks) {
+    if (scenario.pipeline.chunks.is_auto()) {
         scenario.pipeline.chunks = 1;
     }
     try {
@@ -234,10 +234,11 @@ double measured_step(const MeasuredRun& run,
 void close_what_has_no_effect(Scenario& scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     if (pipeline.tensor_parallel == 1) {
-        pipeline.sequence_parallel_auto = pipeline.scatter_boundaries_auto = false;
+        pipeline.sequence_parallel = pipeline.sequence_parallel.value_or(false);
+        pipeline.scatter_boundaries = pipeline.scatter_boundaries.value_or(false);
     }
     if (pipeline.data_parallel == 1) {
-        pipeline.shard_auto = false;
+        pipeline.shard = pipeline.shard.value_or(Shard::None);
     }
 }
 

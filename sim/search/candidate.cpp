@@ -35,7 +35,8 @@ int device_count(const Scenario& scenario) {
     if (scenario.cluster.count > 0) {
         return scenario.cluster.count;
     }
-    if (!pipeline.stages || !pipeline.data_parallel || !pipeline.tensor_parallel) {
+    if (pipeline.stages.is_auto() || pipeline.data_parallel.is_auto() ||
+        pipeline.tensor_parallel.is_auto()) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     "nothing says how many devices there are to plan for",
@@ -46,8 +47,8 @@ int device_count(const Scenario& scenario) {
 }
 
 std::vector<int> stage_counts(const Scenario& scenario, int devices, int layers) {
-    if (scenario.pipeline.stages) {
-        return {*scenario.pipeline.stages};
+    if (const auto& stages = scenario.pipeline.stages.known()) {
+        return {*stages};
     }
     std::vector<int> result;
     for (int stages = 1; stages <= std::min(devices, layers); ++stages) {
@@ -57,8 +58,8 @@ std::vector<int> stage_counts(const Scenario& scenario, int devices, int layers)
 }
 
 std::vector<int> tensor_counts(const Scenario& scenario, int devices) {
-    if (scenario.pipeline.tensor_parallel) {
-        return {*scenario.pipeline.tensor_parallel};
+    if (const auto& tensor = scenario.pipeline.tensor_parallel.known()) {
+        return {*tensor};
     }
     std::vector<int> result;
     for (const int divisor : divisors(std::max(1, scenario.cluster.per_node))) {
@@ -70,8 +71,8 @@ std::vector<int> tensor_counts(const Scenario& scenario, int devices) {
 }
 
 std::vector<int> replica_counts(const Scenario& scenario, int most) {
-    if (scenario.pipeline.data_parallel) {
-        return {*scenario.pipeline.data_parallel};
+    if (const auto& replicas = scenario.pipeline.data_parallel.known()) {
+        return {*replicas};
     }
     std::vector<int> result = divisors(scenario.training.batch);
     std::erase_if(result, [most](int replicas) { return replicas > most; });
@@ -79,9 +80,10 @@ std::vector<int> replica_counts(const Scenario& scenario, int most) {
 }
 
 std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
-    if (const std::optional<int> written = scenario.pipeline.micro_batches) {
+    if (const std::optional<int> written = scenario.pipeline.micro_batches.known()) {
         // Replicas of which each has fewer samples than that would change what is written.
-        const bool stays = scenario.pipeline.data_parallel || scenario.training.batch < *written ||
+        const bool stays = !scenario.pipeline.data_parallel.is_auto() ||
+                           scenario.training.batch < *written ||
                            replica_batch(scenario, replicas) >= *written;
         return stays ? std::vector{*written} : std::vector<int>{};
     }
@@ -95,7 +97,7 @@ std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
 constexpr std::array several_chunks{2, 3, 4, 6, 8};
 
 std::vector<int> chunk_counts(const Scenario& scenario, ChunkCounts chunks, int most) {
-    const std::optional<int> fixed = scenario.pipeline.chunks;
+    const std::optional<int> fixed = scenario.pipeline.chunks.known();
     std::vector<int> result;
     switch (chunks) {
         case ChunkCounts::One:
@@ -116,9 +118,9 @@ std::vector<int> chunk_counts(const Scenario& scenario, ChunkCounts chunks, int 
 }
 
 std::vector<Recompute> recomputes_of(const Scenario& scenario, const Shape& shape) {
-    if (!scenario.pipeline.recompute_auto) {
-        const RecomputeRules written = scenario.pipeline.recompute.value_or(Recompute::None);
-        return written.everywhere() ? std::vector{*written.everywhere()} : std::vector<Recompute>{};
+    if (const auto& written = scenario.pipeline.recompute.known()) {
+        const std::optional<Recompute> one = written->everywhere();
+        return one ? std::vector{*one} : std::vector<Recompute>{};
     }
     if (shape.micro_batches == 1) {
         return {Recompute::None, Recompute::Always};
@@ -131,8 +133,8 @@ std::vector<Recompute> recomputes_of(const Scenario& scenario, const Shape& shap
 bool may_recompute_by_rank(const Scenario& scenario,
                            const ScheduleChoice& choice,
                            const Shape& shape) {
-    if (!scenario.pipeline.recompute_auto) {
-        return scenario.pipeline.recompute && !scenario.pipeline.recompute->everywhere();
+    if (const auto& written = scenario.pipeline.recompute.known()) {
+        return !written->everywhere();
     }
     const ScheduleTraits& row = schedule_traits(choice.schedule);
     return shape.stages > 1 && row.placement != StagePlacement::BothWays &&
@@ -172,7 +174,7 @@ bool is_sharded_optimizer_faster(const Scenario& scenario,
 
 std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const Shape& shape) {
     std::vector<const ScheduleTraits*> rows;
-    for (const std::string& name : scenario.pipeline.schedules) {
+    for (const std::string& name : scenario.pipeline.schedule.choices()) {
         rows.push_back(&schedule_traits(name));
     }
     if (rows.empty()) {
@@ -197,19 +199,15 @@ std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const
 CostWays ways_of(const Scenario& scenario, const ScheduleChoice& choice) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     return {.layer_recompute =
-                pipeline.recompute_auto ? choice.layer_recompute : pipeline.layer_recompute,
-            .shard = pipeline.shard_auto ? choice.shard : pipeline.shard,
-            .sequence_parallel = pipeline.sequence_parallel_auto ? choice.sequence_parallel
-                                                                 : pipeline.sequence_parallel,
-            .scatter_boundaries = pipeline.scatter_boundaries_auto ? choice.scatter_boundaries
-                                                                   : pipeline.scatter_boundaries};
+                pipeline.recompute.is_auto() ? choice.layer_recompute : pipeline.layer_recompute,
+            .shard = pipeline.shard.value_or(choice.shard),
+            .sequence_parallel = pipeline.sequence_parallel.value_or(choice.sequence_parallel),
+            .scatter_boundaries = pipeline.scatter_boundaries.value_or(choice.scatter_boundaries)};
 }
 
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate) {
-    SettledScenario settled;
-    static_cast<ScenarioParts&>(settled) = scenario;
+    SettledScenario settled = with_defaults(scenario);
     SettledScenario::PipelinePart& pipeline = settled.pipeline;
-    static_cast<PipelineSettings&>(pipeline) = scenario.pipeline;
     pipeline.stages = candidate.shape.stages;
     pipeline.data_parallel = candidate.shape.data_parallel;
     pipeline.tensor_parallel = candidate.shape.tensor_parallel;
@@ -275,7 +273,7 @@ Choices::Choices(const Scenario& scenario, const Model& model, const Profile& pr
       layers_(model.layer_count()),
       trains_(model.is_executable()),
       sharded_is_faster_(is_sharded_optimizer_faster(scenario, model, profile)) {
-    if (!scenario.pipeline.recompute_auto) {
+    if (!scenario.pipeline.recompute.is_auto()) {
         return;
     }
     if (!trains_ && knows_core_attention(profile)) {
@@ -291,8 +289,9 @@ bool Choices::may_divide_sequence(const Shape& shape) const {
 }
 
 std::vector<Shard> Choices::shards_of(const Shape& shape) const {
-    if (!scenario_.pipeline.shard_auto) {
-        return {scenario_.pipeline.shard};
+    const OrAuto<Shard>& shard = scenario_.pipeline.shard;
+    if (!shard.is_auto()) {
+        return {*shard};
     }
     if (shape.data_parallel == 1) {
         return {Shard::None};
@@ -302,7 +301,7 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
         shards.push_back(Shard::None);
     }
     shards.push_back(Shard::Optimizer);
-    if (!trains_ && scenario_.pipeline.shard_up_to == Shard::Weights) {
+    if (!trains_ && shard.allows(Shard::Weights)) {
         shards.push_back(Shard::Gradients);
         shards.push_back(Shard::Weights);
     }
@@ -312,18 +311,17 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
 CostWays Choices::fastest_layers(const Shape& shape) const {
     const Scenario::PipelinePart& pipeline = scenario_.pipeline;
     const bool shares_optimizer =
-        pipeline.shard_auto && shape.data_parallel > 1 && sharded_is_faster_;
+        pipeline.shard.is_auto() && shape.data_parallel > 1 && sharded_is_faster_;
     return {.layer_recompute = pipeline.layer_recompute,
-            .shard = shares_optimizer ? Shard::Optimizer : pipeline.shard,
-            .sequence_parallel = pipeline.sequence_parallel_auto ? may_divide_sequence(shape)
-                                                                 : pipeline.sequence_parallel,
-            .scatter_boundaries = pipeline.scatter_boundaries};
+            .shard = shares_optimizer ? Shard::Optimizer : pipeline.shard.value_or(Shard::None),
+            .sequence_parallel = pipeline.sequence_parallel.value_or(may_divide_sequence(shape)),
+            .scatter_boundaries = pipeline.scatter_boundaries.value_or(false)};
 }
 
 /// What replicas and devices of a rank share, with the recompute of layers that the scenario says.
 std::vector<CostWays> Choices::shared_ways(const Shape& shape) const {
     CostWays way = fastest_layers(shape);
-    const bool may_scatter = scenario_.pipeline.scatter_boundaries_auto &&
+    const bool may_scatter = scenario_.pipeline.scatter_boundaries.is_auto() &&
                              shape.tensor_parallel > 1 && shape.stages > 1 &&
                              !way.sequence_parallel;
     std::vector<CostWays> ways;
@@ -354,12 +352,12 @@ std::vector<CostWays> Choices::ways(const Shape& shape) const {
 std::vector<ScheduleChoice> Choices::orders_of(const Shape& shape) const {
     const Scenario::PipelinePart& pipeline = scenario_.pipeline;
     const int most_chunks = std::max(1, layers_ / shape.stages);
-    if (pipeline.schedule && pipeline.chunks) {
+    if (!pipeline.schedule.is_auto() && !pipeline.chunks.is_auto()) {
         return {{.schedule = *pipeline.schedule, .chunks = *pipeline.chunks}};
     }
     const std::vector<const ScheduleTraits*> rows =
-        pipeline.schedule ? std::vector{&schedule_traits(*pipeline.schedule)}
-                          : searched_rows(scenario_, shape);
+        pipeline.schedule.is_auto() ? searched_rows(scenario_, shape)
+                                    : std::vector{&schedule_traits(*pipeline.schedule)};
     std::vector<ScheduleChoice> orders;
     for (const ScheduleTraits* const row : rows) {
         for (const int chunks : chunk_counts(scenario_, row->chunks, most_chunks)) {

@@ -90,12 +90,13 @@ std::optional<Bytes> most_memory(const Cluster& cluster) {
 
 /// All have, but some files and the schedules that cannot train.
 bool all_have_backwards(const Scenario& scenario) {
-    const std::optional<std::string>& schedule = scenario.pipeline.schedule;
+    const std::optional<std::string>& schedule = scenario.pipeline.schedule.known();
     if (has_schedule_file(scenario)) {
         return !is_forward_only(read_schedule_csv(*schedule));
     }
     const auto trains = [](const std::string& name) { return schedule_traits(name).trains; };
-    return schedule ? trains(*schedule) : std::ranges::all_of(scenario.pipeline.schedules, trains);
+    return schedule ? trains(*schedule)
+                    : std::ranges::all_of(scenario.pipeline.schedule.choices(), trains);
 }
 
 Duration least_of_any(const LayerSums& sums, const BoundQuestion& question) {
@@ -108,7 +109,7 @@ Duration least_of_any(const LayerSums& sums, const BoundQuestion& question) {
 enum class Fill { Unknown, Down, BothWays };
 
 Fill fill_of(const Scenario& scenario, const Shape& shape) {
-    const std::optional<std::string>& schedule = scenario.pipeline.schedule;
+    const std::optional<std::string>& schedule = scenario.pipeline.schedule.known();
     if (schedule) {
         const StagePlacement placement = placement_of({.schedule = *schedule});
         return placement == StagePlacement::Unknown    ? Fill::Unknown
@@ -417,7 +418,7 @@ std::optional<Duration> ShapeBounds::least_of_first(const ScheduleChoice& choice
     const bool has_pieces = placement == StagePlacement::Loop || placement == StagePlacement::V;
     // Where devices differ the bound of pieces does not know which of them holds what.
     const bool alike = scenario_.cluster.devices.empty() && scenario_.cluster.speeds.empty();
-    if (!has_pieces || !alike || scenario_.pipeline.partition ||
+    if (!has_pieces || !alike || !scenario_.pipeline.partition.is_auto() ||
         of_shape_.stages * choice.chunks > sums_.layers()) {
         return any;
     }
@@ -621,7 +622,7 @@ Duration ShapeBounds::closest_bound(const ScheduleChoice& choice,
     const StagePlacement placement = placement_of(choice);
     const bool has_chain = placement == StagePlacement::Loop || placement == StagePlacement::V ||
                            placement == StagePlacement::BothWays;
-    if (scenario_.pipeline.partition || !has_chain) {
+    if (!scenario_.pipeline.partition.is_auto() || !has_chain) {
         return least;
     }
     const RankChain& chain = chain_with_windows(choice, question(choice));
@@ -643,7 +644,7 @@ Bytes ShapeBounds::even_share_of_memory(const ScheduleChoice& choice) const {
 
 bool ShapeBounds::may_be_faster(const ScheduleChoice& choice, Duration best) const {
     const StagePlacement placement = placement_of(choice);
-    if (scenario_.pipeline.partition || placement == StagePlacement::Unknown ||
+    if (!scenario_.pipeline.partition.is_auto() || placement == StagePlacement::Unknown ||
         best == Duration::max()) {
         return true;
     }
@@ -674,7 +675,7 @@ std::vector<std::vector<int>> ShapeBounds::partitions_by_bound(const BoundQuesti
 
 std::vector<std::vector<int>> ShapeBounds::partitions(const ScheduleChoice& choice,
                                                       Duration least) {
-    if (scenario_.pipeline.partition) {
+    if (!scenario_.pipeline.partition.is_auto()) {
         return {{}};  // it is the only one
     }
     const BoundQuestion asked = question(choice);

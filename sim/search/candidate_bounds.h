@@ -153,7 +153,7 @@ class ShapeBounds {
     std::vector<std::vector<int>> partitions(const ScheduleChoice& choice, Duration least);
 
     /// Whether others than `partitions` may be tried.
-    bool has_more_partitions() const { return !scenario_.pipeline.partition; }
+    bool has_more_partitions() const { return scenario_.pipeline.partition.is_auto(); }
 
     /// About what the fullest rank would hold with an even partition: for an order of candidates
     /// that do not fit.

@@ -143,7 +143,7 @@ std::int64_t FurtherPartitions::improve_one(const Contender& contender,
     const Candidate& candidate = contender.candidate;
     const SearchSpace& space = state_.space;
     SettledScenario settled = with_candidate(space.scenario, candidate);
-    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute_auto) {
+    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute.is_auto()) {
         settled.pipeline.recompute = Recompute::Always;
     }
     std::vector<std::vector<int>> chosen;
@@ -193,7 +193,7 @@ bool FurtherPartitions::finish(const FoundPlan& plan, std::int64_t& room) {
     const Candidate& candidate = plan.candidate;
     const bool is_only_one = std::ssize(plan.partition) == 1 ||
                              std::ssize(plan.partition) == state_.space.model.layer_count();
-    if (state_.space.scenario.pipeline.partition || is_only_one) {
+    if (!state_.space.scenario.pipeline.partition.is_auto() || is_only_one) {
         return true;
     }
     Duration best = plan.step;

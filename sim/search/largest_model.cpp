@@ -224,9 +224,9 @@ class LargestSearch {
   public:
     LargestSearch(Scenario scenario, const Profile& profile, const RepeatedLayers& repeated)
         : scenario_(std::move(scenario)), profile_(profile), repeated_(repeated) {
-        if (scenario_.model.kind != ModelKind::Profile) {
+        if (scenario_.model.kind != ModelKind::Profile && scenario_.pipeline.shard.is_auto()) {
             // Our own layers are planned to be trained: with what the executor can do.
-            scenario_.pipeline.shard_up_to = Shard::Optimizer;
+            scenario_.pipeline.shard.open({Shard::None, Shard::Optimizer});
         }
         scenario_.model.kind = ModelKind::Profile;  // the layers are those of the profile
         others_ = static_cast<int>(profile.layers.size()) - repeated.group * repeated.copies;
@@ -327,7 +327,7 @@ std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
     std::vector<SizedCandidate> all;
     for (const Shape& shape : shapes_of(scenario_, model->model)) {
         for (const ScheduleChoice& choice : choices.of(shape)) {
-            if (choice.recompute_by_rank && scenario_.pipeline.recompute_auto) {
+            if (choice.recompute_by_rank && scenario_.pipeline.recompute.is_auto()) {
                 continue;  // it fits where all ranks recompute
             }
             SizedCandidate one{.candidate = {.shape = shape, .choice = choice}};
@@ -371,7 +371,7 @@ Attempt LargestSearch::attempt(const Candidate& candidate, const Sized& model, b
         Plan plan = make_plan(settled, model.model, model.profile);
         const Plan unsettled = plan;
         Attempt balanced = checked(candidate, std::move(plan));
-        if (balanced.fits || scenario_.pipeline.partition || unsettled->host_link ||
+        if (balanced.fits || !scenario_.pipeline.partition.is_auto() || unsettled->host_link ||
             !has_one_stage_per_rank(unsettled) || !model.model.is_chain()) {
             return balanced;
         }
@@ -495,7 +495,7 @@ LargestModel largest_model(const Scenario& scenario,
                            const Profile& profile,
                            const RepeatedLayers& repeated,
                            const LargestProgress& progress) {
-    if (scenario.pipeline.partition) {
+    if (!scenario.pipeline.partition.is_auto()) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     "pipeline.partition is written for one number of layers, and here it changes",

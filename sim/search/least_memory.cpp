@@ -101,7 +101,7 @@ class LeastMemory {
     const std::vector<int>& first_sizes() const { return first_->partition->layers_per_stage(); }
     int pieces() const { return first_->partition->stage_count(); }
     bool is_open() const {
-        return !space_.scenario.pipeline.partition && pieces() > 1 &&
+        return space_.scenario.pipeline.partition.is_auto() && pieces() > 1 &&
                pieces() < space_.model.layer_count();
     }
     std::int64_t left() const {
@@ -292,7 +292,8 @@ std::optional<ClosestPlan> closest_to_fitting(SearchState& state) {
     std::vector<Candidate> candidates;
     for (const auto& [bytes, candidate] : state.too_large) {
         // Where every rank recomputes as it needs, those that lack most recompute always.
-        if (!candidate.choice.recompute_by_rank || !state.space.scenario.pipeline.recompute_auto) {
+        if (!candidate.choice.recompute_by_rank ||
+            !state.space.scenario.pipeline.recompute.is_auto()) {
             candidates.push_back(candidate);
         }
     }

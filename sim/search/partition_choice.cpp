@@ -634,7 +634,7 @@ class Choice {
             if (peak_totals(plan) != peak_totals(first_)) {
                 return std::nullopt;
             }
-            scenario.pipeline.partition.reset();
+            scenario.pipeline.partition.open();
             return Short{.scenario = std::move(scenario), .plan = std::move(plan)};
         } catch (const Error&) {  // a schedule that needs more of them
             return std::nullopt;
@@ -766,7 +766,7 @@ class Choice {
 
 /// Whether there are partitions to choose from.
 bool is_open(const SettledScenario& scenario, const Plan& plan) {
-    return !scenario.pipeline.partition && plan->partition->stage_count() > 1 &&
+    return scenario.pipeline.partition.is_auto() && plan->partition->stage_count() > 1 &&
            plan->partition->stage_count() < plan->partition->layer_count();
 }
 
@@ -868,7 +868,7 @@ std::vector<int> ScaledPartitions::best(double compute) {
 Plan make_settled_plan(const SettledScenario& scenario,
                        const Model& model,
                        const Profile& profile) {
-    if (scenario.pipeline.partition) {
+    if (!scenario.pipeline.partition.is_auto()) {
         return with_settled_capacity(make_plan(scenario, model, profile));
     }
     SettledScenario settled = scenario;

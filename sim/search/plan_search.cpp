@@ -128,7 +128,7 @@ bool Search::is_known(const Open& open) const {
 /// A candidate that is not simulated, if other partitions than the first ones could be faster than
 /// the best plan.
 void Search::add_contender(const Open& open) {
-    const bool is_open = !state_.space.scenario.pipeline.partition;
+    const bool is_open = state_.space.scenario.pipeline.partition.is_auto();
     if (is_open && open.least < state_.best.of(open.candidate.shape)) {
         state_.all.contenders.push_back(
             {.promise = open.bound, .least = open.least, .candidate = open.candidate});
@@ -253,7 +253,7 @@ Step Search::simulate(const Open& open) const {
         const ShapeBounds bounds = state_.bounds.of(candidate.shape, candidate.choice);
         step.too_large.emplace_back(bounds.even_share_of_memory(candidate.choice), candidate);
     }
-    if (!state_.space.scenario.pipeline.partition) {
+    if (state_.space.scenario.pipeline.partition.is_auto()) {
         step.outcome.contenders.push_back(
             {.promise = found.empty() ? Duration::max() : found.front().step,
              .least = open.least,
@@ -340,7 +340,8 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     for (const Shape& shape : result.shapes) {
         result.leaves_out_sequence_parallel =
             result.leaves_out_sequence_parallel ||
-            (state_.space.scenario.pipeline.sequence_parallel_auto && shape.tensor_parallel > 1 &&
+            (state_.space.scenario.pipeline.sequence_parallel.is_auto() &&
+             shape.tensor_parallel > 1 &&
              !knows_shares(state_.space.profile, shape.tensor_parallel));
         if (!state_.bounds.unknown(shape)) {
             result.any_order_bound =

@@ -160,7 +160,7 @@ void try_partition(const SearchSpace& space,
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
-    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute_auto) {
+    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute.is_auto()) {
         const auto rules = as_needed(space, candidate, settled, outcome);
         if (!rules) {
             return;

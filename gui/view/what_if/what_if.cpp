@@ -127,7 +127,7 @@ WhatIf settings_of(const PlannedRun& planned) {
                     .chunks = pipeline.chunks,
                     .recompute = pipeline.recompute,
                     .partition = {}};
-    if (pipeline.partition && planned.plan->partition) {
+    if (!pipeline.partition.is_auto() && planned.plan->partition) {
         settings.partition = planned.plan->partition->layers_per_stage();
     }
     return settings;
@@ -385,7 +385,7 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
         pipeline.recompute_blocks = 1;
     }
     pipeline.partition = settings.partition;
-    if (!pipeline.partition && has_pieces_of_run(settings)) {
+    if (pipeline.partition.is_auto() && has_pieces_of_run(settings)) {
         pipeline.partition = run_->planned->plan->partition->layers_per_stage();
     }
     if (!same_links(settings)) {

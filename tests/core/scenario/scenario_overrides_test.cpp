@@ -25,7 +25,7 @@ TEST(Overrides, ReplaceAndAddKeys) {
                               {"cluster.memory_limit", "2 GiB"},
                               {"pipeline.schedule", "1f1b"}});
     EXPECT_EQ(s.pipeline.stages, 1);
-    EXPECT_EQ(s.pipeline.partition, std::nullopt);
+    EXPECT_TRUE(s.pipeline.partition.is_auto());
     EXPECT_EQ(s.training.learning_rate, 0.5);
     EXPECT_EQ(s.data.path, "/abs/text");
     EXPECT_EQ(s.cluster.memory_limit, Bytes{2LL << 30});

@@ -58,8 +58,8 @@ TEST_F(OwnSchedule, NeedsASampleForEveryMicroBatch) {
 
 TEST(ListOfSchedules, IsOpenAndIsReadBackAsItIsPrinted) {
     const Scenario s = parse(with(gpt, "[pipeline]\nschedule = [\"1F1B\", \"zb-h1\", \"1f1b\"]\n"));
-    EXPECT_EQ(s.pipeline.schedule, std::nullopt);
-    EXPECT_EQ(s.pipeline.schedules, (std::vector<std::string>{"1f1b", "zb-h1"}));
+    EXPECT_TRUE(s.pipeline.schedule.is_auto());
+    EXPECT_EQ(s.pipeline.schedule.choices(), (std::vector<std::string>{"1f1b", "zb-h1"}));
     EXPECT_EQ(parse_scenario(print_scenario(s), "x.toml").pipeline, s.pipeline);
     const Error error = error_of([&s] { settle(s); });
     EXPECT_THAT(error.what(), HasSubstr("pipeline.schedule"));

@@ -112,8 +112,8 @@ TEST(ParseScenario, FillsInTheDefaults) {
     EXPECT_EQ(s.pipeline.stages, 1);
     EXPECT_EQ(s.pipeline.micro_batches, 1);
     EXPECT_EQ(s.pipeline.schedule, "gpipe");
-    EXPECT_EQ(s.pipeline.partition, std::nullopt);
-    EXPECT_EQ(s.pipeline.channel_capacity, std::nullopt);
+    EXPECT_TRUE(s.pipeline.partition.is_auto());
+    EXPECT_TRUE(s.pipeline.channel_capacity.is_auto());
     EXPECT_EQ(s.cluster.backend, Backend::Cpu);
     EXPECT_EQ(s.cluster.memory_limit, std::nullopt);
     EXPECT_EQ(parse(mlp).data.kind, DataKind::Synthetic);
@@ -183,8 +183,7 @@ TEST(ParseScenario, RecomputesAlwaysByDefaultInGpipeAndElsewhereNot) {
     EXPECT_EQ(parse(with(gpt, "[pipeline]\nrecompute = \"none\"")).pipeline.recompute,
               Recompute::None);
     const Scenario planned = parse(with(gpt, "[pipeline]\nrecompute = \"auto\""));
-    EXPECT_TRUE(planned.pipeline.recompute_auto);
-    EXPECT_EQ(planned.pipeline.recompute, std::nullopt);
+    EXPECT_TRUE(planned.pipeline.recompute.is_auto());
 }
 
 TEST(ParseScenario, RecomputesBeforeTheGradientByDefaultInGpipeAndElsewhereNot) {
@@ -199,7 +198,7 @@ TEST(ParseScenario, RecomputesBeforeTheGradientByDefaultInGpipeAndElsewhereNot) 
 
 TEST(ParseScenario, AScheduleThatIsPlannedHasItsOwnTimingOfRecompute) {
     Scenario open = parse(with(gpt, "[pipeline]\nschedule = \"auto\""));
-    EXPECT_EQ(open.pipeline.recompute_timing, std::nullopt);
+    EXPECT_TRUE(open.pipeline.recompute_timing.is_auto());
     for (const auto& [schedule, timing] :
          {std::pair("gpipe", RecomputeTiming::Eager), {"zb-h1", RecomputeTiming::Lazy}}) {
         open.pipeline.schedule = schedule;
@@ -435,20 +434,19 @@ TEST(ParseScenario, LeavesOpenWhatReplicasAndDevicesShare) {
     const Scenario s = parse(with(gpt,
                                   "[pipeline]\nshard = \"auto\"\n"
                                   "sequence_parallel = \"auto\"\nscatter_boundaries = \"auto\""));
-    EXPECT_TRUE(s.pipeline.shard_auto);
-    EXPECT_TRUE(s.pipeline.sequence_parallel_auto);
-    EXPECT_TRUE(s.pipeline.scatter_boundaries_auto);
+    EXPECT_TRUE(s.pipeline.shard.is_auto());
+    EXPECT_TRUE(s.pipeline.sequence_parallel.is_auto());
+    EXPECT_TRUE(s.pipeline.scatter_boundaries.is_auto());
     // What is not written has its default, but for a search.
-    EXPECT_FALSE(parse(gpt).pipeline.shard_auto);
-    EXPECT_TRUE(parse_scenario(gpt, "x.toml", {}, Unwritten::Auto).pipeline.shard_auto);
+    EXPECT_FALSE(parse(gpt).pipeline.shard.is_auto());
+    EXPECT_TRUE(parse_scenario(gpt, "x.toml", {}, Unwritten::Auto).pipeline.shard.is_auto());
     // What is said later takes the place of "auto".
     const Scenario over =
         parse_scenario(gpt, "x.toml", {{"pipeline.sequence_parallel", "true"}}, Unwritten::Auto);
-    EXPECT_FALSE(over.pipeline.sequence_parallel_auto);
-    EXPECT_TRUE(over.pipeline.sequence_parallel);
+    EXPECT_EQ(over.pipeline.sequence_parallel, true);
     const Scenario old_word =
         parse_scenario(gpt, "x.toml", {{"pipeline.shard_optimizer", "true"}}, Unwritten::Auto);
-    EXPECT_FALSE(old_word.pipeline.shard_auto);
+    EXPECT_FALSE(old_word.pipeline.shard.is_auto());
     EXPECT_EQ(old_word.pipeline.shard, Shard::Optimizer);
 }
 
@@ -510,8 +508,8 @@ TEST(ParseScenario, ReadsHowManyBlocksAreComputedAgainTogether) {
 TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     const Scenario none = parse(gpt);
     EXPECT_EQ(none.pipeline.prefetch, 1);
-    EXPECT_FALSE(none.pipeline.sequence_parallel);
-    EXPECT_FALSE(none.pipeline.scatter_boundaries);
+    EXPECT_EQ(none.pipeline.sequence_parallel, false);
+    EXPECT_EQ(none.pipeline.scatter_boundaries, false);
     EXPECT_EQ(none.training.gradients, GradientType::Fp32);
     EXPECT_EQ(none.training.accumulation, Accumulation::Fused);
     const Scenario s = parse(with(gpt,
@@ -520,8 +518,8 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
                                   "data_parallel = 2\ntensor_parallel = 2\n"
                                   "sequence_parallel = true\nscatter_boundaries = true"));
     EXPECT_EQ(s.pipeline.prefetch, 0);
-    EXPECT_TRUE(s.pipeline.sequence_parallel);
-    EXPECT_TRUE(s.pipeline.scatter_boundaries);
+    EXPECT_EQ(s.pipeline.sequence_parallel, true);
+    EXPECT_EQ(s.pipeline.scatter_boundaries, true);
     EXPECT_EQ(s.training.gradients, GradientType::Same);
     EXPECT_EQ(s.training.accumulation, Accumulation::Separate);
     EXPECT_EQ(parse(print_scenario(s)), s);

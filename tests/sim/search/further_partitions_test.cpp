@@ -26,10 +26,12 @@ Scenario question(std::mt19937_64& random) {
     Scenario scenario = testing::scenario_of(1, 1, 4 << below(random, 2)).as_scenario();
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     pipeline.stages = 2 + below(random, 3);
-    pipeline.micro_batches.reset();
-    pipeline.schedule.reset();
-    pipeline.chunks.reset();
-    pipeline.recompute_auto = below(random, 2) == 0;
+    pipeline.micro_batches.open();
+    pipeline.schedule.open();
+    pipeline.chunks.open();
+    if (below(random, 2) == 0) {
+        pipeline.recompute.open();
+    }
     scenario.cluster.count = *pipeline.stages;
     scenario.cluster.per_node = scenario.cluster.count;
     return scenario;

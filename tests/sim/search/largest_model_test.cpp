@@ -45,11 +45,11 @@ class RandomModel {
         constexpr std::array schedules{"1f1b", "gpipe", "zb-h1", "zb-h2"};
         Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
         Scenario::PipelinePart& pipeline = scenario.pipeline;
-        pipeline.stages.reset();
-        pipeline.micro_batches.reset();
-        pipeline.data_parallel.reset();
+        pipeline.stages.open();
+        pipeline.micro_batches.open();
+        pipeline.data_parallel.open();
         pipeline.schedule = schedules.at(static_cast<std::size_t>(below(4)));
-        pipeline.recompute_auto = true;
+        pipeline.recompute.open();
         pipeline.shard = static_cast<Shard>(below(4));
         pipeline.channel_capacity = 1;  // else it depends on the times of each partition
         scenario.cluster.count = 1 + below(4);
@@ -176,7 +176,7 @@ TEST(LargestModel, NeedsAMemoryLimit) {
 TEST(LargestModel, HasNoWrittenPartition) {
     RandomModel random(1);
     Scenario scenario = random.scenario();
-    scenario.pipeline.partition = {2, 2};
+    scenario.pipeline.partition = std::vector<int>{2, 2};
     const Profile profile = random.profile();
     const Error error =
         testing::error_of([&] { largest_model(scenario, profile, repeated_layers(profile, "x")); });

@@ -88,13 +88,13 @@ class RandomQuestion {
     Scenario scenario() {
         Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
         Scenario::PipelinePart& pipeline = scenario.pipeline;
-        pipeline.stages.reset();
-        pipeline.micro_batches.reset();
-        pipeline.schedule.reset();
-        pipeline.chunks.reset();
-        pipeline.data_parallel.reset();
-        pipeline.recompute_auto = true;
-        pipeline.recompute_timing.reset();  // that of each schedule
+        pipeline.stages.open();
+        pipeline.micro_batches.open();
+        pipeline.schedule.open();
+        pipeline.chunks.open();
+        pipeline.data_parallel.open();
+        pipeline.recompute.open();
+        pipeline.recompute_timing.open();  // that of each schedule
         if (const int timing = below(4); timing < 2) {
             pipeline.recompute_timing = static_cast<RecomputeTiming>(timing);
         }
@@ -112,7 +112,7 @@ class RandomQuestion {
     /// With the schedule named; some with little memory or weight gradients that are put off.
     Scenario scenario_of(std::string_view schedule) {
         Scenario result = scenario();
-        result.pipeline.schedule = schedule;
+        result.pipeline.schedule = std::string(schedule);
         result.cluster.count = 2 + below(3);
         result.cluster.per_node = 4;
         result.pipeline.deferred_weights = std::max(0, below(4) - 1);
@@ -129,12 +129,16 @@ class RandomQuestion {
         result.cluster.per_node = 2;
         if (below(2) == 0) {
             pipeline.shard = Shard::None;
-            pipeline.shard_auto = true;
+            pipeline.shard.open();
         }
         if (below(2) == 0) {
-            pipeline.tensor_parallel.reset();
-            pipeline.sequence_parallel_auto = below(3) > 0;
-            pipeline.scatter_boundaries_auto = below(3) > 0;
+            pipeline.tensor_parallel.open();
+            if (below(3) > 0) {
+                pipeline.sequence_parallel.open();
+            }
+            if (below(3) > 0) {
+                pipeline.scatter_boundaries.open();
+            }
         }
         result.training.clip_norm = below(4) == 0 ? 1 : 0;
         result.training.accumulation = static_cast<Accumulation>(below(2));
@@ -242,7 +246,7 @@ std::optional<Duration> step_of(const Scenario& scenario,
 std::vector<std::vector<int>> every_partition(const Scenario& scenario,
                                               const Candidate& candidate,
                                               const Model& model) {
-    if (scenario.pipeline.partition) {
+    if (!scenario.pipeline.partition.is_auto()) {
         return {{}};
     }
     try {
@@ -263,14 +267,14 @@ std::vector<ScheduleChoice> every_choice(const Scenario& scenario,
                                          const Profile& profile,
                                          const Shape& shape) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const bool shards = pipeline.shard_auto && shape.data_parallel > 1;
-    const bool divides = pipeline.sequence_parallel_auto && shape.tensor_parallel > 1 &&
+    const bool shards = pipeline.shard.is_auto() && shape.data_parallel > 1;
+    const bool divides = pipeline.sequence_parallel.is_auto() && shape.tensor_parallel > 1 &&
                          knows_shares(profile, shape.tensor_parallel);
-    const bool scatters = pipeline.scatter_boundaries_auto && shape.tensor_parallel > 1;
+    const bool scatters = pipeline.scatter_boundaries.is_auto() && shape.tensor_parallel > 1;
     std::set<ScheduleChoice> all;
     for (ScheduleChoice choice : choices_of(scenario, model, profile, shape)) {
         const bool keeps = choice.recompute == Recompute::None && !choice.recompute_by_rank;
-        const int layer_recomputes = pipeline.recompute_auto && keeps ? 3 : 1;
+        const int layer_recomputes = pipeline.recompute.is_auto() && keeps ? 3 : 1;
         const int combinations =
             layer_recomputes * (shards ? 4 : 1) * (divides ? 2 : 1) * (scatters ? 2 : 1);
         for (int number = 0; number < combinations; ++number) {
@@ -405,7 +409,7 @@ TEST(PlanSearch, FindsWhatFitsOnlyWithRecomputeOfBlocks) {
     scenario.training.batch = 1;
     scenario.cluster.count = 1;
     scenario.cluster.memory_limit = Bytes{250};
-    scenario.pipeline.micro_batches.reset();
+    scenario.pipeline.micro_batches.open();
     const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
     ASSERT_FALSE(result.ranked.empty());
     EXPECT_EQ(result.ranked.front().candidate.choice.layer_recompute, LayerRecompute::Block);
@@ -434,7 +438,7 @@ TEST(PlanSearch, FindsWhatFitsOnlyWhereReplicasShareTheirState) {
     scenario.pipeline.shard = Shard::None;
     const Model model = scenario_model(scenario, &profile);
     EXPECT_THAT(search_plans(scenario, model, profile).ranked, IsEmpty());
-    scenario.pipeline.shard_auto = true;
+    scenario.pipeline.shard.open();
     const SearchResult result = search_plans(scenario, model, profile);
     ASSERT_FALSE(result.ranked.empty());
     EXPECT_EQ(result.ranked.front().candidate.choice.shard, Shard::Optimizer);
@@ -631,7 +635,7 @@ TEST(PlanSearch, TakesWhatTheScenarioSays) {
 /// What a search leaves out by, of shapes and of candidates, is never above what is simulated.
 TEST(WithCandidate, RecomputesWhenItsScheduleDoesUnlessTheScenarioSaysOtherwise) {
     Scenario scenario;
-    scenario.pipeline.schedule.reset();
+    scenario.pipeline.schedule.open();
     const auto timing_of = [&scenario](const char* schedule) {
         return with_candidate(scenario, {.shape = {}, .choice = {.schedule = schedule}})
             .pipeline.recompute_timing;
@@ -656,12 +660,12 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
             Scenario scenario = random.scenario_of(known.name);
             if (random.below(2) == 0) {
                 scenario.pipeline.shard = Shard::None;
-                scenario.pipeline.shard_auto = true;
+                scenario.pipeline.shard.open();
             }
             if (random.below(3) == 0) {
                 scenario.pipeline.tensor_parallel = 2;
-                scenario.pipeline.sequence_parallel_auto = true;
-                scenario.pipeline.scatter_boundaries_auto = true;
+                scenario.pipeline.sequence_parallel.open();
+                scenario.pipeline.scatter_boundaries.open();
             }
             const Model model = scenario_model(scenario, &profile);
             CandidateBounds bounds(scenario, model, profile);

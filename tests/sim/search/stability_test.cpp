@@ -58,12 +58,12 @@ class Question {
     Scenario open_scenario() {
         Scenario scenario = testing::scenario_of(1, 1, 4 << below(2)).as_scenario();
         Scenario::PipelinePart& pipeline = scenario.pipeline;
-        pipeline.stages.reset();
-        pipeline.micro_batches.reset();
-        pipeline.schedule.reset();
-        pipeline.chunks.reset();
-        pipeline.data_parallel.reset();
-        pipeline.recompute_auto = true;
+        pipeline.stages.open();
+        pipeline.micro_batches.open();
+        pipeline.schedule.open();
+        pipeline.chunks.open();
+        pipeline.data_parallel.open();
+        pipeline.recompute.open();
         scenario.cluster.count = 2 + below(3);
         scenario.cluster.per_node = 4;
         return scenario;
