@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/base/plan_grammar.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
+#include "core/scenario/scenario_key.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule.h"
 #include "sim/variation/jitter.h"
@@ -38,6 +43,21 @@ struct GroupedOptions {
                             const std::string& text,
                             const std::string& type) const {
         return app.add_option(name, value, text)->group(group)->type_name(type);
+    }
+
+    /// An option that is a key of [pipeline] under another spelling: help and range are the key's.
+    template <class Value>
+    void key(std::string_view name, Value& value, const std::string& type) const {
+        const ScenarioKey& key = key_named(pipeline_keys(), name);
+        std::string option = fmt::format("--{}", name);
+        std::ranges::replace(option, '_', '-');
+        std::string text = plain_text(key.meaning);
+        text.front() = ascii::upper(text.front());
+        text += fmt::format(" (default: {})", plain_text(default_text(key)));
+        CLI::Option* const added = (*this)(option, value, text, type);
+        if (key.range.high > key.range.low) {
+            added->check(CLI::Range(key.range.low, key.range.high));
+        }
     }
 };
 
@@ -79,28 +99,10 @@ void add_plans(CLI::App& app,
 void add_costs(CLI::App& app, PlainOptions& plain) {
     const GroupedOptions add{app, costs_group};
     add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
-    add("--receives",
-        plain.receives,
-        "Receives of the CSV file: posted (a rank waits where it uses the tensor, as in PyTorch; "
-        "default) or blocking (it waits at the receive)",
-        "HOW");
-    add("--group-size",
-        plain.group_size,
-        "interleaved-1f1b: number of micro-batches that a rank computes on one stage before its "
-        "next stage (default: the smallest number, P or larger, that leaves no group of fewer "
-        "than P micro-batches; fewer than P in all are one group)",
-        "G");
-    app.get_option("--group-size")->check(CLI::Range(1, 65536));
-    add("--deferred-weights",
-        plain.deferred_weights,
-        "Number N of weight gradients that a rank may postpone into its waits (default 0)",
-        "N");
-    app.get_option("--deferred-weights")->check(CLI::Range(0, 65536));
-    add("--message-order",
-        plain.message_order,
-        "Order of two messages that cross: plain (that of the schedule; default) or "
-        "lower-rank-first (the lower rank receives before it sends)",
-        "HOW");
+    add.key("receives", plain.receives, "HOW");
+    add.key("group_size", plain.group_size, "G");
+    add.key("deferred_weights", plain.deferred_weights, "N");
+    add.key("message_order", plain.message_order, "HOW");
     add("--forward-ms",
         plain.forward_ms,
         "Forward time of one stage: one X that every stage takes, or X,X,... for each of the P x V "
@@ -150,11 +152,7 @@ void add_costs(CLI::App& app, PlainOptions& plain) {
         plain.rank_recompute_ms,
         "Recompute time, in the same form",
         "X[,X...]");
-    add("--recompute-timing",
-        plain.recompute_timing,
-        "eager (before the gradient arrives) or lazy (after it); default: eager for gpipe, else "
-        "lazy",
-        "WHEN");
+    add.key("recompute_timing", plain.recompute_timing, "WHEN");
     add("--latency-ms",
         plain.latency_ms,
         "Latency of a message between two ranks (default 0)",

@@ -20,6 +20,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/scenario/scenario_words.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 
@@ -124,22 +125,21 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
     return costs;
 }
 
+/// The value that an option's word names, of an enum with these words.
 template <class Value, std::size_t count>
 Value choice(const std::optional<std::string>& text,
              std::string_view option,
-             const std::array<Value, count>& values,
+             const std::array<std::string_view, count>& words,
              Value otherwise) {
     if (!text) {
         return otherwise;
     }
-    std::array<std::string_view, count> names{};
-    for (std::size_t i = 0; i < count; ++i) {
-        names[i] = to_string(values[i]);
-        if (*text == names[i]) {
-            return values[i];
-        }
+    const auto* const word = std::ranges::find(words, *text);
+    if (word == words.end()) {
+        refuse(
+            option, fmt::format("'{}' is not one of its values", *text), suggestion(*text, words));
     }
-    refuse(option, fmt::format("'{}' is not one of its values", *text), suggestion(*text, names));
+    return static_cast<Value>(word - words.begin());
 }
 
 /// One mode for every piece alike, or one per piece in model order.
@@ -147,10 +147,7 @@ RecomputeRules recompute_rules(const std::optional<std::string>& text, int piece
     std::vector<Recompute> modes;
     for (const std::string& entry : list_entries("--recompute", text.value_or("none"))) {
         modes.push_back(
-            choice(std::optional(entry),
-                   "--recompute",
-                   std::array{Recompute::None, Recompute::Always, Recompute::ExceptLast},
-                   Recompute::None));
+            choice(std::optional(entry), "--recompute", words::recomputes, Recompute::None));
     }
     if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
         refuse("--recompute",
@@ -221,10 +218,7 @@ void read_order(const PlainOptions& options, PlainCosts& costs) {
                fmt::format("the schedule file {} sets it already", options.schedule_file.string()),
                fmt::format("leave out {}", fmt::join(given, ", ")));
     }
-    costs.receives = choice(options.receives,
-                            "--receives",
-                            std::array{Receives::Posted, Receives::Blocking},
-                            Receives::Posted);
+    costs.receives = choice(options.receives, "--receives", words::receives, Receives::Posted);
     if (options.recompute && recompute_of(*costs.schedule_from_file) != Recompute::None) {
         refuse("--recompute", "the file recomputes already", "leave the option out");
     }
@@ -433,13 +427,10 @@ PlainCosts plain_costs(const PlainOptions& given) {
     costs.recompute = recompute_rules(options.recompute, pieces);
     costs.recompute_timing = choice(options.recompute_timing,
                                     "--recompute-timing",
-                                    std::array{RecomputeTiming::Eager, RecomputeTiming::Lazy},
+                                    words::recompute_timings,
                                     schedule_traits(costs.schedule).recompute_timing);
-    costs.message_order =
-        choice(options.message_order,
-               "--message-order",
-               std::array{MessageOrder::AsScheduled, MessageOrder::LowerRankFirst},
-               MessageOrder::AsScheduled);
+    costs.message_order = choice(
+        options.message_order, "--message-order", words::message_orders, MessageOrder::AsScheduled);
     costs.group_size = options.group_size.value_or(0);
     costs.deferred_weights = options.deferred_weights.value_or(0);
     if (options.latency_ms) {

@@ -2,9 +2,9 @@
 #include "gui/what_if/what_if_panel.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include <QComboBox>
@@ -23,6 +23,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/short_number.h"
+#include "core/scenario/scenario_words.h"
 #include "gui/base/number_box.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
@@ -77,8 +78,6 @@ class WholeArea : public QScrollArea {
         return {QScrollArea::minimumSizeHint().width(), 2 * fontMetrics().height()};
     }
 };
-
-constexpr std::array recompute_modes{Recompute::None, Recompute::Always, Recompute::ExceptLast};
 
 }  // namespace
 
@@ -282,13 +281,13 @@ void WhatIfPanel::build_choices(QGridLayout* grid) {
                with_pieces(settings_, settings_.stages, chunks_->currentData().toInt()));
     });
     recompute_ = add_choice(grid, tr("Recompu&te"));
-    for (const Recompute mode : recompute_modes) {
-        recompute_->addItem(QString::fromUtf8(to_string(mode).data()));
+    for (const std::string_view word : words::recomputes) {
+        recompute_->addItem(text_of(std::string(word)));
     }
     connect(recompute_, &QComboBox::currentIndexChanged, this, [this](int index) {
-        if (index >= 0 && index < static_cast<int>(recompute_modes.size())) {
+        if (index >= 0 && index < static_cast<int>(words::recomputes.size())) {
             WhatIf settings = settings_;
-            settings.recompute = recompute_modes.at(as_index(index));
+            settings.recompute = static_cast<Recompute>(index);
             change(tr("Recompute"), std::move(settings));
         }
     });
@@ -501,15 +500,12 @@ void WhatIfPanel::show_choices(const WhatIfRanges& ranges) {
     chunks_->setCurrentText(QString::number(settings_.chunks));
     chunks_->setEnabled(chunks.size() > 1);
     const std::optional<Recompute> everywhere = settings_.recompute.everywhere();
-    const int modes = static_cast<int>(recompute_modes.size());
+    const int modes = static_cast<int>(words::recomputes.size());
     if (!everywhere && recompute_->count() == modes) {
         recompute_->addItem(tr("unchanged"));
         set_item_tip(*recompute_, modes, text_of(to_string(settings_.recompute)));
     }
-    recompute_->setCurrentIndex(
-        everywhere ? static_cast<int>(std::ranges::find(recompute_modes, *everywhere) -
-                                      recompute_modes.begin())
-                   : modes);
+    recompute_->setCurrentIndex(everywhere ? static_cast<int>(*everywhere) : modes);
 }
 
 void WhatIfPanel::show_scale() {
