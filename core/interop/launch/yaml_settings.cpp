@@ -1,85 +1,276 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/interop/launch/yaml_settings.h"
 
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/interop/launch/shell_words.h"
 #include "core/text/file_damage.h"
 
 namespace pipetwin {
 
 namespace {
 
-/// One line of a YAML file without its comment; lines and columns count from 1.
-struct YamlLine {
-    std::string_view text;  ///< without the indentation and without blanks at the end
-    std::size_t indent = 0;
-    int number = 1;
+/// How deep mappings and lists may stand in each other.
+constexpr std::size_t deepest_yaml = 64;
+
+/// How many values aliases may stand for: an alias of a list of aliases multiplies them.
+constexpr std::size_t most_alias_values = 10'000;
+
+/// The whole number that a plain scalar is for YAML 1.1, in which 0x20, 040, 0b100000, +32 and 3_2
+/// are 32, and 1:30 is 90; none: it is none (PyYAML, resolver.py).
+std::optional<std::int64_t> yaml_integer(std::string_view text) {
+    const bool is_negative = text.starts_with('-');
+    text.remove_prefix(is_negative || text.starts_with('+') ? 1 : 0);
+    int base = 10;
+    if (text.starts_with("0x") || text.starts_with("0b")) {
+        base = text[1] == 'x' ? 16 : 2;
+        text.remove_prefix(2);
+    } else if (text.size() > 1 && text.starts_with('0')) {
+        base = 8;
+    }
+    std::string digits(text);
+    std::erase(digits, '_');
+    std::int64_t number = 0;
+    for (std::string_view rest = digits;;) {
+        std::int64_t part = 0;
+        const char* const end = rest.data() + rest.size();
+        const auto [stop, status] = std::from_chars(rest.data(), end, part, base);
+        const bool is_first = rest.size() == digits.size();
+        if (status != std::errc{} || rest.starts_with('-') || text.starts_with('_') ||
+            (!is_first && (part > 59 || stop - rest.data() > 2)) ||
+            number > (INT64_MAX - part) / 60) {
+            return std::nullopt;
+        }
+        number = number * 60 + part;
+        if (stop == end) {
+            return is_negative ? -number : number;
+        }
+        if (*stop != ':' || base != 10 || number == 0) {
+            return std::nullopt;
+        }
+        rest = std::string_view(stop + 1, end);
+    }
+}
+
+/// A plain scalar as the readers of these files understand it, which have YAML 1.1 (PyYAML,
+/// OmegaConf): a whole number in decimal digits, and yes, no, on and off as true and false.
+std::string plain_text(const std::string& text) {
+    constexpr std::array<std::string_view, 6> yes{"yes", "Yes", "YES", "on", "On", "ON"};
+    constexpr std::array<std::string_view, 6> no{"no", "No", "NO", "off", "Off", "OFF"};
+    if (std::ranges::find(yes, text) != yes.end()) {
+        return "true";
+    }
+    if (std::ranges::find(no, text) != no.end()) {
+        return "false";
+    }
+    const std::optional<std::int64_t> number = yaml_integer(text);
+    return number ? fmt::to_string(*number) : text;
+}
+
+/// A value of a YAML text; those that hold others have their numbers.
+struct YamlValue {
+    enum class Kind { Null, Scalar, List, Mapping };
+    Kind kind = Kind::Null;
+    YAML::Mark at{};
+    std::string text{};                ///< of a scalar
+    bool is_plain = false;             ///< a scalar without quotes
+    std::vector<std::size_t> parts{};  ///< of a mapping: key, value, key, value, ...
+    bool is_open = false;              ///< its end is still to come
 };
 
-std::string_view trimmed(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r");
-    if (begin == std::string_view::npos) {
-        return {};
-    }
-    return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-}
-
-/// The line up to a '#' that begins a comment.
-std::string_view without_comment(std::string_view line) {
-    char quote = 0;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-        const char c = line[i];
-        const bool begins_word = i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t';
-        const bool may_open =
-            begins_word || std::string_view("[,:").find(line[i - 1]) != std::string_view::npos;
-        if (quote != 0) {
-            quote = c == quote ? 0 : quote;
-        } else if ((c == '"' || c == '\'') && may_open) {
-            quote = c;
-        } else if (c == '#' && begins_word) {
-            return line.substr(0, i);
+/// The values of a text; that of the document is the first.
+class YamlValues final : public YAML::EventHandler {
+  public:
+    YamlValues(std::string_view text, std::string_view place) : text_(text), place_(place) {
+        text_.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+        for (std::size_t i = 0; i < text_.size(); ++i) {
+            const auto code = static_cast<unsigned char>(text_[i]);
+            if ((code < 0x20 && code != '\t' && code != '\n' && code != '\r') || code == 0x7F) {
+                throw Error(ErrorKind::BadInput,
+                            text_place(text_, place_, i),
+                            fmt::format("the byte {:#04x}, which YAML does not take", code),
+                            "take it out");
+            }
+        }
+        std::istringstream stream{std::string(text_)};
+        try {
+            YAML::Parser parser(stream);
+            while (parser.HandleNextDocument(*this)) {
+            }
+        } catch (const YAML::Exception& error) {
+            const bool is_open_flow = error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW ||
+                                      error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
+            refuse_text(is_open_flow && !open_.empty() ? values_[open_.back()].at : error.mark,
+                        error.msg);
         }
     }
-    return line;
-}
 
-/// Where the ':' stands that ends the key at the begin of a line; npos: none does.
-std::size_t end_of_key(std::string_view text) {
-    if (text.starts_with('"') || text.starts_with('\'')) {
-        const std::size_t quote = text.find(text.front(), 1);
-        return quote != std::string_view::npos && text.substr(quote + 1).starts_with(':')
-                   ? quote + 1
-                   : std::string_view::npos;
+    const std::vector<YamlValue>& all() const { return values_; }
+
+    std::string place_of(const YAML::Mark& at) const {
+        return fmt::format("{}:{}:{}", place_, at.line + 1, at.column + 1);
     }
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == ':' && (i + 1 == text.size() || text[i + 1] == ' ')) {
-            return i;
+
+    [[noreturn]] void refuse(const YAML::Mark& at, std::string what, std::string hint) const {
+        throw Error(ErrorKind::BadInput, place_of(at), std::move(what), std::move(hint));
+    }
+
+    void OnDocumentStart(const YAML::Mark& at) override {
+        if (!values_.empty()) {
+            refuse(at, "a second document begins here, expected one", "keep one of them");
         }
     }
-    return std::string_view::npos;
-}
+    void OnDocumentEnd() override {}
 
-std::string without_quotes(std::string_view text) {
-    const bool is_quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'') &&
-                           text.back() == text.front();
-    return std::string(is_quoted ? text.substr(1, text.size() - 2) : text);
-}
+    void OnNull(const YAML::Mark& at, YAML::anchor_t anchor) override {
+        add({.kind = YamlValue::Kind::Null, .at = at}, anchor);
+    }
+    void OnScalar(const YAML::Mark& at,
+                  const std::string& tag,
+                  YAML::anchor_t anchor,
+                  const std::string& value) override {
+        expect_known_tag(at, tag);
+        expect_closed_quote(at);
+        const bool is_text = tag == "!" || tag == own_tag("str");
+        const bool is_python =
+            tag.starts_with(own_tag("python/"));  // "!!python/name:torch.half ''"
+        add({.kind = YamlValue::Kind::Scalar,
+             .at = at,
+             .text = (is_python ? tag.substr(own_tag("").size()) : std::string()) + value,
+             .is_plain = !is_text},
+            anchor);
+    }
+    void OnAlias(const YAML::Mark& at, YAML::anchor_t anchor) override {
+        const std::size_t number = numbers_.at(anchor);
+        if (values_[number].is_open) {
+            refuse(at, "a value that holds itself", "write the keys out in place of the alias");
+        }
+        values_[open_.back()].parts.push_back(number);
+    }
+    void OnSequenceStart(const YAML::Mark& at,
+                         const std::string& tag,
+                         YAML::anchor_t anchor,
+                         YAML::EmitterStyle::value) override {
+        begin(YamlValue::Kind::List, at, tag, anchor);
+    }
+    void OnMapStart(const YAML::Mark& at,
+                    const std::string& tag,
+                    YAML::anchor_t anchor,
+                    YAML::EmitterStyle::value) override {
+        begin(YamlValue::Kind::Mapping, at, tag, anchor);
+    }
+    void OnSequenceEnd() override { end(); }
+    void OnMapEnd() override { end(); }
 
-bool is_null(std::string_view text) {
-    return text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL";
-}
+  private:
+    void begin(YamlValue::Kind kind,
+               const YAML::Mark& at,
+               const std::string& tag,
+               YAML::anchor_t anchor) {
+        expect_known_tag(at, tag);
+        if (open_.size() == deepest_yaml) {
+            refuse(at,
+                   fmt::format("more than {} levels of mappings and lists", deepest_yaml),
+                   "settings stand a few levels deep: is this another file?");
+        }
+        add({.kind = kind, .at = at, .is_open = true}, anchor);
+        open_.push_back(values_.size() - 1);
+    }
+
+    void end() {
+        values_[open_.back()].is_open = false;
+        open_.pop_back();
+    }
+
+    void add(YamlValue value, YAML::anchor_t anchor) {
+        // The library goes round in circles on some texts: "," is null after null to it.
+        if (values_.size() > 2 * text_.size() + 2) {
+            refuse_text(value.at, "more values than characters");
+        }
+        if (!open_.empty()) {
+            values_[open_.back()].parts.push_back(values_.size());
+        }
+        if (anchor != YAML::NullAnchor) {
+            numbers_[anchor] = values_.size();
+        }
+        values_.push_back(std::move(value));
+    }
+
+    /// "!!name", as the library hands it over.
+    static std::string own_tag(std::string_view name) {
+        return fmt::format("tag:yaml.org,2002:{}", name);
+    }
+
+    /// Tags of YAML's own say what kind of value the reader sees; others are a program's.
+    void expect_known_tag(const YAML::Mark& at, const std::string& tag) const {
+        if (tag.size() > 1 && !tag.starts_with(own_tag(""))) {
+            refuse(at,
+                   fmt::format("the tag '{}', which is not understood", tag.substr(0, 60)),
+                   "write the value that it stands for");
+        }
+    }
+
+    /// The library takes a text in quotes that ends with the file for closed.
+    void expect_closed_quote(const YAML::Mark& at) const {
+        auto i = static_cast<std::size_t>(at.pos);
+        const char quote = i < text_.size() ? text_[i] : '\0';
+        if (quote != '"' && quote != '\'') {
+            return;
+        }
+        for (++i; i < text_.size() && text_[i] != quote; ++i) {
+            i += text_[i] == '\\' && quote == '"' ? 1 : 0;
+        }
+        if (i >= text_.size()) {
+            refuse(at, "the quotes are not closed", "close them, or leave them out");
+        }
+    }
+
+    [[noreturn]] void refuse_text(const YAML::Mark& at, const std::string& why) const {
+        std::string_view line = text_;
+        for (int i = 0; i < at.line; ++i) {
+            line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
+        }
+        if (const std::size_t blanks = line.find_first_not_of(' ');
+            blanks != line.npos && line[blanks] == '\t') {
+            throw Error(ErrorKind::BadInput,
+                        fmt::format("{}:{}:{}", place_, at.line + 1, blanks + 1),
+                        "a tab as indentation, which YAML does not take",
+                        "write blanks there");
+        }
+        line = line.substr(std::min(static_cast<std::size_t>(std::max(0, at.column)), line.size()));
+        refuse(at,
+               fmt::format("'{}' is not YAML that can be read here: {}",
+                           line.substr(0, std::min<std::size_t>(line.find_first_of("\r\n"), 40)),
+                           why),
+               "expected a key with a value in each line, as in num_layers: 32");
+    }
+
+    std::string_view text_;
+    std::string_view place_;
+    std::vector<YamlValue> values_;
+    std::vector<std::size_t> open_;
+    std::map<YAML::anchor_t, std::size_t> numbers_;  ///< of values with an anchor
+};
 
 /// Replaces "${NAME:otherwise}" by what stands behind the colon.
-SettingWord with_defaults(std::string text, std::string place) {
+SettingWord with_defaults(std::string_view rest, std::string place) {
     SettingWord word{.text = {}, .place = std::move(place), .unknown = {}};
-    std::string_view rest = text;
     while (!rest.empty()) {
         const std::size_t begin = rest.find("${");
         const std::size_t end = begin == std::string_view::npos ? begin : rest.find('}', begin);
@@ -103,21 +294,159 @@ SettingWord with_defaults(std::string text, std::string place) {
 /// Reads a file; one object for each.
 class YamlReader {
   public:
-    explicit YamlReader(std::string_view place) : place_(place) {}
+    YamlReader(std::string_view text, std::string_view place) : values_(text, place) {}
 
-    LaunchFile read(std::string_view text) {
-        split(text);
-        while (next_ < lines_.size()) {
-            take(lines_[next_]);
+    LaunchFile read() {
+        if (!values_.all().empty() && values_.all().front().kind != Kind::Null) {
+            take_mapping(values_.all().front());
         }
         keep_arguments();
         return std::move(file_);
     }
 
   private:
+    using Kind = YamlValue::Kind;
+    using Entries = std::vector<std::pair<const YamlValue*, const YamlValue*>>;
+
+    const YamlValue& value(std::size_t number) {
+        if (++visits_ > values_.all().size() + most_alias_values) {
+            values_.refuse(values_.all()[number].at,
+                           fmt::format("aliases stand for more than {} values", most_alias_values),
+                           "write the keys out in place of them");
+        }
+        return values_.all()[number];
+    }
+
+    /// The keys and values of a mapping, and behind them those of the mappings that its key "<<"
+    /// merges, as far as it has not the same keys.
+    Entries entries_of(const YamlValue& mapping) {
+        Entries entries;
+        std::set<std::string_view> known;
+        const YamlValue* merged = nullptr;
+        for (std::size_t i = 0; i + 1 < mapping.parts.size(); i += 2) {
+            const YamlValue& key = value(mapping.parts[i]);
+            const YamlValue& held = value(mapping.parts[i + 1]);
+            // Without a colon behind it the key is in the place of its value, too.
+            const bool has_colon = held.kind != Kind::Null || held.at.pos != key.at.pos;
+            if (key.kind != Kind::Scalar || key.text.empty() || !has_colon) {
+                refuse_key(key);
+            }
+            if (!known.insert(key.text).second) {
+                values_.refuse(key.at,
+                               fmt::format("the key '{}' is here a second time", key.text),
+                               "keep one");
+            }
+            if (key.text == "<<") {
+                merged = &held;
+            } else {
+                entries.emplace_back(&key, &held);
+            }
+        }
+        if (merged != nullptr) {
+            const bool is_list = merged->kind == Kind::List;
+            for (const std::size_t part : is_list ? merged->parts : std::vector<std::size_t>{0}) {
+                for (const auto& entry :
+                     entries_of(expect_mapping(is_list ? value(part) : *merged))) {
+                    if (known.insert(entry.first->text).second) {
+                        entries.push_back(entry);
+                    }
+                }
+            }
+        }
+        return entries;
+    }
+
+    const YamlValue& expect_mapping(const YamlValue& mapping) const {
+        if (mapping.kind != Kind::Mapping) {
+            refuse_key(mapping);
+        }
+        return mapping;
+    }
+
+    [[noreturn]] void refuse_key(const YamlValue& held) const {
+        values_.refuse(held.at,
+                       held.kind == Kind::Scalar
+                           ? fmt::format("'{}' is not a key with a value", held.text.substr(0, 40))
+                           : "no name of a key here",
+                       "write it as in num_layers: 32");
+    }
+
+    void take_mapping(const YamlValue& mapping) {
+        for (const auto& [key, held] : entries_of(expect_mapping(mapping))) {
+            if (held->kind == Kind::Mapping && !held->parts.empty()) {
+                sections_.push_back(key->text);
+                take_mapping(*held);
+                sections_.pop_back();
+            } else if (held->text.find('\n') == std::string::npos) {  // a text says nothing
+                add(*key, words_of(*held));
+            }
+        }
+    }
+
+    /// The value itself, or the elements of a list; a mapping in a list says nothing about a model.
+    std::vector<SettingWord> words_of(const YamlValue& held) {
+        std::vector<SettingWord> words;
+        if (held.kind == Kind::List) {
+            for (const std::size_t part : held.parts) {
+                const YamlValue& element = value(part);
+                if (element.kind != Kind::Mapping) {
+                    words.push_back(word_of(element));
+                }
+            }
+        } else if (held.kind != Kind::Null) {
+            words.push_back(word_of(held));
+        }
+        return words;
+    }
+
+    SettingWord word_of(const YamlValue& held) {
+        return with_defaults(text_of(held), values_.place_of(held.at));
+    }
+
+    std::string text_of(const YamlValue& held) {
+        if (held.kind == Kind::Null) {
+            return "null";
+        }
+        if (held.kind != Kind::List) {
+            return held.is_plain               ? plain_text(held.text)
+                   : held.kind == Kind::Scalar ? held.text
+                                               : "{}";
+        }
+        std::vector<std::string> texts;
+        for (const std::size_t part : held.parts) {
+            texts.push_back(text_of(value(part)));
+        }
+        return fmt::format("[{}]", fmt::join(texts, ", "));
+    }
+
+    void add(const YamlValue& at, std::vector<SettingWord> words) {
+        const std::string& key = at.text;
+        const bool in_module = !sections_.empty() && sections_.front() == "modules";
+        const bool names_files =
+            (sections_.empty() && (key == "extends" || key == "bases" || key == "includes")) ||
+            (in_module && sections_.size() == 2 && key == "model");
+        if (names_files) {
+            for (SettingWord& word : words) {
+                file_.models.push_back(std::move(word.text));
+            }
+            return;
+        }
+        Setting setting{.name = key, .written = {}, .place = values_.place_of(at.at)};
+        setting.is_unset = words.empty();
+        std::ranges::replace(setting.name, '_', '-');
+        setting.sections = sections_;
+        setting.written = setting.sections.empty() || in_module
+                              ? key
+                              : fmt::format("{}.{}", fmt::join(setting.sections, "."), key);
+        setting.values = std::move(words);
+        setting.is_key = true;
+        file_.settings.push_back(std::move(setting));
+    }
+
     /// Megatron-LM's own tests have the flags, with their dashes, in a table MODEL_ARGS, and the
     /// environment in ENV_VARS; what stands around them is about the test.
     void keep_arguments() {
+        constexpr std::string_view arguments = "MODEL_ARGS";
         const auto is_in = [](const Setting& setting, std::string_view table) {
             return !setting.sections.empty() && setting.sections.front() == table;
         };
@@ -141,184 +470,9 @@ class YamlReader {
         }
     }
 
-    static constexpr std::string_view arguments = "MODEL_ARGS";
-
-    struct Level {
-        std::size_t indent = 0;
-        std::string key;
-    };
-
-    std::string place_of(const YamlLine& line, std::size_t column = 0) const {
-        return fmt::format("{}:{}:{}", place_, line.number, line.indent + column + 1);
-    }
-
-    [[noreturn]] void refuse(const YamlLine& line, std::string what, std::string hint) const {
-        throw Error(ErrorKind::BadInput, place_of(line), std::move(what), std::move(hint));
-    }
-
-    void split(std::string_view text) {
-        text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
-        for (int number = 1; !text.empty(); ++number) {
-            const std::size_t end = std::min(text.find('\n'), text.size());
-            const std::string_view whole = text.substr(0, end);
-            text.remove_prefix(std::min(end + 1, text.size()));
-            const std::string_view content = trimmed(without_comment(whole));
-            if (content.empty() || content.starts_with('%')) {
-                continue;
-            }
-            const auto indent = static_cast<std::size_t>(content.data() - whole.data());
-            const YamlLine line{.text = content, .indent = indent, .number = number};
-            if (whole.substr(0, indent).find('\t') != std::string_view::npos) {
-                refuse(
-                    line, "a tab as indentation, which YAML does not take", "write blanks there");
-            }
-            if (content == "---" || content == "...") {
-                if (!lines_.empty() && content == "---") {
-                    refuse(line, "a second document begins here, expected one", "keep one of them");
-                }
-                continue;
-            }
-            lines_.push_back(line);
-        }
-    }
-
-    void take(const YamlLine& line) {
-        while (!levels_.empty() && levels_.back().indent >= line.indent) {
-            levels_.pop_back();
-        }
-        const std::size_t end = end_of_key(line.text);
-        if (end == std::string_view::npos) {
-            refuse(line,
-                   fmt::format("'{}' is not a key with a value", line.text.substr(0, 40)),
-                   "write it as in num_layers: 32");
-        }
-        const std::string key = without_quotes(line.text.substr(0, end));
-        const std::string_view value = trimmed(line.text.substr(end + 1));
-        ++next_;
-        if (key == "<<" || value.starts_with('&') || value.starts_with('*')) {
-            refuse(line,
-                   fmt::format("'{}' uses an anchor of YAML, which is not understood", key),
-                   "write the keys out in place of it");
-        }
-        if (value.starts_with('{') && value != "{}") {
-            refuse(line,
-                   fmt::format("'{}' is a mapping in braces, which is not understood", key),
-                   "write its keys in lines of their own below it, indented");
-        }
-        if (value.starts_with('|') || value.starts_with('>')) {
-            skip_block(line.indent);
-            return;
-        }
-        expect_new(line, key);
-        if (!value.empty()) {
-            add(line, key, words_of(line, value));
-            return;
-        }
-        const bool is_list = next_ < lines_.size() && lines_[next_].indent >= line.indent &&
-                             (lines_[next_].text == "-" || lines_[next_].text.starts_with("- "));
-        if (is_list) {
-            add(line, key, list_below(line.indent));
-        } else if (next_ < lines_.size() && lines_[next_].indent > line.indent) {
-            levels_.push_back({line.indent, key});
-        } else {
-            add(line, key, {});
-        }
-    }
-
-    void expect_new(const YamlLine& line, const std::string& key) {
-        std::string path;
-        for (const Level& level : levels_) {
-            path += level.key + '\n';
-        }
-        if (!known_.insert(path + key).second) {
-            refuse(line, fmt::format("the key '{}' is here a second time", key), "keep one");
-        }
-    }
-
-    /// Leaves out a text in lines of its own.
-    void skip_block(std::size_t indent) {
-        while (next_ < lines_.size() && lines_[next_].indent > indent) {
-            ++next_;
-        }
-    }
-
-    std::vector<SettingWord> list_below(std::size_t indent) {
-        std::vector<SettingWord> words;
-        while (next_ < lines_.size() && lines_[next_].indent >= indent &&
-               lines_[next_].text.starts_with('-')) {
-            const YamlLine& line = lines_[next_++];
-            const std::string_view value = trimmed(line.text.substr(1));
-            if (end_of_key(value) != std::string_view::npos) {
-                skip_block(line.indent);  // a list of mappings says nothing about a model
-                continue;
-            }
-            if (value.starts_with('[')) {
-                words.push_back(with_defaults(std::string(value), place_of(line)));
-            } else {
-                std::ranges::move(words_of(line, value), std::back_inserter(words));
-            }
-        }
-        return words;
-    }
-
-    /// The value itself, or the elements of "[a, b]".
-    std::vector<SettingWord> words_of(const YamlLine& line, std::string_view value) const {
-        const std::string place =
-            place_of(line, static_cast<std::size_t>(value.data() - line.text.data()));
-        if (!value.starts_with('[')) {
-            return {with_defaults(without_quotes(value), place)};
-        }
-        if (!value.ends_with(']')) {
-            refuse(line, "the list does not end in its line", "write it in one line: [a, b]");
-        }
-        if (value.starts_with("[[")) {
-            return {with_defaults(std::string(value), place)};  // lists of lists stay as they are
-        }
-        std::vector<SettingWord> words;
-        value = value.substr(1, value.size() - 2);
-        while (!trimmed(value).empty()) {
-            const std::size_t comma = std::min(value.find(','), value.size());
-            words.push_back(with_defaults(without_quotes(trimmed(value.substr(0, comma))), place));
-            value.remove_prefix(std::min(comma + 1, value.size()));
-        }
-        return words;
-    }
-
-    void add(const YamlLine& line, const std::string& key, std::vector<SettingWord> words) {
-        const bool in_module = !levels_.empty() && levels_.front().key == "modules";
-        const bool names_files =
-            (levels_.empty() && (key == "extends" || key == "bases" || key == "includes")) ||
-            (in_module && levels_.size() == 2 && key == "model");
-        if (names_files) {
-            for (const SettingWord& word : words) {
-                if (!is_null(word.text)) {
-                    file_.models.push_back(word.text);
-                }
-            }
-            return;
-        }
-        const bool is_empty = std::ranges::all_of(words, [](const SettingWord& word) {
-            return is_null(word.text) && word.unknown.empty();
-        });
-        Setting setting{.name = key, .written = {}, .place = place_of(line)};
-        setting.is_unset = is_empty;
-        std::ranges::replace(setting.name, '_', '-');
-        for (const Level& level : levels_) {
-            setting.sections.push_back(level.key);
-        }
-        setting.written = setting.sections.empty() || in_module
-                              ? key
-                              : fmt::format("{}.{}", fmt::join(setting.sections, "."), key);
-        setting.values = std::move(words);
-        setting.is_key = true;
-        file_.settings.push_back(std::move(setting));
-    }
-
-    std::string_view place_;
-    std::vector<YamlLine> lines_;
-    std::size_t next_ = 0;
-    std::vector<Level> levels_;
-    std::set<std::string> known_;
+    YamlValues values_;
+    std::size_t visits_ = 0;
+    std::vector<std::string> sections_;
     LaunchFile file_;
 };
 
@@ -327,23 +481,24 @@ class YamlReader {
 bool is_yaml(std::string_view text) {
     text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
     while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        const std::string_view line = trimmed(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
+        std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+        line.remove_suffix(line.size() - (line.find_last_not_of(" \t\r") + 1));
         if (line.empty() || line.starts_with('#')) {
             continue;
         }
-        const std::size_t key = end_of_key(line);
-        const bool is_name =
-            key != std::string_view::npos && key > 0 &&
-            line.substr(0, key).find_first_of(" \t$(){}=;&|-") == std::string_view::npos;
+        const std::size_t colon =
+            std::min(line.find(": "), line.ends_with(':') ? line.size() - 1 : line.npos);
+        const bool is_name = colon != line.npos && colon > 0 &&
+                             line.substr(0, colon).find_first_of(" \t$(){}=;&|-") == line.npos;
         return line == "---" || is_name;
     }
     return false;
 }
 
 LaunchFile parse_yaml_settings(std::string_view text, std::string_view place) {
-    return YamlReader(place).read(text);
+    return YamlReader(text, place).read();
 }
 
 }  // namespace pipetwin

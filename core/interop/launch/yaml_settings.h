@@ -19,9 +19,12 @@ bool is_yaml(std::string_view text);
 /// `is_unset`. "model" of a Primus module is no setting: its file goes into `models`, as do those
 /// of "extends", "bases" and "includes".
 ///
-/// Understood: block mappings and lists, flow lists, quotes, comments, block texts. Throws
-/// Error(BadInput) with place:line:column for tabs as indentation, anchors, aliases, flow mappings,
-/// a second document and lines that are none of these, and for a key that stands twice.
+/// Everything of YAML is understood but a second document, tags of a program's own, and keys that
+/// are no names; anchors, aliases and the key "<<" stand for what they name. A plain scalar is what
+/// YAML 1.1 sees in it, as PyYAML and OmegaConf do: `yes` and `on` are true, 0x20, 040, 3_2 and
+/// 1:30 whole numbers, 1e6 and 0o17 none. A text of several lines, and a mapping in a list, are
+/// left out. Throws Error(BadInput) with place:line:column for what is no YAML, a key that stands
+/// twice, more than 64 levels, and aliases that stand for more than 10,000 values.
 LaunchFile parse_yaml_settings(std::string_view text, std::string_view place);
 
 }  // namespace pipetwin

@@ -2,8 +2,10 @@
 #include "core/interop/launch/yaml_settings.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +75,7 @@ TEST(YamlSettings, AFileOfMegatronBridgeHasTables) {
                 ElementsAre("model.num_layers (num-layers) 32",
                             "model.normalization (normalization) RMSNorm",
                             "model.layout (layout) [embedding, decoder] [decoder, loss]",
-                            "model.other (other) [[embedding], [loss]]",
+                            "model.other (other) [embedding] [loss]",
                             "train.micro_batch_size (micro-batch-size) 1"));
 }
 
@@ -111,14 +113,108 @@ TEST(YamlSettings, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
         return error.place() + ": " + error.text();
     };
     EXPECT_EQ(refused("a:\n\tb: 1\n"),
-              "x.yaml:2:2: a tab as indentation, which YAML does not take");
-    EXPECT_THAT(refused("a: 1\nb 2\n"), HasSubstr("x.yaml:2:1: 'b 2' is not a key with a value"));
-    EXPECT_THAT(refused("a: &x 1\n"), HasSubstr("anchor"));
-    EXPECT_THAT(refused("a:\n  <<: *x\n"), HasSubstr("x.yaml:2:3"));
-    EXPECT_THAT(refused("a: {b: 1}\n"), HasSubstr("mapping in braces"));
-    EXPECT_THAT(refused("a: 1\n---\na: 2\n"), HasSubstr("second document"));
-    EXPECT_THAT(refused("a: 1\na: 2\n"), HasSubstr("'a' is here a second time"));
-    EXPECT_THAT(refused("a: [1,\n 2]\n"), HasSubstr("the list does not end in its line"));
+              "x.yaml:2:1: a tab as indentation, which YAML does not take");
+    EXPECT_EQ(refused("a: 1\nb 2\n"), "x.yaml:2:1: 'b 2' is not a key with a value");
+    EXPECT_EQ(refused("- a\n"), "x.yaml:1:1: no name of a key here");
+    EXPECT_EQ(refused("? [a]\n: 1\n"), "x.yaml:1:3: no name of a key here");
+    EXPECT_EQ(refused("a: 1\n---\na: 2\n"),
+              "x.yaml:2:1: a second document begins here, expected one");
+    EXPECT_EQ(refused("a: 1\na: 2\n"), "x.yaml:2:1: the key 'a' is here a second time");
+    EXPECT_EQ(refused("a:\n  \"b\": 1\n  b: 2\n"), "x.yaml:3:3: the key 'b' is here a second time");
+    EXPECT_EQ(
+        refused("a: 1\nb: [1,\n 2\n"),
+        "x.yaml:2:4: '[1,' is not YAML that can be read here: end of sequence flow not found");
+    EXPECT_EQ(refused("a: b: c\n"),
+              "x.yaml:1:5: ': c' is not YAML that can be read here: illegal map value");
+    EXPECT_EQ(refused("a: 1\nb: \"two\nc: 3\n"), "x.yaml:2:4: the quotes are not closed");
+    EXPECT_EQ(refused("a: \x04 1\n"), "x.yaml:1:4: the byte 0x04, which YAML does not take");
+    EXPECT_EQ(refused("a: !ENV ${X}\n"), "x.yaml:1:4: the tag '!ENV', which is not understood");
+    EXPECT_THAT(refused(","), HasSubstr("second document"));
+}
+
+TEST(YamlSettings, AliasesAndMergeKeysStandForWhatTheyName) {
+    EXPECT_THAT(settings_of("base: &base {hidden_size: 64, num_layers: 8}\n"
+                            "sizes: &sizes [1, 2]\n"
+                            "model:\n"
+                            "  <<: *base\n"
+                            "  num_layers: 12\n"
+                            "  sizes: *sizes\n"
+                            "train:\n"
+                            "  <<: [{lr: 1}, {lr: 2, wd: 3}]\n"),
+                ElementsAre("base.hidden_size (hidden-size) 64",
+                            "base.num_layers (num-layers) 8",
+                            "sizes (sizes) 1 2",
+                            "model.num_layers (num-layers) 12",
+                            "model.sizes (sizes) 1 2",
+                            "model.hidden_size (hidden-size) 64",
+                            "train.lr (lr) 1",
+                            "train.wd (wd) 3"));
+}
+
+TEST(YamlSettings, AliasesOfAliasesAndDeepNestingEndInARefusal) {
+    const auto refused = [](const std::string& text) {
+        return error_of([&] { parse_yaml_settings(text, "x.yaml"); }).text();
+    };
+    std::string laughs = "a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
+    std::string mappings = "a0: &a0 {x: 1}\n";
+    for (int i = 1; i < 40; ++i) {
+        laughs += fmt::format("a{0}: &a{0} [*a{1}, *a{1}, *a{1}, *a{1}]\n", i, i - 1);
+        mappings += fmt::format("a{0}: &a{0} {{<<: [*a{1}, *a{1}]}}\n", i, i - 1);
+    }
+    EXPECT_EQ(refused(laughs), "aliases stand for more than 10000 values");
+    EXPECT_EQ(refused(mappings), "aliases stand for more than 10000 values");
+    EXPECT_EQ(refused("a: &a [*a]\n"), "a value that holds itself");
+    EXPECT_EQ(refused("a: " + std::string(100'000, '[')),
+              "more than 64 levels of mappings and lists");
+}
+
+// What PyYAML 6 and OmegaConf read, by PyYAML's resolver.
+TEST(YamlSettings, PlainScalarsAreThoseOfYaml11) {
+    for (const auto& [written, read] : {std::pair{"yes", "true"},
+                                        std::pair{"Off", "false"},
+                                        std::pair{"True", "True"},
+                                        std::pair{"'on'", "on"},
+                                        std::pair{"!!str on", "on"},
+                                        std::pair{"0x20", "32"},
+                                        std::pair{"040", "32"},
+                                        std::pair{"0b100000", "32"},
+                                        std::pair{"+32", "32"},
+                                        std::pair{"-3_2", "-32"},
+                                        std::pair{"12:30", "750"},
+                                        std::pair{"1:0:0", "3600"},
+                                        std::pair{"1:60", "1:60"},
+                                        std::pair{"1:000", "1:000"},
+                                        std::pair{"0:32", "0:32"},
+                                        std::pair{"0o17", "0o17"},
+                                        std::pair{"1e6", "1e6"},
+                                        std::pair{"_1", "_1"},
+                                        std::pair{"\"nu\\x6cl\"", "null"}}) {
+        const LaunchFile file = parse_yaml_settings(fmt::format("a: {}\n", written), "x.yaml");
+        EXPECT_EQ(file.settings.front().values.front().text, read) << written;
+    }
+}
+
+TEST(YamlSettings, DamagedTextsAreReadOrRefusedWithAPlace) {
+    const std::string text =
+        "# \xC3\xA4\nbase: &b {x: 1, 'y': \"2\"}\nmodel:\n  <<: *b\n  list:\n  - [1, 2]\n  - z: ~\n"
+        "  text: |\n    a\n  key: ${A:1} # end\n";
+    const std::string_view tokens = " \n:-,[]{}&*#?|>!%@`'\"~\t\x04x0<\r";
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+        std::vector<std::string> damaged{text.substr(0, i)};
+        for (const char token : tokens) {
+            damaged.push_back(text.substr(0, i) + token + text.substr(i));
+            damaged.push_back(text.substr(0, i) + token +
+                              text.substr(std::min(i + 1, text.size())));
+        }
+        for (const std::string& each : damaged) {
+            try {
+                parse_yaml_settings(each, "x.yaml");
+            } catch (const Error& error) {
+                EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+                EXPECT_THAT(error.place(), ::testing::MatchesRegex("x.yaml:[0-9]+:[0-9]+")) << each;
+            }
+        }
+    }
 }
 
 }  // namespace yaml_settings_test
