@@ -4,227 +4,185 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/word_list.h"
+
 namespace pipetwin {
 
 namespace {
 
-constexpr std::string_view off = "0 1 false none null";
-/// What says of a switch or a number that it is off.
-constexpr std::string_view off_values = "0 false none null no";
+/// What says of a number of streams or parts that there is one.
+constexpr std::string_view off_or_one = "0 1 false none null";
 
-/// The words of a list that are apart by blanks.
-std::vector<std::string_view> words_of(std::string_view list) {
-    std::vector<std::string_view> words;
-    while (!list.empty()) {
-        const std::size_t end = std::min(list.find(' '), list.size());
-        if (end > 0) {
-            words.push_back(list.substr(0, end));
-        }
-        list.remove_prefix(std::min(end + 1, list.size()));
-    }
-    return words;
-}
-
-constexpr std::array refused{
+/// Flags that change the model, the split, the memory or the schedule in a way that no scenario can
+/// say.
+constexpr auto refused = std::to_array<SettingGroup>({
     // The model.
-    RefusedFlag{"encoder-num-layers", "the model has an encoder"},
-    RefusedFlag{"decoder-num-layers", "the model has an encoder, too"},
-    RefusedFlag{"encoder-seq-length", "it is a length of its own for an encoder"},
-    RefusedFlag{"decoder-seq-length", "it is a length of its own for a decoder"},
-    RefusedFlag{"retro-add-retriever", "it adds a retriever to the model", off},
-    RefusedFlag{"heterogeneous-layers-config-path", "another file makes each layer different"},
-    RefusedFlag{"heterogeneous-layers-config-encoded-json", "it makes each layer different"},
-    RefusedFlag{"is-hybrid-model", "the model has state-space layers", "false"},
-    RefusedFlag{"hybrid-attention-ratio", "the model has state-space layers", "0 0.0"},
-    RefusedFlag{"hybrid-mlp-ratio", "the model has state-space layers", "0 0.0"},
-    RefusedFlag{"hybrid-override-pattern", "the model has state-space layers"},
-    RefusedFlag{"hybrid-layer-pattern", "the model has state-space layers"},
-    RefusedFlag{"conv-bias", "the model has convolutions", "false"},
-    RefusedFlag{"lfm-layer-types", "the model has convolutions", "null none"},
-    RefusedFlag{"spec", "Python code describes the model", "local"},
-    RefusedFlag{"use-checkpoint-args", "a checkpoint describes the model", "false"},
-    RefusedFlag{"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", "false"},
-    RefusedFlag{"yaml-cfg", "the settings are in another file: import that file"},
-    RefusedFlag{"vision-pretraining", "the model is not a language model", "false"},
-    RefusedFlag{"softmax-type", "it adds a number to each head", "vanilla off-by-one"},
-    RefusedFlag{"window-attn-skip-freq", "some blocks see less of a sample than others"},
-    RefusedFlag{"linear-attention-type", "attention is another one"},
-    RefusedFlag{"linear-attention-freq", "attention is another one"},
-    RefusedFlag{"experimental-attention-variant", "attention is another one"},
-    RefusedFlag{"attention-output-gate", "it adds a matrix to each block", "false"},
-    RefusedFlag{"moe-use-upcycling", "a dense model becomes one of experts", "false"},
-    RefusedFlag{"moe-latent-size", "it adds matrices around the experts"},
-    RefusedFlag{"moe-expert-capacity-factor", "experts drop tokens above a limit"},
-    RefusedFlag{"moe-pad-expert-input-to-capacity", "experts compute empty rows, too", "false"},
-    RefusedFlag{"sft", "samples have different lengths", "false"},
-    RefusedFlag{"perform-rl-step", "a step generates samples, too", "false"},
-    RefusedFlag{"variable-seq-lengths", "samples have different lengths", "false"},
-    RefusedFlag{"model-type", "the model is not a language model", "gpt decoder null none"},
-    RefusedFlag{"mtp-standalone", "the layers that predict further tokens are a stage", "false"},
-    RefusedFlag{"mtp-use-repeated-layer", "it adds layers that predict further tokens", "false"},
-    RefusedFlag{"enable-dsa-indexer", "an indexer chooses keys in each block", "false"},
-    RefusedFlag{"dsa-indexer-topk", "an indexer chooses keys in each block", "null none"},
-    RefusedFlag{"index-topk", "an indexer chooses keys in each block", "null none"},
-    RefusedFlag{"full-attention-interval", "attention is another one in most blocks", "0 1 null"},
-    RefusedFlag{"linear-num-key-heads", "attention is another one in most blocks", "null none"},
-    RefusedFlag{"linear-num-value-heads", "attention is another one in most blocks", "null none"},
-    RefusedFlag{"interleave-sliding-window", "some blocks see less of a sample", "null none"},
-    RefusedFlag{"sliding-window-size", "attention sees a window of a sample", "null none"},
-    RefusedFlag{"sink-sliding-window", "some blocks see less of a sample", "0 null none"},
-    RefusedFlag{"enable-mhc", "blocks have several residual streams", "false"},
-    RefusedFlag{"enable-mhc-connections", "blocks have several residual streams", "false"},
-    RefusedFlag{"mhc-num-residual-streams", "blocks have several residual streams", off},
-    RefusedFlag{"hc-mult", "blocks have several residual streams", off},
-    RefusedFlag{"n-hash-layers", "some layers are others", "0"},
-    RefusedFlag{"num-hash-layers", "some layers are others", "0"},
-    RefusedFlag{"num-zero-experts", "some experts compute nothing", "0"},
-    RefusedFlag{"n-shared-experts", "it widens the shared experts", "0 null none"},
-    RefusedFlag{"first-k-dense-replace", "the first blocks have no experts", "0 null none"},
-    RefusedFlag{"moe-token-dropping", "experts drop tokens above a limit", "false"},
-    RefusedFlag{"moe-expert-rank-capacity-factor", "experts drop tokens above a limit", "null"},
-    RefusedFlag{"post-norm", "norms stand behind the halves of a block", "false"},
-    RefusedFlag{"input-embeds-norm", "a norm stands behind the embedding", "false"},
-    RefusedFlag{"add-output-layer-bias", "the head has a bias", "false"},
-    RefusedFlag{"add-dense-bias", "matrices have biases of their own", "false"},
-    RefusedFlag{"o-lora-rank", "the output of attention goes through narrow rows", "null none"},
-    RefusedFlag{"mla-mm-split", "matrices of latent attention are divided otherwise", "false"},
-    RefusedFlag{"enable-mla-absorb", "latent attention is computed otherwise", "false"},
-    RefusedFlag{"moe-shared-expert-gate-size", "it adds a gate to the shared experts", "0"},
-    RefusedFlag{"freeze-all-layers", "nothing is trained", "false"},
-    RefusedFlag{"freeze-base-for-mtp", "parts of the model are not trained", "false"},
-    RefusedFlag{"flextron", "parts of the model are left out", "false"},
-    RefusedFlag{"peft", "adapters are trained, and the weights are not", "none null false"},
-    RefusedFlag{"lora", "adapters are trained, and the weights are not", "none null false"},
-    RefusedFlag{"lora-r", "adapters are trained, and the weights are not", "0 null none"},
-    RefusedFlag{"lora-rank", "adapters are trained, and the weights are not", "0 null none"},
-    RefusedFlag{"lora-alpha", "adapters are trained, and the weights are not", "0 null none"},
-    RefusedFlag{
-        "lora-target-modules", "adapters are trained, and the weights are not", "null none"},
-    RefusedFlag{"lora-fusion", "adapters are trained, and the weights are not", "false"},
-    RefusedFlag{"export-kd-teacher-load",
-                "a second model, the teacher, computes in each step",
-                "null none"},
-    RefusedFlag{"stage",
-                "samples have different lengths, or further models compute in each step",
-                "pretrain pt null none"},
-    RefusedFlag{"neat-pack", "samples have different lengths", "false"},
-    RefusedFlag{"packed-sequence", "samples have different lengths", "false"},
-    RefusedFlag{"enable-packed-sequences", "samples have different lengths", "false"},
-    RefusedFlag{"use-packed-sequence", "samples have different lengths", "false"},
-    RefusedFlag{"no-pad-to-seq-lengths", "samples have different lengths", "false"},
-    RefusedFlag{"hybrid-context-parallel", "samples have different lengths", "false"},
-    RefusedFlag{"rl-use-sequence-packing", "samples have different lengths", "false"},
+    {"encoder-num-layers", "the model has an encoder"},
+    {"decoder-num-layers", "the model has an encoder, too"},
+    {"encoder-seq-length", "it is a length of its own for an encoder"},
+    {"decoder-seq-length", "it is a length of its own for a decoder"},
+    {"retro-add-retriever", "it adds a retriever to the model", off_or_one},
+    {"heterogeneous-layers-config-path", "another file makes each layer different"},
+    {"heterogeneous-layers-config-encoded-json", "it makes each layer different"},
+    {"is-hybrid-model hybrid-attention-ratio hybrid-mlp-ratio",
+     "the model has state-space layers",
+     off_values},
+    {"hybrid-override-pattern hybrid-layer-pattern", "the model has state-space layers"},
+    {"conv-bias lfm-layer-types", "the model has convolutions", off_values},
+    {"spec", "Python code describes the model", "local"},
+    {"use-checkpoint-args", "a checkpoint describes the model", off_values},
+    {"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", off_values},
+    {"yaml-cfg", "the settings are in another file: import that file"},
+    {"vision-pretraining", "the model is not a language model", off_values},
+    {"softmax-type", "it adds a number to each head", "vanilla off-by-one"},
+    {"window-attn-skip-freq", "some blocks see less of a sample than others"},
+    {"linear-attention-type linear-attention-freq "
+     "experimental-attention-variant",
+     "attention is another one"},
+    {"attention-output-gate", "it adds a matrix to each block", off_values},
+    {"moe-use-upcycling", "a dense model becomes one of experts", off_values},
+    {"moe-latent-size", "it adds matrices around the experts"},
+    {"moe-expert-capacity-factor", "experts drop tokens above a limit"},
+    {"moe-pad-expert-input-to-capacity", "experts compute empty rows, too", off_values},
+    {"sft variable-seq-lengths neat-pack packed-sequence "
+     "enable-packed-sequences use-packed-sequence no-pad-to-seq-lengths "
+     "hybrid-context-parallel rl-use-sequence-packing",
+     "samples have different lengths",
+     off_values},
+    {"perform-rl-step", "a step generates samples, too", off_values},
+    {"model-type", "the model is not a language model", "gpt decoder null none"},
+    {"mtp-standalone", "the layers that predict further tokens are a stage", off_values},
+    {"mtp-use-repeated-layer", "it adds layers that predict further tokens", off_values},
+    {"enable-dsa-indexer dsa-indexer-topk index-topk",
+     "an indexer chooses keys in each block",
+     off_values},
+    {"full-attention-interval", "attention is another one in most blocks", "0 1 null"},
+    {"linear-num-key-heads linear-num-value-heads",
+     "attention is another one in most blocks",
+     off_values},
+    {"interleave-sliding-window sink-sliding-window",
+     "some blocks see less of a sample",
+     off_values},
+    {"sliding-window-size", "attention sees a window of a sample", off_values},
+    {"enable-mhc enable-mhc-connections", "blocks have several residual streams", off_values},
+    {"mhc-num-residual-streams hc-mult", "blocks have several residual streams", off_or_one},
+    {"n-hash-layers num-hash-layers", "some layers are others", off_values},
+    {"num-zero-experts", "some experts compute nothing", off_values},
+    {"n-shared-experts", "it widens the shared experts", off_values},
+    {"first-k-dense-replace", "the first blocks have no experts", off_values},
+    {"moe-token-dropping moe-expert-rank-capacity-factor",
+     "experts drop tokens above a limit",
+     off_values},
+    {"post-norm", "norms stand behind the halves of a block", off_values},
+    {"input-embeds-norm", "a norm stands behind the embedding", off_values},
+    {"add-output-layer-bias", "the head has a bias", off_values},
+    {"add-dense-bias", "matrices have biases of their own", off_values},
+    {"o-lora-rank", "the output of attention goes through narrow rows", off_values},
+    {"mla-mm-split", "matrices of latent attention are divided otherwise", off_values},
+    {"enable-mla-absorb", "latent attention is computed otherwise", off_values},
+    {"moe-shared-expert-gate-size", "it adds a gate to the shared experts", off_values},
+    {"freeze-all-layers", "nothing is trained", off_values},
+    {"freeze-base-for-mtp", "parts of the model are not trained", off_values},
+    {"flextron", "parts of the model are left out", off_values},
+    {"peft lora lora-r lora-rank lora-alpha lora-target-modules lora-fusion",
+     "adapters are trained, and the weights are not",
+     off_values},
+    {"export-kd-teacher-load", "a second model, the teacher, computes in each step", off_values},
+    {"stage",
+     "samples have different lengths, or further models compute in each step",
+     "pretrain pt null none"},
     // The split over devices.
-    RefusedFlag{"pipeline-num-transformer-layers", "it says the layers of each stage"},
-    RefusedFlag{"automated-pipeline", "a program chooses the split", "false"},
-    RefusedFlag{"layerwise-disaggregated-training", "stages are placed otherwise", "false"},
-    RefusedFlag{
-        "encoder-tensor-model-parallel-size", "an encoder has devices of its own", "0 null none"},
-    RefusedFlag{
-        "encoder-pipeline-model-parallel-size", "an encoder has devices of its own", "0 null none"},
-    RefusedFlag{"moe-tp-extend-ep", "experts are shared out otherwise", "false"},
-    RefusedFlag{"moe-extended-tp", "experts are shared out otherwise", "false"},
-    RefusedFlag{"use-layer-wise-distributed-optimizer",
-                "replicas share the optimizer layer by layer",
-                "false"},
-    RefusedFlag{"tensor-parallel-num-weight-shards", "weights are shared out otherwise", "1 null"},
-    RefusedFlag{"context-parallel-algo",
-                "the devices that share a sample exchange other messages",
-                "megatron_cp_algo"},
-    RefusedFlag{"ulysses-degree-in-cp",
-                "the devices that share a sample exchange other messages",
-                "1 null none"},
-    RefusedFlag{"megatron-fsdp-use-decoupled-grad", "gradients have another width", "false"},
-    RefusedFlag{"expert-model-parallel-size", "replicas share the experts", "1"},
-    RefusedFlag{"num-distributed-optimizer-instances", "groups of replicas share it", "1"},
-    RefusedFlag{"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
-    RefusedFlag{
-        "megatron-fsdp-main-params-dtype", "the copies of the weights have another width", "fp32"},
-    RefusedFlag{"megatron-fsdp-main-grads-dtype", "gradients have another width", "auto"},
-    RefusedFlag{"megatron-fsdp-grad-comm-dtype", "gradients are sent in another width", "auto"},
-    RefusedFlag{"model-parallel-size", "Megatron has no such flag any more"},
-    RefusedFlag{"batch-size", "Megatron has no such flag any more"},
-    RefusedFlag{"pipeline-model-parallel-split-rank", "the model has an encoder"},
-    RefusedFlag{"standalone-embedding-stage", "the embedding is a stage of its own", "false"},
+    {"pipeline-num-transformer-layers", "it says the layers of each stage"},
+    {"automated-pipeline", "a program chooses the split", off_values},
+    {"layerwise-disaggregated-training", "stages are placed otherwise", off_values},
+    {"encoder-tensor-model-parallel-size "
+     "encoder-pipeline-model-parallel-size",
+     "an encoder has devices of its own",
+     off_values},
+    {"moe-tp-extend-ep moe-extended-tp", "experts are shared out otherwise", off_values},
+    {"use-layer-wise-distributed-optimizer",
+     "replicas share the optimizer layer by layer",
+     off_values},
+    {"tensor-parallel-num-weight-shards", "weights are shared out otherwise", "1 null"},
+    {"context-parallel-algo",
+     "the devices that share a sample exchange other messages",
+     "megatron_cp_algo"},
+    {"ulysses-degree-in-cp",
+     "the devices that share a sample exchange other messages",
+     "1 null none"},
+    {"megatron-fsdp-use-decoupled-grad", "gradients have another width", off_values},
+    {"expert-model-parallel-size", "replicas share the experts", "1"},
+    {"num-distributed-optimizer-instances", "groups of replicas share it", "1"},
+    {"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
+    {"megatron-fsdp-main-params-dtype", "the copies of the weights have another width", "fp32"},
+    {"megatron-fsdp-main-grads-dtype", "gradients have another width", "auto"},
+    {"megatron-fsdp-grad-comm-dtype", "gradients are sent in another width", "auto"},
+    {"model-parallel-size batch-size", "Megatron has no such flag any more"},
+    {"pipeline-model-parallel-split-rank", "the model has an encoder"},
+    {"standalone-embedding-stage", "the embedding is a stage of its own", off_values},
     // Memory.
-    RefusedFlag{"fp8-param-gather", "weights have 8 bits", "false"},
-    RefusedFlag{"fp4-format", "products in 4 bits take other time and memory", "false none null"},
-    RefusedFlag{"fp4", "products in 4 bits take other time and memory", "false none null"},
-    RefusedFlag{"fp4-param-gather", "weights have 4 bits", "false"},
-    RefusedFlag{"use-precision-aware-optimizer", "the optimizer's state is narrower", "false"},
-    RefusedFlag{"main-grads-dtype", "gradients have another width", "fp32"},
-    RefusedFlag{"main-params-dtype", "the copies of the weights have another width", "fp32"},
-    RefusedFlag{"exp-avg-dtype", "the optimizer's state has another width", "fp32"},
-    RefusedFlag{"exp-avg-sq-dtype", "the optimizer's state has another width", "fp32"},
-    RefusedFlag{"optimizer-cpu-offload", "the optimizer's state is in host memory", "false"},
-    RefusedFlag{"cpu-offloading-num-layers", "what some layers keep goes to host memory", "0"},
-    RefusedFlag{"cpu-offloading", "what layers keep goes to host memory", "false"},
-    RefusedFlag{
-        "fine-grained-activation-offloading", "what layers keep goes to host memory", "false"},
-    RefusedFlag{"distribute-saved-activations", "what is kept is shared out", "false"},
-    RefusedFlag{"distribute-checkpointed-activations", "what is kept is shared out", "false"},
-    RefusedFlag{"fp32-residual-connection", "what goes between blocks is twice as wide", "false"},
-    RefusedFlag{"moe-layer-recompute", "the halves with experts alone are recomputed", "false"},
-    RefusedFlag{"recompute-granularity-per-stage-layer", "stages recompute differently"},
-    RefusedFlag{"recompute-layer-ids", "some layers alone are recomputed"},
-    RefusedFlag{"param-offload", "weights are in host memory", "false"},
-    RefusedFlag{"optimizer-offload", "the optimizer's state is in host memory", "false"},
-    RefusedFlag{"grad-offload", "gradients are in host memory", "false"},
-    RefusedFlag{"swap-optimizer", "the optimizer's state is in host memory", "false"},
-    RefusedFlag{"swap-attention", "what attention keeps goes to host memory", "false"},
-    RefusedFlag{"adaptive-memory-optimization", "a program chooses what is kept", "false"},
-    RefusedFlag{"reuse-fp32-param", "weights and their copies share memory", "false"},
-    RefusedFlag{"o2-optimizer", "the optimizer's state has another width", "false"},
-    RefusedFlag{"o2-gradient", "gradients have another width", "false"},
-    RefusedFlag{"moe-zero-memory", "experts are recomputed", "disable null none"},
-    RefusedFlag{"recompute-activation-function", "activations alone are recomputed", "false"},
-    RefusedFlag{"recompute-norm", "norms alone are recomputed", "false"},
-    RefusedFlag{"recompute-in-bubble", "recomputes move into the bubble", "false"},
-    RefusedFlag{"recompute-in-advance", "recomputes move forward", "false"},
-    RefusedFlag{"mtp-mem-efficient-logits", "the head's logits are cut in parts", "false"},
-    RefusedFlag{"loss-chunk-size", "the head's logits are cut in parts", "0 1 null none"},
-    RefusedFlag{"fused-ce-mode", "the head's logits are cut in parts", "0 null none"},
-    RefusedFlag{"num-microbatches-with-partial-activation-checkpoints",
-                "micro-batches are recomputed differently",
-                "null none"},
-    RefusedFlag{"fp8-e4m3", "products in 8 bits take other time and memory", "false"},
-    RefusedFlag{"fp8-hybrid", "products in 8 bits take other time and memory", "false"},
-    RefusedFlag{"use-fsdp2-bf16-master-weight-optimizer",
-                "the copies of the weights have another width",
-                "false"},
-    RefusedFlag{"precision-config",
-                "the settings of precision are in another place",
-                "bf16_mixed null none"},
+    {"fp8-param-gather", "weights have 8 bits", off_values},
+    {"fp4-format fp4", "products in 4 bits take other time and memory", off_values},
+    {"fp4-param-gather", "weights have 4 bits", off_values},
+    {"use-precision-aware-optimizer", "the optimizer's state is narrower", off_values},
+    {"main-grads-dtype", "gradients have another width", "fp32"},
+    {"main-params-dtype", "the copies of the weights have another width", "fp32"},
+    {"exp-avg-dtype exp-avg-sq-dtype", "the optimizer's state has another width", "fp32"},
+    {"optimizer-cpu-offload optimizer-offload swap-optimizer",
+     "the optimizer's state is in host memory",
+     off_values},
+    {"cpu-offloading-num-layers", "what some layers keep goes to host memory", off_values},
+    {"cpu-offloading fine-grained-activation-offloading",
+     "what layers keep goes to host memory",
+     off_values},
+    {"distribute-saved-activations distribute-checkpointed-activations",
+     "what is kept is shared out",
+     off_values},
+    {"fp32-residual-connection", "what goes between blocks is twice as wide", off_values},
+    {"moe-layer-recompute", "the halves with experts alone are recomputed", off_values},
+    {"recompute-granularity-per-stage-layer", "stages recompute differently"},
+    {"recompute-layer-ids", "some layers alone are recomputed"},
+    {"param-offload", "weights are in host memory", off_values},
+    {"grad-offload", "gradients are in host memory", off_values},
+    {"swap-attention", "what attention keeps goes to host memory", off_values},
+    {"adaptive-memory-optimization", "a program chooses what is kept", off_values},
+    {"reuse-fp32-param", "weights and their copies share memory", off_values},
+    {"o2-optimizer", "the optimizer's state has another width", off_values},
+    {"o2-gradient", "gradients have another width", off_values},
+    {"moe-zero-memory", "experts are recomputed", "disable null none"},
+    {"recompute-activation-function", "activations alone are recomputed", off_values},
+    {"recompute-norm", "norms alone are recomputed", off_values},
+    {"recompute-in-bubble", "recomputes move into the bubble", off_values},
+    {"recompute-in-advance", "recomputes move forward", off_values},
+    {"mtp-mem-efficient-logits fused-ce-mode", "the head's logits are cut in parts", off_values},
+    {"loss-chunk-size", "the head's logits are cut in parts", "0 1 null none"},
+    {"num-microbatches-with-partial-activation-checkpoints",
+     "micro-batches are recomputed differently",
+     off_values},
+    {"fp8-e4m3 fp8-hybrid", "products in 8 bits take other time and memory", off_values},
+    {"use-fsdp2-bf16-master-weight-optimizer",
+     "the copies of the weights have another width",
+     off_values},
+    {"precision-config", "the settings of precision are in another place", "bf16_mixed null none"},
     // The model, as a class of Megatron-Bridge.
-    RefusedFlag{"-target-",
-                "the class has sizes, norms, activations and ties of its own, which the file does "
-                "not say",
-                "megatron.bridge.models.gpt_provider.gptmodelprovider"},
+    {"-target-",
+     "the class has sizes, norms, activations and ties of its own, which the file does not say",
+     "megatron.bridge.models.gpt_provider.gptmodelprovider"},
     // The schedule.
-    RefusedFlag{"schedules-method", "another schedule takes Megatron's place", "null none"},
-    RefusedFlag{"moe-fb-overlap", "forwards and backwards are merged", "false"},
-    RefusedFlag{"enable-odc", "another schedule takes Megatron's place", "false"},
-    RefusedFlag{"inference-only", "nothing is trained", "false"},
-    RefusedFlag{"fake-process-group", "nothing is sent", "false"},
-    RefusedFlag{"overlap-moe-expert-parallel-comm", "forwards and backwards are merged", "false"},
-    RefusedFlag{"combined-1f1b", "forwards and backwards are merged", "false"},
-    RefusedFlag{"delay-wgrad-compute", "the gradients of weights wait", "false"},
-    RefusedFlag{"defer-embedding-wgrad-compute", "the head's gradients wait", "false"},
-    RefusedFlag{"patch-zero-bubble", "another schedule takes Megatron's place", "false"},
-    RefusedFlag{"enable-zero-bubble", "another schedule takes Megatron's place", "false"},
-    RefusedFlag{"zero-bubble-v-schedule", "another schedule takes Megatron's place", "false"},
-    RefusedFlag{"patch-primus-pipeline", "another schedule takes Megatron's place", "false"},
-    RefusedFlag{"forward-backward-disaggregating", "it changes the schedule", "false"},
-    RefusedFlag{"skip-train", "nothing is trained", "false"},
-    RefusedFlag{"decrease-batch-size-if-needed", "the batch follows the machines", "false"},
-};
-
-struct NotedFlag {
-    std::string_view name;
-    std::string_view note;
-    /// Values with which there is nothing to note, apart by blanks; "given" is a flag alone.
-    std::string_view silent_values = off_values;
-};
+    {"schedules-method enable-odc patch-zero-bubble enable-zero-bubble "
+     "zero-bubble-v-schedule patch-primus-pipeline",
+     "another schedule takes Megatron's place",
+     off_values},
+    {"moe-fb-overlap overlap-moe-expert-parallel-comm combined-1f1b",
+     "forwards and backwards are merged",
+     off_values},
+    {"inference-only skip-train", "nothing is trained", off_values},
+    {"fake-process-group", "nothing is sent", off_values},
+    {"delay-wgrad-compute", "the gradients of weights wait", off_values},
+    {"defer-embedding-wgrad-compute", "the head's gradients wait", off_values},
+    {"forward-backward-disaggregating", "it changes the schedule", off_values},
+    {"decrease-batch-size-if-needed", "the batch follows the machines", off_values},
+});
 
 constexpr std::string_view unfused =
     "the prediction has these kernels fused; one by one, a step is longer";
@@ -238,109 +196,95 @@ constexpr std::string_view of_reinforcement =
     "the samples of an update are not taken from it: set training.batch and "
     "pipeline.micro_batches";
 
-constexpr std::array noted{
-    NotedFlag{
-        "overlap-param-gather-with-optimizer-step",
-        "the prediction waits for the weights that replicas hand to each other; overlapped, a "
-        "step is at most as long"},
-    NotedFlag{"tp-comm-overlap",
-              "the prediction adds the messages of tensor parallelism to the time of a layer; "
-              "overlapped, a step is at most as long"},
-    NotedFlag{"rampup-batch-size", "the prediction is of steps with the whole batch"},
-    NotedFlag{"hierarchical-context-parallel-sizes",
-              "messages between the devices of context parallelism are not predicted"},
-    NotedFlag{"cp-comm-type",
-              "messages between the devices of context parallelism are not predicted"},
-    NotedFlag{"use-cp-send-recv-overlap",
-              "messages between the devices of context parallelism are not predicted"},
-    NotedFlag{"use-tp-pp-dp-mapping",
-              "devices are numbered in another order: which of them share a node may differ from "
-              "the prediction's"},
-    NotedFlag{"deterministic-mode", "deterministic kernels may take longer than predicted"},
-    NotedFlag{"fp16-lm-cross-entropy",
-              "the prediction has the head's logits in fp32; in fp16 they take less memory"},
-    NotedFlag{"reset-attention-mask", "the prediction has attention over whole samples"},
-    NotedFlag{"reset-attention-masks", "the prediction has attention over whole samples"},
-    NotedFlag{"enable-cuda-graph",
-              "the prediction launches kernels one by one, and has no memory of graphs"},
-    NotedFlag{"external-cuda-graph",
-              "the prediction launches kernels one by one, and has no memory of graphs"},
-    NotedFlag{"cuda-graph-impl",
-              "the prediction launches kernels one by one, and has no memory of graphs"},
-    NotedFlag{"optimizer-cuda-graph",
-              "the prediction launches kernels one by one, and has no memory of graphs"},
-    NotedFlag{"first-last-layers-bf16", all_in_eight_bits},
-    NotedFlag{"num-layers-at-start-in-bf16", all_in_eight_bits},
-    NotedFlag{"num-layers-at-end-in-bf16", all_in_eight_bits},
-    NotedFlag{"no-fp8-wgrad", all_in_eight_bits},
-    NotedFlag{"fp8-wgrad", all_in_eight_bits, on_values},
-    NotedFlag{"fp8-dot-product-attention", attention_in_half},
-    NotedFlag{"fp8-multi-head-attention", attention_in_half},
-    NotedFlag{"no-masked-softmax-fusion", unfused},
-    NotedFlag{"no-bias-swiglu-fusion", unfused},
-    NotedFlag{"no-bias-dropout-fusion", unfused},
-    NotedFlag{"no-persist-layer-norm", unfused},
-    NotedFlag{"no-rope-fusion", unfused},
-    NotedFlag{"masked-softmax-fusion", unfused, on_values},
-    NotedFlag{"bias-swiglu-fusion", unfused, on_values},
-    NotedFlag{"bias-activation-fusion", unfused, on_values},
-    NotedFlag{"bias-dropout-fusion", unfused, on_values},
-    NotedFlag{"persist-layer-norm", unfused, on_values},
-    NotedFlag{"apply-rope-fusion", unfused, on_values},
-    NotedFlag{"moe-grouped-gemm",
-              "the prediction computes the experts of a device together; one by one, a step is "
-              "longer",
-              on_values},
-    NotedFlag{"no-overlap-p2p-communication",
-              "the prediction sends beside the computation; one after the other, a step is longer"},
-    NotedFlag{"overlap-p2p-comm",
-              "the prediction sends beside the computation; one after the other, a step is longer",
-              on_values},
-    NotedFlag{"overlap-p2p-communication",
-              "the prediction sends beside the computation; one after the other, a step is longer",
-              on_values},
-    NotedFlag{"use-ascend-coc",
-              "the prediction adds the messages of tensor parallelism to the time of a layer; "
-              "overlapped, a step is at most as long"},
-    NotedFlag{"use-ascend-mc2",
-              "the prediction adds the messages of tensor parallelism to the time of a layer; "
-              "overlapped, a step is at most as long"},
+/// Flags of which a prediction leaves something out; "given" is the value of a flag alone.
+constexpr auto noted = std::to_array<SettingGroup>({
+    {"overlap-param-gather-with-optimizer-step",
+     "the prediction waits for the weights that replicas hand to each other; "
+     "overlapped, a step is at most as long",
+     off_values},
+    {"tp-comm-overlap use-ascend-coc use-ascend-mc2",
+     "the prediction adds the messages of tensor parallelism to the time of a layer; "
+     "overlapped, a step is at most as long",
+     off_values},
+    {"rampup-batch-size", "the prediction is of steps with the whole batch", off_values},
+    {"hierarchical-context-parallel-sizes cp-comm-type "
+     "use-cp-send-recv-overlap",
+     "messages between the devices of context parallelism are not predicted",
+     off_values},
+    {"use-tp-pp-dp-mapping",
+     "devices are numbered in another order: which of them share a node may differ "
+     "from the prediction's",
+     off_values},
+    {"deterministic-mode", "deterministic kernels may take longer than predicted", off_values},
+    {"fp16-lm-cross-entropy",
+     "the prediction has the head's logits in fp32; in fp16 they take less memory",
+     off_values},
+    {"reset-attention-mask reset-attention-masks",
+     "the prediction has attention over whole samples",
+     off_values},
+    {"enable-cuda-graph external-cuda-graph cuda-graph-impl "
+     "optimizer-cuda-graph",
+     "the prediction launches kernels one by one, and has no memory of graphs",
+     off_values},
+    {"first-last-layers-bf16 num-layers-at-start-in-bf16 "
+     "num-layers-at-end-in-bf16 no-fp8-wgrad",
+     all_in_eight_bits,
+     off_values},
+    {"fp8-wgrad", all_in_eight_bits, on_values},
+    {"fp8-dot-product-attention fp8-multi-head-attention", attention_in_half, off_values},
+    {"no-masked-softmax-fusion no-bias-swiglu-fusion no-bias-dropout-fusion "
+     "no-persist-layer-norm no-rope-fusion",
+     unfused,
+     off_values},
+    {"masked-softmax-fusion bias-swiglu-fusion bias-activation-fusion "
+     "bias-dropout-fusion persist-layer-norm apply-rope-fusion",
+     unfused,
+     on_values},
+    {"moe-grouped-gemm",
+     "the prediction computes the experts of a device together; one by one, a step is longer",
+     on_values},
+    {"no-overlap-p2p-communication",
+     "the prediction sends beside the computation; one after the other, a step is longer",
+     off_values},
+    {"overlap-p2p-comm overlap-p2p-communication",
+     "the prediction sends beside the computation; one after the other, a step is longer",
+     on_values},
     // verl: a step of the optimizer has ppo_mini_batch_size x rollout.n samples.
-    NotedFlag{"train-batch-size", of_reinforcement},
-    NotedFlag{"ppo-mini-batch-size", of_reinforcement},
-    NotedFlag{"ppo-max-token-len-per-gpu", of_reinforcement},
-    NotedFlag{"ppo-epochs", of_reinforcement},
-    NotedFlag{"use-dynamic-bsz", of_reinforcement},
-    NotedFlag{"max-prompt-length", "samples have prompt and response: set the tokens of a sample"},
-    NotedFlag{"max-response-length",
-              "samples have prompt and response: set the tokens of a sample"},
-};
+    {"train-batch-size ppo-mini-batch-size ppo-max-token-len-per-gpu "
+     "ppo-epochs use-dynamic-bsz",
+     of_reinforcement,
+     off_values},
+    {"max-prompt-length max-response-length",
+     "samples have prompt and response: set the tokens of a sample",
+     off_values},
+});
 
-constexpr std::array aliases{
-    FlagAlias{"num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"},
-    FlagAlias{"num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"},
-    FlagAlias{"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
-    FlagAlias{"microbatch-group-size-per-vp-stage",
-              "microbatch-group-size-per-virtual-pipeline-stage"},
-    FlagAlias{"num-moe-experts", "num-experts"},
-    FlagAlias{"gated-linear-unit", "swiglu"},
-    FlagAlias{"bias-gelu-fusion", "no-bias-gelu-fusion", true},
-    FlagAlias{"gradient-accumulation-fusion", "no-gradient-accumulation-fusion", true},
-    FlagAlias{"add-bias-linear", "disable-bias-linear", true},
-    FlagAlias{"share-embeddings-and-output-weights", "untie-embeddings-and-output-weights", true},
-    FlagAlias{"add-position-embedding", "no-position-embedding", true},
-    FlagAlias{"sequence-length", "seq-length"},
-    FlagAlias{"seq-len", "seq-length"},
-    FlagAlias{"overlap-grad-sync", "overlap-grad-reduce"},
-    FlagAlias{"use-rotary-position-embedding", "use-rotary-position-embeddings"},
-    FlagAlias{"accumulate-all-reduce-grads-in-fp32", "accumulate-allreduce-grads-in-fp32"},
-    FlagAlias{"scatter-gather-tensors-in-pipeline", "no-scatter-gather-tensors-in-pipeline", true},
-    FlagAlias{"activations-checkpoint-granularity", "recompute-granularity"},
-    FlagAlias{"activations-checkpoint-num-layers", "recompute-num-layers"},
-    FlagAlias{"checkpoint-num-layers", "recompute-num-layers"},
-    FlagAlias{"shared-expert-gate", "moe-shared-expert-gate"},
-    FlagAlias{"ppo-micro-batch-size-per-gpu", "micro-batch-size"},
-};
+constexpr auto aliases = std::to_array<FlagAlias>({
+    {"num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"},
+    {"num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"},
+    {"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
+    {"microbatch-group-size-per-vp-stage", "microbatch-group-size-per-virtual-pipeline-stage"},
+    {"num-moe-experts", "num-experts"},
+    {"gated-linear-unit", "swiglu"},
+    {"bias-gelu-fusion", "no-bias-gelu-fusion", true},
+    {"gradient-accumulation-fusion", "no-gradient-accumulation-fusion", true},
+    {"add-bias-linear", "disable-bias-linear", true},
+    {"share-embeddings-and-output-weights", "untie-embeddings-and-output-weights", true},
+    {"add-position-embedding", "no-position-embedding", true},
+    {"sequence-length", "seq-length"},
+    {"seq-len", "seq-length"},
+    {"overlap-grad-sync", "overlap-grad-reduce"},
+    {"use-rotary-position-embedding", "use-rotary-position-embeddings"},
+    {"accumulate-all-reduce-grads-in-fp32", "accumulate-allreduce-grads-in-fp32"},
+    {"scatter-gather-tensors-in-pipeline", "no-scatter-gather-tensors-in-pipeline", true},
+    {"activations-checkpoint-granularity", "recompute-granularity"},
+    {"activations-checkpoint-num-layers", "recompute-num-layers"},
+    {"checkpoint-num-layers", "recompute-num-layers"},
+    {"shared-expert-gate", "moe-shared-expert-gate"},
+    {"ppo-micro-batch-size-per-gpu", "micro-batch-size"},
+    {"fp8", "fp8-format"},
+    {"activations-checkpoint-method", "recompute-method"},
+});
 
 /// Names of harmless flags, in alphabetical order, apart by blanks: their values change no kernel,
 /// size, message or order of a training step.
@@ -659,54 +603,37 @@ constexpr std::string_view harmless_in_tables =
     "profiling.profile_ranks profiling.memory_snapshot_path platform_config.name ";
 
 /// Tables whose keys, taken together, train something else.
-constexpr std::array refused_tables{
-    RefusedFlag{"peft", "adapters are trained, and the weights are not"},
-    RefusedFlag{"lora", "adapters are trained, and the weights are not"},
-    RefusedFlag{"distillation", "a second model, the teacher, computes in each step"},
-};
+constexpr auto refused_tables = std::to_array<SettingGroup>({
+    {"peft", "adapters are trained, and the weights are not"},
+    {"lora", "adapters are trained, and the weights are not"},
+    {"distillation", "a second model, the teacher, computes in each step"},
+});
 
 }  // namespace
 
-const RefusedFlag* refused_flag(std::string_view name) {
-    const auto* const found = std::ranges::find(refused, name, &RefusedFlag::name);
-    return found == refused.end() ? nullptr : found;
+const SettingGroup* refused_flag(std::string_view name) {
+    return group_with(refused, name);
 }
 
-bool is_harmless_value(const RefusedFlag& flag, std::string_view value) {
-    const std::vector<std::string_view> values = words_of(flag.harmless_values);
-    return std::ranges::find(values, value) != values.end();
-}
-
-std::string_view flag_note(std::string_view name, std::string_view value) {
-    const auto* const found = std::ranges::find(noted, name, &NotedFlag::name);
-    if (found == noted.end()) {
-        return {};
-    }
-    const std::vector<std::string_view> silent = words_of(found->silent_values);
-    const std::string_view word = value.empty() ? "given" : value;
-    return std::ranges::find(silent, word) != silent.end() ? std::string_view() : found->note;
-}
-
-bool is_noted_flag(std::string_view name) {
-    return std::ranges::find(noted, name, &NotedFlag::name) != noted.end();
+const SettingGroup* noted_flag(std::string_view name) {
+    return group_with(noted, name);
 }
 
 bool is_harmless_flag(std::string_view name) {
-    const std::vector<std::string_view> names = words_of(harmless);
-    return std::ranges::find(names, name) != names.end();
+    return has_word(harmless, name);
 }
 
 bool is_harmless_key(std::string_view written) {
-    const std::vector<std::string_view> keys = words_of(harmless_in_tables);
-    return std::ranges::find(keys, written) != keys.end();
+    return has_word(harmless_in_tables, written);
 }
 
-const RefusedFlag* refused_table(const std::vector<std::string>& sections) {
-    const auto* const found =
-        std::ranges::find_if(refused_tables, [&sections](const RefusedFlag& table) {
-            return std::ranges::find(sections, table.name) != sections.end();
-        });
-    return found == refused_tables.end() ? nullptr : found;
+const SettingGroup* refused_table(const std::vector<std::string>& sections) {
+    for (const std::string& section : sections) {
+        if (const SettingGroup* const table = group_with(refused_tables, section)) {
+            return table;
+        }
+    }
+    return nullptr;
 }
 
 std::optional<FlagAlias> flag_alias(std::string_view name) {
@@ -715,13 +642,15 @@ std::optional<FlagAlias> flag_alias(std::string_view name) {
 }
 
 std::vector<std::string_view> known_flags() {
-    std::vector<std::string_view> names = words_of(harmless);
-    for (const RefusedFlag& flag : refused) {
-        names.push_back(flag.name);
-    }
-    for (const NotedFlag& flag : noted) {
-        names.push_back(flag.name);
-    }
+    std::vector<std::string_view> names = words_in(harmless);
+    const auto add = [&names](const auto& groups) {
+        for (const SettingGroup& group : groups) {
+            const std::vector<std::string_view> more = words_in(group.names);
+            names.insert(names.end(), more.begin(), more.end());
+        }
+    };
+    add(refused);
+    add(noted);
     for (const FlagAlias& alias : aliases) {
         names.push_back(alias.alias);
     }

@@ -2,37 +2,24 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/interop/launch/setting_problems.h"
 
 /// What is known of the flags of Megatron-LM's command line that `MegatronFlags` has no member for.
 /// Names are written without dashes in front, as in "seq-length". Source: megatron/training/
 /// arguments.py, and the names that Megatron-Core's, Megatron-Bridge's and Primus' files use.
 namespace pipetwin {
 
-/// A flag that changes the model, the split, the memory or the schedule in a way that no scenario
-/// can say.
-struct RefusedFlag {
-    std::string_view name;
-    std::string_view why;  ///< what it changes
-    /// Values with which it changes nothing, apart by blanks.
-    std::string_view harmless_values{};
-};
+/// The group of a flag that changes the model, the split, the memory or the schedule in a way that
+/// no scenario can say; null: it is none of them.
+const SettingGroup* refused_flag(std::string_view name);
 
-/// The flag of this name; null: it is none of them.
-const RefusedFlag* refused_flag(std::string_view name);
-
-/// Whether a refused flag changes nothing with this value.
-bool is_harmless_value(const RefusedFlag& flag, std::string_view value);
-
-/// What a prediction leaves out where this flag is given with this value, which is empty for a flag
-/// alone; empty: nothing.
-std::string_view flag_note(std::string_view name, std::string_view value);
-
-/// Whether a value decides, by `flag_note`, if a prediction leaves something out.
-bool is_noted_flag(std::string_view name);
+/// The group of a flag of which a prediction leaves something out; null: it is none of them. Of a
+/// flag without a value, the value is "given".
+const SettingGroup* noted_flag(std::string_view name);
 
 /// Whether a flag changes neither the model nor its split, memory and schedule: data, logs,
 /// checkpoints, learning rates, numerics.
@@ -41,8 +28,9 @@ bool is_harmless_flag(std::string_view name);
 /// Whether a key of a table, "checkpoint.hf_source_path" as the file has it, is harmless there.
 bool is_harmless_key(std::string_view written);
 
-/// The table among these, whose keys train something else than the model's weights; null: none is.
-const RefusedFlag* refused_table(const std::vector<std::string>& sections);
+/// The group of the table among these whose keys train something else than the model's weights;
+/// null: none is.
+const SettingGroup* refused_table(const std::vector<std::string>& sections);
 
 /// Another name of a flag, as Megatron-Core's configuration has it.
 struct FlagAlias {

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/word_list.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -95,6 +96,40 @@ constexpr std::string_view harmless_deepspeed =
     "zero_optimization.enable_sanity_checks "
     "pipeline.seed_layers pipeline.pipe_partitioned pipeline.grad_partitioned";
 
+/// Switches that make the run another one than a plain training with mixed precision, shares of
+/// groups of replicas, messages with fewer bits (ZeRO++), and state that is not on the device.
+constexpr auto refused_deepspeed = std::to_array<SettingGroup>({
+    {"optimizer.params.amsgrad", "the optimizer keeps one more number", off_values},
+    {"amp.enabled", "another library (Apex) chooses the precision", off_values},
+    {"elasticity.enabled", "the batch follows the machines", off_values},
+    {"curriculum_learning.enabled data_efficiency.enabled",
+     "samples have different lengths",
+     off_values},
+    {"progressive_layer_drop.enabled", "blocks are left out at random", off_values},
+    {"compression_training", "weights have fewer bits, or are left out", off_values},
+    {"sparse_attention.mode", "attention is another one", "dense"},
+    {"sparse_gradients", "gradients of the embedding are sparse", off_values},
+    {"hybrid_engine.enabled", "a step generates samples, too", off_values},
+    {"autotuning.enabled", "a program chooses the settings", off_values},
+    {"graph_harvesting", "kernels are launched as graphs", off_values},
+    {"tensor_parallel.autotp_size", "devices share layers", "0 1"},
+    {"sequence_parallel_size", "devices share the tokens of a sample", "1"},
+    {"fp16.fp16_master_weights_and_grads bf16.bf16_master_weights_and_grads "
+     "bf16.bf16_optimizer_states zero_optimization.zenflow",
+     "the optimizer's state has another width",
+     off_values},
+    {"zero_optimization.zero_quantized_weights "
+     "zero_optimization.zero_quantized_nontrainable_weights "
+     "zero_optimization.zero_quantized_gradients",
+     "messages have fewer bits"},
+    {"zero_optimization.offload_optimizer.device zero_optimization.offload_param.device",
+     "state is in host memory",
+     "none"},
+    {"zero_optimization.cpu_offload", "state is in host memory"},
+    {"activation_checkpointing.partition_activations activation_checkpointing.cpu_checkpointing",
+     "what is kept is shared out, or goes to host memory"},
+});
+
 /// Reads a file of DeepSpeed; one object for each.
 class DeepSpeedReader {
   public:
@@ -121,28 +156,9 @@ class DeepSpeedReader {
             ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
     }
 
-    /// Switches that make the run another one than a plain training with mixed precision.
+    /// What sets the run apart from a plain training.
     void expect_plain_run() {
-        reader_.expect_off("optimizer.params.amsgrad", "the optimizer keeps one more number");
-        reader_.expect_off("amp.enabled", "another library (Apex) chooses the precision");
-        reader_.expect_off("elasticity.enabled", "the batch follows the machines");
-        reader_.expect_off("curriculum_learning.enabled", "samples have different lengths");
-        reader_.expect_off("data_efficiency.enabled", "samples have different lengths");
-        reader_.expect_off("progressive_layer_drop.enabled", "blocks are left out at random");
-        reader_.expect_off("compression_training", "weights have fewer bits, or are left out");
-        reader_.expect_off("sparse_attention.mode", "attention is another one", "dense");
-        reader_.expect_off("sparse_gradients", "gradients of the embedding are sparse");
-        reader_.expect_off("hybrid_engine.enabled", "a step generates samples, too");
-        reader_.expect_off("autotuning.enabled", "a program chooses the settings");
-        reader_.expect_off("graph_harvesting", "kernels are launched as graphs");
-        reader_.expect_off("tensor_parallel.autotp_size", "devices share layers", "0 1");
-        reader_.expect_off("sequence_parallel_size", "devices share the tokens of a sample", "1");
-        for (const std::string_view narrow : {"fp16.fp16_master_weights_and_grads",
-                                              "bf16.bf16_master_weights_and_grads",
-                                              "bf16.bf16_optimizer_states",
-                                              "zero_optimization.zenflow"}) {
-            reader_.expect_off(narrow, "the optimizer's state has another width");
-        }
+        reader_.refuse(refused_deepspeed);
         const std::string type =
             reader_.text("communication_data_type").value_or(is_open_ ? "" : run_.precision);
         const bool is_wide = type == "fp32" || type == "fp64";
@@ -263,7 +279,7 @@ class DeepSpeedReader {
         read_overlap();
     }
 
-    /// Shares of all replicas, and messages with whole numbers (ZeRO++, MiCS); state on the device.
+    /// Shares of all replicas, not of groups of them (ZeRO++, MiCS).
     void expect_plain_shares() {
         if (reader_.whole("zero_optimization.zero_hpz_partition_size", 0).value_or(1) > 1) {
             reader_.problem("zero_optimization.zero_hpz_partition_size",
@@ -272,23 +288,6 @@ class DeepSpeedReader {
         if (reader_.whole("zero_optimization.mics_shard_size", -1).value_or(-1) > 0) {
             reader_.problem("zero_optimization.mics_shard_size",
                             "weights are shared in groups of replicas");
-        }
-        for (const std::string_view narrow :
-             {"zero_optimization.zero_quantized_weights",
-              "zero_optimization.zero_quantized_nontrainable_weights",
-              "zero_optimization.zero_quantized_gradients"}) {
-            if (reader_.answer(narrow).value_or(false)) {
-                reader_.problem(narrow, "messages have fewer bits");
-            }
-        }
-        for (const std::string_view device : {"zero_optimization.offload_optimizer.device",
-                                              "zero_optimization.offload_param.device"}) {
-            if (reader_.text(device).value_or("none") != "none") {
-                reader_.problem(device, "state is in host memory");
-            }
-        }
-        if (reader_.answer("zero_optimization.cpu_offload").value_or(false)) {
-            reader_.problem("zero_optimization.cpu_offload", "state is in host memory");
         }
     }
 
@@ -331,24 +330,17 @@ class DeepSpeedReader {
         } else {
             run_.clip_norm = norm.value_or(0);
         }
-        std::string optimizer = reader_.text("optimizer.type").value_or("AdamW");
-        std::ranges::transform(optimizer, optimizer.begin(), [](char c) {
-            return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-        });
+        const std::string optimizer = lower_case(reader_.text("optimizer.type").value_or("AdamW"));
         run_.optimizer = optimizer == "sgd" ? "momentum" : optimizer == "adam" ? "adam" : "adamw";
         if (optimizer != "adam" && optimizer != "adamw" && optimizer != "sgd") {
             reader_.problem("optimizer.type", "keeps another state than Adam or SGD");
         }
-        for (const std::string_view number : {"optimizer.params.lr",
-                                              "optimizer.params.betas",
-                                              "optimizer.params.eps",
-                                              "optimizer.params.weight_decay",
-                                              "optimizer.params.momentum",
-                                              "optimizer.params.adam_w_mode",
-                                              "optimizer.params.torch_adam",
-                                              "optimizer.params.fused",
-                                              "optimizer.params.bias_correction"}) {
-            reader_.texts(number);
+        for (const std::string_view number :
+             words_in("optimizer.params.lr optimizer.params.betas optimizer.params.eps "
+                      "optimizer.params.weight_decay optimizer.params.momentum "
+                      "optimizer.params.adam_w_mode optimizer.params.torch_adam "
+                      "optimizer.params.fused optimizer.params.bias_correction")) {
+            reader_.texts(number);  // they change nothing, and need no word
         }
     }
 
@@ -374,9 +366,8 @@ class DeepSpeedReader {
     /// data_types.grad_accum_dtype; where it is not there, what DeepSpeed's engine takes
     /// (deepspeed/runtime/engine.py, get_data_types).
     void read_gradients() {
-        const std::optional<std::string> type =
-            reader_.word("data_types.grad_accum_dtype",
-                         {"fp32", "float32", "fp16", "float16", "bf16", "bfloat16", "auto"});
+        const std::optional<std::string> type = reader_.word(
+            "data_types.grad_accum_dtype", "fp32 float32 fp16 float16 bf16 bfloat16 auto");
         if (run_.precision != "bf16") {
             return;
         }
@@ -396,12 +387,6 @@ class DeepSpeedReader {
     }
 
     void read_pipeline() {
-        for (const std::string_view key : {"activation_checkpointing.partition_activations",
-                                           "activation_checkpointing.cpu_checkpointing"}) {
-            if (reader_.answer(key).value_or(false)) {
-                reader_.problem(key, "what is kept is shared out, or goes to host memory");
-            }
-        }
         run_.stages = reader_.whole("pipeline.stages", 1);
         if (zero_stage_ >= 2 && run_.stages.value_or(1) > 1) {
             run_.shard = "optimizer";

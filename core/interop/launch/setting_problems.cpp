@@ -2,41 +2,40 @@
 #include "core/interop/launch/setting_problems.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/word_list.h"
 
 namespace pipetwin {
 
 namespace {
 
 /// Words of names that speak of the model, its split, its batch, its memory or its precision.
-constexpr std::array<std::string_view, 76> words_of_runs{
-    "pipeline",     "pp",           "vpp",       "virtual",    "parallel",  "parallelism",
-    "tp",           "cp",           "ep",        "fsdp",       "zero",      "shard",
-    "sharding",     "degree",       "stage",     "stages",     "chunks",    "layer",
-    "layers",       "block",        "blocks",    "depth",      "width",     "dim",
-    "expert",       "experts",      "capacity",  "head",       "heads",     "hidden",
-    "ffn",          "mlp",          "vocab",     "vocabulary", "seq",       "seqlen",
-    "sequence",     "length",       "lengths",   "batch",      "batchsize", "microbatch",
-    "microbatches", "accumulation", "recompute", "remat",      "offload",   "offloading",
-    "swap",         "fp8",          "fp4",       "mxfp8",      "mxfp4",     "nvfp4",
-    "int8",         "quant",        "quantize",  "precision",  "dtype",     "lora",
-    "peft",         "adapter",      "mamba",     "ssm",        "mtp",       "encoder",
-    "partition",    "partitions",   "splits",    "layout",     "moe",       "topk",
-    "attention",    "attn",         "conv",      "residual"};
+constexpr std::string_view words_of_runs =
+    "pipeline pp vpp virtual parallel parallelism tp cp ep fsdp zero shard sharding degree stage "
+    "stages chunks layer layers block blocks depth width dim expert experts capacity head heads "
+    "hidden ffn mlp vocab vocabulary seq seqlen sequence length lengths batch batchsize "
+    "microbatch microbatches accumulation recompute remat offload offloading swap fp8 fp4 mxfp8 "
+    "mxfp4 nvfp4 int8 quant quantize precision dtype lora peft adapter mamba ssm mtp encoder "
+    "partition partitions splits layout moe topk attention attn conv residual";
 
 }  // namespace
+
+const SettingGroup* group_with(std::span<const SettingGroup> groups, std::string_view name) {
+    const auto found = std::ranges::find_if(
+        groups, [name](const SettingGroup& group) { return has_word(group.names, name); });
+    return found == groups.end() ? nullptr : &*found;
+}
 
 std::string_view word_of_a_run(std::string_view name) {
     while (!name.empty()) {
         const std::size_t end = std::min(name.find_first_of("-_."), name.size());
         const std::string_view word = name.substr(0, end);
-        if (std::ranges::find(words_of_runs, word) != words_of_runs.end()) {
+        if (has_word(words_of_runs, word)) {
             return word;
         }
         name.remove_prefix(std::min(end + 1, name.size()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,20 @@ enum class LeaveOut {
     Unknown,  ///< those whose names are not known; what changes the run is refused
     All,      ///< what changes model, split, batch or memory, too: the result is of another run
 };
+
+/// What says of a switch or a number that it is off.
+constexpr std::string_view off_values = "0 false none null no";
+
+/// Settings that a reader has one answer for.
+struct SettingGroup {
+    std::string_view names;  ///< apart by blanks
+    std::string_view why;    ///< what they change, or what a prediction leaves out
+    /// Values with which there is nothing to say, apart by blanks.
+    std::string_view harmless_values{};
+};
+
+/// The group that has this name; null: none has.
+const SettingGroup* group_with(std::span<const SettingGroup> groups, std::string_view name);
 
 /// Returns the part of a setting's name that speaks of the model, its split, its batch or its
 /// memory, as "layer" in "num-layer-list"; empty: none does. A name that is not known may not be

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -13,6 +11,8 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/word_list.h"
+#include "core/interop/launch/setting_values.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -27,37 +27,24 @@ struct Flavor {
 };
 
 /// Blocks of torchtitan's models (torchtitan/models/*/__init__.py).
-constexpr std::array flavors{
-    Flavor{"llama3", "debugmodel", 6},
-    Flavor{"llama3", "8B", 32},
-    Flavor{"llama3", "70B", 80},
-    Flavor{"llama3", "405B", 126},
-    Flavor{"deepseek_v3", "16B", 27},
-    Flavor{"deepseek_v3", "236B", 60},
-    Flavor{"deepseek_v3", "671B", 61},
-    Flavor{"qwen3", "0.6B", 28},
-    Flavor{"qwen3", "1.7B", 28},
-    Flavor{"qwen3", "4B", 36},
-    Flavor{"qwen3", "8B", 36},
-    Flavor{"qwen3", "14B", 40},
-    Flavor{"qwen3", "32B", 64},
-};
+constexpr auto flavors = std::to_array<Flavor>({
+    {"llama3", "debugmodel", 6},
+    {"llama3", "8B", 32},
+    {"llama3", "70B", 80},
+    {"llama3", "405B", 126},
+    {"deepseek_v3", "16B", 27},
+    {"deepseek_v3", "236B", 60},
+    {"deepseek_v3", "671B", 61},
+    {"qwen3", "0.6B", 28},
+    {"qwen3", "1.7B", 28},
+    {"qwen3", "4B", 36},
+    {"qwen3", "8B", 36},
+    {"qwen3", "14B", 40},
+    {"qwen3", "32B", 64},
+});
 
 constexpr std::int64_t most_stages = 1 << 18;
 constexpr std::int64_t most_samples = 1 << 30;
-
-/// The words of a text that are apart by blanks.
-std::vector<std::string_view> words_in(std::string_view text) {
-    std::vector<std::string_view> words;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find(' '), text.size());
-        if (end > 0) {
-            words.push_back(text.substr(0, end));
-        }
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return words;
-}
 
 /// Settings of all versions that change no size, split, message or kernel of a step, or that only
 /// another setting, which is refused, would make do so (those of quantization).
@@ -131,6 +118,20 @@ constexpr std::string_view harmless_titan =
     "fault_tolerance.fragment_sync_delay fault_tolerance.fragment_update_alpha "
     "fault_tolerance.num_fragments fault_tolerance.module_fqns_per_model_fragment";
 
+/// Switches that make the run another one than a training, and numbers of other widths.
+constexpr auto refused_titan = std::to_array<SettingGroup>({
+    {"memory_estimation.enable memory_estimation.enabled",
+     "nothing is trained, its memory is estimated",
+     off_values},
+    {"comm.mode", "nothing is sent", "default"},
+    {"float8.enable_float8_linear training.enable_float8_linear training.fp8_linear",
+     "products in 8 bits take other time and memory",
+     off_values},
+    {"fault_tolerance.semi_sync_method", "replicas are summed up once in many steps", off_values},
+    {"training.enable_cpu_offload", "weights are in host memory"},
+    {"fault_tolerance.enable", "replicas come and go"},
+});
+
 /// Reads a file of torchtitan; one object for each.
 class TitanReader {
   public:
@@ -189,20 +190,9 @@ class TitanReader {
         }
     }
 
-    /// Switches that make the run another one than a training, and numbers of other widths.
+    /// What sets the run apart from a plain training.
     void expect_plain_run() {
-        for (const std::string_view key :
-             {"memory_estimation.enable", "memory_estimation.enabled"}) {
-            reader_.expect_off(key, "nothing is trained, its memory is estimated");
-        }
-        reader_.expect_off("comm.mode", "nothing is sent", "default");
-        for (const std::string_view key :
-             {"float8.enable_float8_linear", "training.enable_float8_linear"}) {
-            reader_.expect_off(key, "products in 8 bits take other time and memory");
-        }
-        reader_.expect_off("training.fp8_linear", "products in 8 bits take other time and memory");
-        reader_.expect_off("fault_tolerance.semi_sync_method",
-                           "replicas are summed up once in many steps");
+        reader_.refuse(refused_titan);
         const std::string norm = reader_.text("model.norm_type").value_or("rmsnorm");
         if (norm.find("rmsnorm") == std::string::npos) {
             run_.warnings.push_back(
@@ -378,11 +368,8 @@ class TitanReader {
         if (!module.starts_with(prefix)) {
             return std::nullopt;
         }
-        int layer = 0;
-        const char* const begin = module.data() + prefix.size();
-        const char* const end = module.data() + module.size();
-        const auto [rest, status] = std::from_chars(begin, end, layer);
-        if (status != std::errc{} || rest != end || layer < 0) {
+        const std::optional<int> layer = whole_in(module.substr(prefix.size()));
+        if (!layer || *layer < 0) {
             refuse(split_key(key),
                    fmt::format("'{}' names no layer", module.substr(0, 60)),
                    "torchtitan knows whole layers, as in layers.7");
@@ -598,7 +585,7 @@ class TitanReader {
         const int shard = reader_.whole(split_key("data_parallel_shard_degree"), -1).value_or(-1);
         is_sharded_ = shard != 1;
         const std::string policy =
-            reader_.word(split_key("fsdp_reshard_after_forward"), {"default", "always", "never"})
+            reader_.word(split_key("fsdp_reshard_after_forward"), "default always never")
                 .value_or("default");
         if (shard == 1) {
             return replicate;
@@ -665,12 +652,6 @@ class TitanReader {
                 "enable_async_tensor_parallel: the prediction adds the messages of tensor "
                 "parallelism to the time of a layer; overlapped, a step is at most as long");
         }
-        if (reader_.answer("training.enable_cpu_offload").value_or(false)) {
-            reader_.problem("training.enable_cpu_offload", "weights are in host memory");
-        }
-        if (reader_.answer("fault_tolerance.enable").value_or(false)) {
-            reader_.problem("fault_tolerance.enable", "replicas come and go");
-        }
         read_recompute();
         const std::string mixed =
             reader_.text("training.mixed_precision_param").value_or("bfloat16");
@@ -707,8 +688,7 @@ class TitanReader {
 
     void read_recompute() {
         const std::string mode =
-            reader_
-                .word("activation_checkpoint.mode", {"selective", "full", "none", "memory_budget"})
+            reader_.word("activation_checkpoint.mode", "selective full none memory_budget")
                 .value_or("selective");
         const bool is_part =
             reader_.text("activation_checkpoint.selective_ac_option").value_or("2") == "op";

@@ -2,31 +2,19 @@
 #include "core/interop/launch/training_run.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <ranges>
-#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "core/base/error.h"
+#include "core/base/word_list.h"
+#include "core/interop/launch/setting_values.h"
 
 namespace pipetwin {
 
 namespace {
 
-/// Whether a list of words that are apart by blanks has this one.
-bool lists_word(std::string_view list, std::string_view word) {
-    while (!list.empty()) {
-        const std::size_t end = std::min(list.find(' '), list.size());
-        if (list.substr(0, end) == word) {
-            return true;
-        }
-        list.remove_prefix(std::min(end + 1, list.size()));
-    }
-    return false;
-}
+constexpr std::string_view look_it_up =
+    "compare with the documentation of the program that reads the file";
 
 }  // namespace
 
@@ -60,13 +48,7 @@ std::optional<std::string> SettingReader::text(std::string_view written) {
     if (setting == nullptr) {
         return std::nullopt;
     }
-    if (setting->values.empty()) {
-        throw Error(ErrorKind::BadInput,
-                    setting->place,
-                    fmt::format("{} has no value", written),
-                    "write one, or leave the key out");
-    }
-    return setting->values.front().text;
+    return first_word(*setting, "write one, or leave the key out").text;
 }
 
 std::optional<std::vector<std::string>> SettingReader::texts(std::string_view written) {
@@ -81,80 +63,35 @@ std::optional<std::vector<std::string>> SettingReader::texts(std::string_view wr
     return words;
 }
 
-std::optional<std::string> SettingReader::certain(std::string_view written) {
-    std::optional<std::string> word = text(written);
-    if (word == "auto") {
+const Setting* SettingReader::certain(std::string_view written) {
+    const Setting* const setting = find(written);
+    if (setting != nullptr && first_word(*setting, look_it_up).text == "auto") {
         open_.emplace_back(written);
-        word.reset();
+        return nullptr;
     }
-    return word;
+    return setting;
 }
 
 std::optional<int> SettingReader::whole(std::string_view written, int least) {
-    const std::optional<std::string> word = certain(written);
-    if (!word) {
-        return std::nullopt;
-    }
-    int number = 0;
-    const char* const end = word->data() + word->size();
-    const auto [rest, status] = std::from_chars(word->data(), end, number);
-    constexpr int most = 1 << 30;
-    if (status != std::errc{} || rest != end || number < least || number > most) {
-        throw Error(ErrorKind::BadInput,
-                    place(written),
-                    fmt::format("{} = '{}', expected a whole number of at least {}",
-                                written,
-                                word->substr(0, 60),
-                                least),
-                    "compare with the documentation of the program that reads the file");
-    }
-    return number;
+    const Setting* const setting = certain(written);
+    return setting != nullptr ? std::optional(whole_value(*setting, least, look_it_up))
+                              : std::nullopt;
 }
 
 std::optional<double> SettingReader::real(std::string_view written) {
-    const std::optional<std::string> word = certain(written);
-    if (!word) {
-        return std::nullopt;
-    }
-    double number = 0;
-    const char* const end = word->data() + word->size();
-    const auto [rest, status] = std::from_chars(word->data(), end, number);
-    if (status != std::errc{} || rest != end || !std::isfinite(number) || number < 0) {
-        throw Error(
-            ErrorKind::BadInput,
-            place(written),
-            fmt::format("{} = '{}', expected a number of 0 or more", written, word->substr(0, 60)),
-            "compare with the documentation of the program that reads the file");
-    }
-    return number;
+    const Setting* const setting = certain(written);
+    return setting != nullptr ? std::optional(real_value(*setting, look_it_up)) : std::nullopt;
 }
 
 std::optional<bool> SettingReader::answer(std::string_view written) {
-    const std::optional<std::string> word = certain(written);
-    if (!word) {
-        return std::nullopt;
-    }
-    if (*word != "true" && *word != "false") {
-        throw Error(ErrorKind::BadInput,
-                    place(written),
-                    fmt::format("{} = '{}', expected true or false", written, word->substr(0, 60)),
-                    "compare with the documentation of the program that reads the file");
-    }
-    return *word == "true";
+    const Setting* const setting = certain(written);
+    return setting != nullptr ? std::optional(answer_value(*setting, look_it_up)) : std::nullopt;
 }
 
-std::optional<std::string> SettingReader::word(std::string_view written,
-                                               std::initializer_list<std::string_view> words) {
-    std::optional<std::string> found = text(written);
-    if (found && std::ranges::find(words, *found) == words.end()) {
-        throw Error(
-            ErrorKind::BadInput,
-            place(written),
-            fmt::format(
-                "{} = '{}', expected {}", written, found->substr(0, 60), fmt::join(words, " or ")),
-            "compare with the documentation of the program that reads the file");
-    }
-    return found;
+std::optional<std::string> SettingReader::word(std::string_view written, std::string_view words) {
+    const Setting* const setting = find(written);
+    return setting != nullptr ? std::optional(chosen_word(*setting, words, look_it_up))
+                              : std::nullopt;
 }
 
 bool SettingReader::has(std::string_view written) const {
@@ -171,12 +108,20 @@ void SettingReader::problem(std::string_view written, std::string_view what) {
     problems_.add(place(written), std::string(written), what);
 }
 
-void SettingReader::expect_off(std::string_view written,
-                               std::string_view what,
-                               std::string_view off) {
-    const std::optional<std::vector<std::string>> words = texts(written);
-    if (words && !words->empty() && !words->front().empty() && !lists_word(off, words->front())) {
-        problem(written, what);
+void SettingReader::refuse(std::span<const SettingGroup> groups) {
+    for (const SettingGroup& group : groups) {
+        for (const std::string_view written : words_in(group.names)) {
+            const std::vector<std::string> words =
+                group.harmless_values.empty() ? std::vector<std::string>{}
+                                              : texts(written).value_or(std::vector<std::string>{});
+            const bool is_on = group.harmless_values.empty()
+                                   ? answer(written).value_or(false)
+                                   : !words.empty() && !words.front().empty() &&
+                                         !has_word(group.harmless_values, words.front());
+            if (is_on) {
+                problem(written, group.why);
+            }
+        }
     }
 }
 
@@ -186,7 +131,7 @@ void SettingReader::finish(std::string_view harmless, LeaveOut leave_out, Traini
         if (taken_[i]) {
             continue;
         }
-        if (lists_word(harmless, setting.written)) {
+        if (has_word(harmless, setting.written)) {
             run.harmless.push_back(setting.written);
         } else {
             const bool is_of_split = std::ranges::any_of(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,17 +76,15 @@ class SettingReader {
     bool is_auto(std::string_view written) const;
     /// Whether a setting is there.
     bool has(std::string_view written) const;
-    /// One of `words`. Throws Error(BadInput).
-    std::optional<std::string> word(std::string_view written,
-                                    std::initializer_list<std::string_view> words);
+    /// One of `words`, which are apart by blanks. Throws Error(BadInput).
+    std::optional<std::string> word(std::string_view written, std::string_view words);
 
     /// Reports a setting that changes the run in a way that no scenario can say.
     void problem(std::string_view written, std::string_view what);
 
-    /// Reports a setting, if it is there, unless its value is one of `off` (apart by blanks).
-    void expect_off(std::string_view written,
-                    std::string_view what,
-                    std::string_view off = "false 0 none null");
+    /// Reports each setting of the groups that is there, unless its value is one of the group's
+    /// harmless ones; of a group without them, each whose answer is true.
+    void refuse(std::span<const SettingGroup> groups);
 
     /// Settings with the word "auto" that were asked for.
     const std::vector<std::string>& open_settings() const { return open_; }
@@ -102,8 +100,8 @@ class SettingReader {
   private:
     const Setting* find(std::string_view written);
 
-    /// The first word of a setting, but for "auto", which it notes.
-    std::optional<std::string> certain(std::string_view written);
+    /// A setting, but for one whose word is "auto", which it notes; null: none.
+    const Setting* certain(std::string_view written);
 
     const LaunchFile& file_;
     std::vector<bool> taken_;

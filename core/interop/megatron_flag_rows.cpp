@@ -1,0 +1,435 @@
+#include "core/interop/megatron_flag_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/base/word_list.h"
+#include "core/interop/launch/setting_values.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin {
+
+namespace {
+
+using std::string_view;
+
+[[noreturn]] void refuse_flag(const std::string& place, std::string what) {
+    throw Error(ErrorKind::BadInput, place, std::move(what));
+}
+
+// --- The split. ---
+
+/// A string of letters, or a list of lists of words.
+void take_layout(const Setting& setting, MegatronReading& reading) {
+    const SettingWord& first = first_word(setting);
+    const std::string place = fmt::format("{}: {}", first.place, setting.written);
+    if (!first.text.starts_with('[')) {
+        reading.flags.layout = parse_megatron_layout(first.text, place);
+        return;
+    }
+    std::string lists;
+    for (const SettingWord& word : setting.values) {
+        lists += word.text;
+    }
+    reading.flags.layout = parse_megatron_layout_lists(lists, place);
+}
+
+std::string print_layout(const MegatronFlags& flags) {
+    return flags.layout ? fmt::format("\"{}\"", print_megatron_layout(*flags.layout))
+                        : std::string();
+}
+
+void take_schedule(const Setting& setting, MegatronReading& reading) {
+    if (lower_case(first_word(setting).text) != to_string(ScheduleKind::OneFOneB)) {
+        add_problem(reading, setting, "another schedule takes Megatron's place");
+    }
+}
+
+// --- The step. ---
+
+/// "0:16 2.4B:32 4.8B:64": samples of a batch from a number of tokens on. Megatron wants the
+/// numbers of tokens in order.
+void take_batches(const Setting& setting, MegatronReading& reading) {
+    for (const SettingWord& word : setting.values) {
+        first_word(setting);
+        std::string text = word.text;
+        std::ranges::replace(text, ',', ' ');
+        for (const string_view step : words_in(text)) {
+            const std::size_t colon = std::min(step.find(':'), step.size());
+            const std::optional<int> samples =
+                whole_in(step.substr(std::min(colon + 1, step.size())));
+            if (colon == 0 || !samples || *samples < 1 || *samples > largest_setting) {
+                refuse_flag(word.place,
+                            fmt::format("{} has '{}', expected tokens:samples, as in 2.4B:32",
+                                        setting.written,
+                                        step.substr(0, 60)));
+            }
+            reading.scheduled_batch = samples;
+        }
+    }
+    if (!reading.scheduled_batch) {
+        refuse_flag(setting.place,
+                    fmt::format("{} has no steps, expected tokens:samples, as in 2.4B:32",
+                                setting.written));
+    }
+    reading.flags.warnings.push_back(
+        fmt::format("{}: {}: the prediction is of steps with the last batch, {} samples",
+                    setting.place,
+                    setting.written,
+                    *reading.scheduled_batch));
+}
+
+void take_granularity(const Setting& setting, MegatronReading& reading) {
+    MegatronFlags& flags = reading.flags;
+    flags.recompute_full = chosen_word(setting, "full selective") == "full";
+    flags.recompute_selective = flags.recompute_selective || !flags.recompute_full;
+}
+
+std::string print_granularity(const MegatronFlags& flags) {
+    return flags.recompute_full ? fmt::format("full --recompute-method {}",
+                                              flags.recompute_first ? "block" : "uniform")
+                                : std::string(flags.recompute_selective ? "selective" : "");
+}
+
+void take_modules(const Setting& setting, MegatronReading& reading) {
+    reading.flags.recompute_modules.clear();
+    for (const SettingWord& word : setting.values) {
+        reading.flags.recompute_modules.push_back(word.text);
+    }
+}
+
+std::string print_modules(const MegatronFlags& flags) {
+    return fmt::format("{}", fmt::join(flags.recompute_modules, " "));
+}
+
+void take_old_checkpoints(const Setting& setting, MegatronReading& reading) {
+    reading.checkpoints_activations = answer_value(setting);
+}
+
+void take_wide_gradients(const Setting& setting, MegatronReading& reading) {
+    (answer_value(setting) ? reading.flags.gradients_fp32 : reading.flags.gradients_narrow) = true;
+}
+
+/// "torch.bfloat16", where no key says the precision otherwise.
+void take_type_of_weights(const Setting& setting, MegatronReading& reading) {
+    MegatronFlags& flags = reading.flags;
+    const std::string type = lower_case(first_word(setting).text);
+    const auto has = [&type](string_view part) { return type.find(part) != std::string::npos; };
+    flags.bf16 = flags.bf16 || has("bf16") || has("bfloat16");
+    flags.fp16 = flags.fp16 || (!flags.bf16 && (has("fp16") || has("float16")));
+}
+
+/// A recipe of Megatron-Bridge by its name: "bf16_mixed", "fp16_with_mxfp8_mixed", ...
+void take_recipe(const Setting& setting, MegatronReading& reading) {
+    const std::string recipe = lower_case(first_word(setting).text);
+    const auto has = [&recipe](string_view part) { return recipe.find(part) != std::string::npos; };
+    const bool is_bf16 = has("bf16");
+    const bool is_fp16 = !is_bf16 && (has("fp16") || recipe.starts_with("16"));
+    reading.flags.bf16 = reading.flags.bf16 || is_bf16;
+    reading.flags.fp16 = reading.flags.fp16 || is_fp16;
+    const bool is_known = is_bf16 || is_fp16 || has("fp32") || recipe.starts_with("32") ||
+                          has_word("none no false", recipe);
+    if (has("fp8") || has("int8")) {
+        add_problem(reading, setting, "products in 8 bits take other time and memory");
+    } else if (has("fp4")) {
+        add_problem(reading, setting, "products in 4 bits take other time and memory");
+    } else if (!is_known) {
+        add_problem(
+            reading, setting, "not a known recipe, expected one such as bf16_mixed or fp16_mixed");
+    }
+}
+
+void take_optimizer(const Setting& setting, MegatronReading& reading) {
+    reading.flags.optimizer = lower_case(first_word(setting).text);
+    if (!has_word("adam sgd", *reading.flags.optimizer)) {
+        add_problem(reading, setting, "keeps another state than adam or sgd");
+    }
+}
+
+std::string print_optimizer(const MegatronFlags& flags) {
+    return flags.optimizer.value_or("");
+}
+
+// --- The model and its kernels. ---
+
+void take_positions(const Setting& setting, MegatronReading& reading) {
+    const std::string type = chosen_word(setting, "learned_absolute rope mrope yarn none relative");
+    reading.flags.no_positions = type != "learned_absolute";
+    if (type == "relative") {
+        add_problem(reading, setting, "adds a table of distances to each block");
+    }
+}
+
+std::string print_positions(const MegatronFlags& flags) {
+    return flags.no_positions ? "rope" : "";
+}
+
+/// "(4095, 0)" or "4095,0": tokens before a token, and behind it; -1: all.
+void take_window(const Setting& setting, MegatronReading& reading) {
+    const SettingWord& word = first_word(setting);
+    string_view text = word.text;
+    reading.flags.window.reset();
+    if (text.find('-') != string_view::npos) {
+        return;
+    }
+    text.remove_prefix(std::min(text.find_first_of("0123456789"), text.size()));
+    const std::optional<int> tokens =
+        whole_in(text.substr(0, text.find_first_not_of("0123456789")));
+    if (!tokens || *tokens >= largest_setting) {
+        refuse_flag(word.place,
+                    fmt::format("{} = '{}', expected two numbers of tokens, as in 4095,0",
+                                setting.written,
+                                string_view(word.text).substr(0, 60)));
+    }
+    reading.flags.window = tokens;
+}
+
+std::string print_window(const MegatronFlags& flags) {
+    return flags.window ? fmt::format("{},0", *flags.window) : std::string();
+}
+
+/// A number, a formula of Python's, or a list.
+void take_pattern(const Setting& setting, MegatronReading& reading) {
+    std::vector<std::string> texts{first_word(setting).text};
+    for (std::size_t i = 1; i < setting.values.size(); ++i) {
+        texts.push_back(setting.values[i].text);
+    }
+    reading.flags.expert_pattern =
+        texts.size() == 1 ? texts.front() : fmt::format("[{}]", fmt::join(texts, ","));
+}
+
+std::string print_pattern(const MegatronFlags& flags) {
+    return flags.expert_pattern ? fmt::format("\"{}\"", *flags.expert_pattern) : std::string();
+}
+
+/// The word of a backend; Megatron-Core's files write "AttnBackend.flash", too.
+void take_backend(const Setting& setting, MegatronReading& reading) {
+    std::string word = lower_case(first_word(setting).text);
+    word.erase(0, word.find_last_of('.') + 1);
+    if (!has_word("flash fused unfused local auto", word)) {
+        refuse_flag(first_word(setting).place,
+                    fmt::format("{} = '{}', expected flash, fused, unfused, local or auto",
+                                setting.written,
+                                string_view(first_word(setting).text).substr(0, 60)));
+    }
+    reading.flags.attention_backend = word;
+}
+
+std::string print_backend(const MegatronFlags& flags) {
+    return flags.attention_backend.value_or("");
+}
+
+using M = MegatronFlags;
+
+/// In the order in which they are written.
+constexpr auto rows = std::to_array<MegatronFlagRow>({
+    // The model.
+    {"num-layers", WholeFlag{&M::layers}, FlagRule::Once},
+    {"hidden-size", WholeFlag{&M::hidden_size}, FlagRule::Once},
+    {"ffn-hidden-size", WholeFlag{&M::feed_forward}, FlagRule::Once},
+    {"num-attention-heads", WholeFlag{&M::heads}, FlagRule::Once},
+    {"num-query-groups", WholeFlag{&M::query_groups}, FlagRule::Once},
+    {"kv-channels", WholeFlag{&M::head_width}, FlagRule::Once},
+    {"seq-length", WholeFlag{&M::sequence}, FlagRule::Once},
+    {"max-position-embeddings", WholeFlag{&M::positions}, FlagRule::Once},
+    {"vocab-size", WholeFlag{&M::vocabulary}, FlagRule::Once},
+    {"vocab-extra-ids", WholeFlag{&M::extra_vocabulary, 0}, FlagRule::Once},
+    {"padded-vocab-size", WholeFlag{&M::padded_vocabulary}, FlagRule::Once},
+    {"make-vocab-size-divisible-by", WholeFlag{&M::vocabulary_divisor}, FlagRule::Once},
+    {"q-lora-rank", WholeFlag{&M::query_rank}, FlagRule::Once},
+    {"kv-lora-rank", WholeFlag{&M::key_value_rank}, FlagRule::Once},
+    {"qk-head-dim", WholeFlag{&M::key_width}, FlagRule::Once},
+    {"qk-pos-emb-head-dim", WholeFlag{&M::rotary_width}, FlagRule::Once},
+    {"v-head-dim", WholeFlag{&M::value_width}, FlagRule::Once},
+    {"num-experts", WholeFlag{&M::experts, 0}, FlagRule::Once},
+    {"moe-router-topk", WholeFlag{&M::experts_per_token}, FlagRule::Once},
+    {"moe-ffn-hidden-size", WholeFlag{&M::expert_width}, FlagRule::Once},
+    {"moe-shared-expert-intermediate-size", WholeFlag{&M::shared_width, 0}, FlagRule::Once},
+    {"mtp-num-layers", WholeFlag{&M::prediction_layers, 0}, FlagRule::Once},
+    // The split.
+    {"tensor-model-parallel-size", WholeFlag{&M::tensor_size}, FlagRule::Once},
+    {"expert-tensor-parallel-size", WholeFlag{&M::expert_tensor_size}, FlagRule::Once},
+    {"context-parallel-size", WholeFlag{&M::context_size}, FlagRule::Once},
+    {"pipeline-model-parallel-size", WholeFlag{&M::pipeline_size}, FlagRule::Once},
+    {"decoder-first-pipeline-num-layers", WholeFlag{&M::first_layers}, FlagRule::Once},
+    {"decoder-last-pipeline-num-layers", WholeFlag{&M::last_layers}, FlagRule::Once},
+    {"num-layers-per-virtual-pipeline-stage", WholeFlag{&M::virtual_stage_layers}, FlagRule::Once},
+    {"num-virtual-stages-per-pipeline-rank", WholeFlag{&M::virtual_stages}, FlagRule::Once},
+    {"microbatch-group-size-per-virtual-pipeline-stage", WholeFlag{&M::group_size}, FlagRule::Once},
+    {"micro-batch-size", WholeFlag{&M::micro_batch_size}, FlagRule::Once},
+    {"global-batch-size", WholeFlag{&M::global_batch_size}, FlagRule::Once},
+    {"pipeline-model-parallel-layout", OwnFlag{take_layout, print_layout}, FlagRule::Once},
+    {"num-layer-list", WholesFlag{&M::rank_layers}, FlagRule::Once},
+    {"noop-layers", WholesFlag{&M::empty_layers, 0}, FlagRule::Once},
+    {"pp-algorithm", OwnFlag{take_schedule}, FlagRule::Plain, false},
+    // Kernels, and what else the model is.
+    {"attention-backend", OwnFlag{take_backend, print_backend}, FlagRule::Plain, false},
+    {"fp8-format", ChoiceFlag{&M::fp8, "hybrid e4m3 none false False null", "hybrid e4m3"}},
+    {"transformer-impl", WordFlag{&M::transformer_kernels}, FlagRule::Plain, false},
+    {"normalization", ChoiceFlag{&M::rms_norm, "LayerNorm RMSNorm", "RMSNorm"}},
+    {"position-embedding-type", OwnFlag{take_positions, print_positions}},
+    {"window-size", OwnFlag{take_window, print_window}},
+    {"moe-layer-freq", OwnFlag{take_pattern, print_pattern}},
+    {"tokenizer-type", WordFlag{&M::tokenizer}, FlagRule::Unprinted, false},
+    {"group-query-attention", &M::grouped},
+    {"swiglu quick-geglu", &M::gated},
+    {"squared-relu", &M::squared_relu},
+    {"no-bias-gelu-fusion", &M::no_gelu_fusion},
+    {"openai-gelu", &M::openai_gelu},
+    {"disable-bias-linear", &M::no_bias},
+    {"add-qkv-bias", &M::query_bias},
+    {"untie-embeddings-and-output-weights", &M::untied},
+    {"qk-layernorm", &M::head_norms},
+    {"multi-latent-attention", &M::latent},
+    {"moe-shared-expert-gate moe-use-shared-expert-gate", &M::shared_gate},
+    {"use-rotary-position-embeddings no-position-embedding", &M::no_positions, FlagRule::Unprinted},
+    // Shares of the replicas, numbers, and the step.
+    {"account-for-embedding-in-pipeline-split", &M::account_for_embedding},
+    {"account-for-loss-in-pipeline-split", &M::account_for_loss},
+    {"use-distributed-optimizer", &M::shard_optimizer},
+    {"use-megatron-fsdp use-custom-fsdp", &M::megatron_fsdp},
+    {"use-torch-fsdp2", &M::torch_fsdp},
+    {"torch-fsdp2-no-reshard-after-forward", &M::torch_fsdp_keeps},
+    {"overlap-grad-reduce", &M::overlap_reduction},
+    {"overlap-param-gather", &M::overlap_gather},
+    {"sequence-parallel", &M::sequence_parallel},
+    {"no-scatter-gather-tensors-in-pipeline", &M::whole_boundaries},
+    {"accumulate-allreduce-grads-in-fp32", &M::gradients_fp32},
+    {"grad-reduce-in-bf16", &M::gradients_narrow},
+    {"no-gradient-accumulation-fusion", &M::separate_accumulation},
+    {"recompute-activations", &M::recompute_selective, FlagRule::Unprinted},
+    {"use-flash-attn", &M::flash_attention},
+    {"use-legacy-models", &M::legacy_models},
+    {"bf16", &M::bf16},
+    {"fp16", &M::fp16},
+    {"params-dtype", OwnFlag{take_type_of_weights}, FlagRule::Keys},
+    {"mixed-precision", OwnFlag{take_recipe}, FlagRule::Keys},
+    {"grad-reduce-in-fp32", OwnFlag{take_wide_gradients}, FlagRule::Keys},
+    {"step-batch-size-schedule", OwnFlag{take_batches}, FlagRule::Once},
+    {"optimizer", OwnFlag{take_optimizer, print_optimizer}},
+    {"clip-grad", &M::clip_norm},
+    {"hidden-dropout", &M::hidden_dropout},
+    {"attention-dropout", &M::attention_dropout},
+    {"data-parallel-sharding-strategy",
+     WordFlag{&M::sharding, "no_shard optim optim_grads optim_grads_params"},
+     FlagRule::Once},
+    {"checkpoint-activations", OwnFlag{take_old_checkpoints}, FlagRule::Plain, false},
+    {"recompute-modules", OwnFlag{take_modules, print_modules}},
+    {"recompute-method",
+     ChoiceFlag{&M::recompute_first, "uniform block", "block"},
+     FlagRule::Unprinted},
+    {"recompute-granularity", OwnFlag{take_granularity, print_granularity}, FlagRule::Once},
+    {"recompute-num-layers", WholeFlag{&M::recompute_layers, 0}, FlagRule::Once},
+});
+
+/// Calls the function among several that fits the kind of a target.
+template <typename... Functions>
+struct ForTarget : Functions... {
+    using Functions::operator()...;
+};
+template <typename... Functions>
+ForTarget(Functions...) -> ForTarget<Functions...>;
+
+/// The value of a flag as it is written: none where it is not, empty for a switch.
+std::optional<std::string> printed_value(const MegatronTarget& target, const MegatronFlags& flags) {
+    const auto given = [](std::string text) {
+        return text.empty() ? std::nullopt : std::optional(std::move(text));
+    };
+    const auto number = [](const auto& value) {
+        return value ? std::optional(fmt::to_string(*value)) : std::nullopt;
+    };
+    return std::visit(
+        ForTarget{[&](const WholeFlag& whole) { return number(flags.*whole.member); },
+                  [&](const WholesFlag& list) {
+                      return given(fmt::format("{}", fmt::join(flags.*list.member, ",")));
+                  },
+                  [&](bool M::*member) {
+                      return flags.*member ? std::optional(std::string()) : std::nullopt;
+                  },
+                  [&](std::optional<double> M::*member) { return number(flags.*member); },
+                  [&](const ChoiceFlag& choice) {
+                      return flags.*choice.member
+                                 ? std::optional(std::string(words_in(choice.on).front()))
+                                 : std::nullopt;
+                  },
+                  [&](const WordFlag& word) { return flags.*word.member; },
+                  [&](const OwnFlag& own) {
+                      return own.print != nullptr ? given(own.print(flags)) : std::nullopt;
+                  }},
+        target);
+}
+
+}  // namespace
+
+std::string shown_setting(const Setting& setting) {
+    const std::string values = all_words(setting).substr(0, 60);
+    return setting.written + (values.empty() ? "" : " ") + values;
+}
+
+void add_problem(MegatronReading& reading, const Setting& setting, std::string_view why) {
+    reading.problems.add(setting.place, shown_setting(setting), why);
+}
+
+const MegatronFlagRow* megatron_flag_row(std::string_view name) {
+    const auto* const found = std::ranges::find_if(
+        rows, [name](const MegatronFlagRow& row) { return has_word(row.names, name); });
+    return found == rows.end() ? nullptr : found;
+}
+
+void take_flag(const MegatronFlagRow& row,
+               const Setting& setting,
+               bool is_inverted,
+               MegatronReading& reading) {
+    MegatronFlags& flags = reading.flags;
+    std::visit(
+        ForTarget{
+            [&](const WholeFlag& whole) {
+                flags.*whole.member = whole_value(setting, whole.least);
+            },
+            [&](const WholesFlag& list) { flags.*list.member = whole_list(setting, list.least); },
+            [&](bool M::*member) {
+                flags.*member = flags.*member || answer_value(setting) != is_inverted;
+            },
+            [&](std::optional<double> M::*member) { flags.*member = real_value(setting); },
+            [&](const ChoiceFlag& choice) {
+                flags.*choice.member = has_word(choice.on, chosen_word(setting, choice.words));
+            },
+            [&](const WordFlag& word) {
+                flags.*word.member = word.words.empty() ? first_word(setting).text
+                                                        : chosen_word(setting, word.words);
+            },
+            [&](const OwnFlag& own) { own.take(setting, reading); }},
+        row.target);
+}
+
+std::vector<std::string_view> megatron_row_names() {
+    std::vector<std::string_view> names;
+    for (const MegatronFlagRow& row : rows) {
+        const std::vector<std::string_view> more = words_in(row.names);
+        names.insert(names.end(), more.begin(), more.end());
+    }
+    return names;
+}
+
+std::string print_megatron_flags(const MegatronFlags& flags) {
+    std::string line;
+    for (const MegatronFlagRow& row : rows) {
+        const std::optional<std::string> value =
+            row.rule == FlagRule::Unprinted ? std::nullopt : printed_value(row.target, flags);
+        if (value) {
+            line += fmt::format("{}--{}{}{}",
+                                line.empty() ? "" : " ",
+                                words_in(row.names).front(),
+                                value->empty() ? "" : " ",
+                                *value);
+        }
+    }
+    return line + '\n';
+}
+
+}  // namespace pipetwin
