@@ -224,107 +224,111 @@ std::string print_backend(const MegatronFlags& flags) {
     return flags.attention_backend.value_or("");
 }
 
-using M = MegatronFlags;
+using Flags = MegatronFlags;
 
-/// In the order in which they are written.
-constexpr auto rows = std::to_array<MegatronFlagRow>({
+/// In the order in which they are written. Sizes of a model have the bounds of
+/// core/interop/hf_config.cpp: far above every published one, and small enough that no count of
+/// parameters overflows.
+constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     // The model.
-    {"num-layers", WholeFlag{&M::layers}, FlagRule::Once},
-    {"hidden-size", WholeFlag{&M::hidden_size}, FlagRule::Once},
-    {"ffn-hidden-size", WholeFlag{&M::feed_forward}, FlagRule::Once},
-    {"num-attention-heads", WholeFlag{&M::heads}, FlagRule::Once},
-    {"num-query-groups", WholeFlag{&M::query_groups}, FlagRule::Once},
-    {"kv-channels", WholeFlag{&M::head_width}, FlagRule::Once},
-    {"seq-length", WholeFlag{&M::sequence}, FlagRule::Once},
-    {"max-position-embeddings", WholeFlag{&M::positions}, FlagRule::Once},
-    {"vocab-size", WholeFlag{&M::vocabulary}, FlagRule::Once},
-    {"vocab-extra-ids", WholeFlag{&M::extra_vocabulary, 0}, FlagRule::Once},
-    {"padded-vocab-size", WholeFlag{&M::padded_vocabulary}, FlagRule::Once},
-    {"make-vocab-size-divisible-by", WholeFlag{&M::vocabulary_divisor}, FlagRule::Once},
-    {"q-lora-rank", WholeFlag{&M::query_rank}, FlagRule::Once},
-    {"kv-lora-rank", WholeFlag{&M::key_value_rank}, FlagRule::Once},
-    {"qk-head-dim", WholeFlag{&M::key_width}, FlagRule::Once},
-    {"qk-pos-emb-head-dim", WholeFlag{&M::rotary_width}, FlagRule::Once},
-    {"v-head-dim", WholeFlag{&M::value_width}, FlagRule::Once},
-    {"num-experts", WholeFlag{&M::experts, 0}, FlagRule::Once},
-    {"moe-router-topk", WholeFlag{&M::experts_per_token}, FlagRule::Once},
-    {"moe-ffn-hidden-size", WholeFlag{&M::expert_width}, FlagRule::Once},
-    {"moe-shared-expert-intermediate-size", WholeFlag{&M::shared_width, 0}, FlagRule::Once},
-    {"mtp-num-layers", WholeFlag{&M::prediction_layers, 0}, FlagRule::Once},
+    {"num-layers", WholeFlag{&Flags::layers, 1, 49'999}},
+    {"hidden-size", WholeFlag{&Flags::hidden_size, 1, 1 << 18}},
+    {"ffn-hidden-size", WholeFlag{&Flags::feed_forward, 1, 1 << 20}},
+    {"num-attention-heads", WholeFlag{&Flags::heads, 1, 1 << 14}},
+    {"num-query-groups", WholeFlag{&Flags::query_groups, 1, 1 << 14}},
+    {"kv-channels", WholeFlag{&Flags::head_width, 1, 1 << 14}},
+    {"seq-length", WholeFlag{&Flags::sequence, 1, 1 << 26}},
+    {"max-position-embeddings", WholeFlag{&Flags::positions, 1, 1 << 26}},
+    {"vocab-size", WholeFlag{&Flags::vocabulary, 1, 1 << 24}},
+    {"vocab-extra-ids", WholeFlag{&Flags::extra_vocabulary, 0, 1 << 24}},
+    {"padded-vocab-size", WholeFlag{&Flags::padded_vocabulary, 1, 1 << 24}},
+    {"make-vocab-size-divisible-by", WholeFlag{&Flags::vocabulary_divisor, 1, 1 << 16}},
+    {"q-lora-rank", WholeFlag{&Flags::query_rank, 1, 1 << 18}},
+    {"kv-lora-rank", WholeFlag{&Flags::key_value_rank, 1, 1 << 18}},
+    {"qk-head-dim", WholeFlag{&Flags::key_width, 1, 1 << 13}},
+    {"qk-pos-emb-head-dim", WholeFlag{&Flags::rotary_width, 1, 1 << 13}},
+    {"v-head-dim", WholeFlag{&Flags::value_width, 1, 1 << 14}},
+    {"num-experts", WholeFlag{&Flags::experts, 0, 1 << 13}},
+    {"moe-router-topk", WholeFlag{&Flags::experts_per_token}},
+    {"moe-ffn-hidden-size", WholeFlag{&Flags::expert_width, 1, 1 << 20}},
+    {"moe-shared-expert-intermediate-size", WholeFlag{&Flags::shared_width, 0, 1 << 20}},
+    {"mtp-num-layers", WholeFlag{&Flags::prediction_layers, 0}},
     // The split.
-    {"tensor-model-parallel-size", WholeFlag{&M::tensor_size}, FlagRule::Once},
-    {"expert-tensor-parallel-size", WholeFlag{&M::expert_tensor_size}, FlagRule::Once},
-    {"context-parallel-size", WholeFlag{&M::context_size}, FlagRule::Once},
-    {"pipeline-model-parallel-size", WholeFlag{&M::pipeline_size}, FlagRule::Once},
-    {"decoder-first-pipeline-num-layers", WholeFlag{&M::first_layers}, FlagRule::Once},
-    {"decoder-last-pipeline-num-layers", WholeFlag{&M::last_layers}, FlagRule::Once},
-    {"num-layers-per-virtual-pipeline-stage", WholeFlag{&M::virtual_stage_layers}, FlagRule::Once},
-    {"num-virtual-stages-per-pipeline-rank", WholeFlag{&M::virtual_stages}, FlagRule::Once},
-    {"microbatch-group-size-per-virtual-pipeline-stage", WholeFlag{&M::group_size}, FlagRule::Once},
-    {"micro-batch-size", WholeFlag{&M::micro_batch_size}, FlagRule::Once},
-    {"global-batch-size", WholeFlag{&M::global_batch_size}, FlagRule::Once},
+    {"tensor-model-parallel-size", WholeFlag{&Flags::tensor_size, 1, 1 << 12}},
+    {"expert-tensor-parallel-size", WholeFlag{&Flags::expert_tensor_size}},
+    {"context-parallel-size", WholeFlag{&Flags::context_size}},
+    {"pipeline-model-parallel-size", WholeFlag{&Flags::pipeline_size}},
+    {"decoder-first-pipeline-num-layers", WholeFlag{&Flags::first_layers}},
+    {"decoder-last-pipeline-num-layers", WholeFlag{&Flags::last_layers}},
+    {"num-layers-per-virtual-pipeline-stage", WholeFlag{&Flags::virtual_stage_layers}},
+    {"num-virtual-stages-per-pipeline-rank", WholeFlag{&Flags::virtual_stages}},
+    {"microbatch-group-size-per-virtual-pipeline-stage", WholeFlag{&Flags::group_size}},
+    {"micro-batch-size", WholeFlag{&Flags::micro_batch_size}},
+    {"global-batch-size", WholeFlag{&Flags::global_batch_size}},
     {"pipeline-model-parallel-layout", OwnFlag{take_layout, print_layout}, FlagRule::Once},
-    {"num-layer-list", WholesFlag{&M::rank_layers}, FlagRule::Once},
-    {"noop-layers", WholesFlag{&M::empty_layers, 0}, FlagRule::Once},
+    {"num-layer-list", WholesFlag{&Flags::rank_layers}},
+    {"noop-layers", WholesFlag{&Flags::empty_layers, 0}},
     {"pp-algorithm", OwnFlag{take_schedule}, FlagRule::Plain, false},
     // Kernels, and what else the model is.
     {"attention-backend", OwnFlag{take_backend, print_backend}, FlagRule::Plain, false},
-    {"fp8-format", ChoiceFlag{&M::fp8, "hybrid e4m3 none false False null", "hybrid e4m3"}},
-    {"transformer-impl", WordFlag{&M::transformer_kernels}, FlagRule::Plain, false},
-    {"normalization", ChoiceFlag{&M::rms_norm, "LayerNorm RMSNorm", "RMSNorm"}},
+    {"fp8-format", ChoiceFlag{&Flags::fp8, "hybrid e4m3 none false False null", "hybrid e4m3"}},
+    {"transformer-impl", WordFlag{&Flags::transformer_kernels}, FlagRule::Plain, false},
+    {"normalization", ChoiceFlag{&Flags::rms_norm, "LayerNorm RMSNorm", "RMSNorm"}},
     {"position-embedding-type", OwnFlag{take_positions, print_positions}},
     {"window-size", OwnFlag{take_window, print_window}},
     {"moe-layer-freq", OwnFlag{take_pattern, print_pattern}},
-    {"tokenizer-type", WordFlag{&M::tokenizer}, FlagRule::Unprinted, false},
-    {"group-query-attention", &M::grouped},
-    {"swiglu quick-geglu", &M::gated},
-    {"squared-relu", &M::squared_relu},
-    {"no-bias-gelu-fusion", &M::no_gelu_fusion},
-    {"openai-gelu", &M::openai_gelu},
-    {"disable-bias-linear", &M::no_bias},
-    {"add-qkv-bias", &M::query_bias},
-    {"untie-embeddings-and-output-weights", &M::untied},
-    {"qk-layernorm", &M::head_norms},
-    {"multi-latent-attention", &M::latent},
-    {"moe-shared-expert-gate moe-use-shared-expert-gate", &M::shared_gate},
-    {"use-rotary-position-embeddings no-position-embedding", &M::no_positions, FlagRule::Unprinted},
+    {"tokenizer-type", WordFlag{&Flags::tokenizer}, FlagRule::Unprinted, false},
+    {"group-query-attention", &Flags::grouped},
+    {"swiglu quick-geglu", &Flags::gated},
+    {"squared-relu", &Flags::squared_relu},
+    {"no-bias-gelu-fusion", &Flags::no_gelu_fusion},
+    {"openai-gelu", &Flags::openai_gelu},
+    {"disable-bias-linear", &Flags::no_bias},
+    {"add-qkv-bias", &Flags::query_bias},
+    {"untie-embeddings-and-output-weights", &Flags::untied},
+    {"qk-layernorm", &Flags::head_norms},
+    {"multi-latent-attention", &Flags::latent},
+    {"moe-shared-expert-gate moe-use-shared-expert-gate", &Flags::shared_gate},
+    {"use-rotary-position-embeddings no-position-embedding",
+     &Flags::no_positions,
+     FlagRule::Unprinted},
     // Shares of the replicas, numbers, and the step.
-    {"account-for-embedding-in-pipeline-split", &M::account_for_embedding},
-    {"account-for-loss-in-pipeline-split", &M::account_for_loss},
-    {"use-distributed-optimizer", &M::shard_optimizer},
-    {"use-megatron-fsdp use-custom-fsdp", &M::megatron_fsdp},
-    {"use-torch-fsdp2", &M::torch_fsdp},
-    {"torch-fsdp2-no-reshard-after-forward", &M::torch_fsdp_keeps},
-    {"overlap-grad-reduce", &M::overlap_reduction},
-    {"overlap-param-gather", &M::overlap_gather},
-    {"sequence-parallel", &M::sequence_parallel},
-    {"no-scatter-gather-tensors-in-pipeline", &M::whole_boundaries},
-    {"accumulate-allreduce-grads-in-fp32", &M::gradients_fp32},
-    {"grad-reduce-in-bf16", &M::gradients_narrow},
-    {"no-gradient-accumulation-fusion", &M::separate_accumulation},
-    {"recompute-activations", &M::recompute_selective, FlagRule::Unprinted},
-    {"use-flash-attn", &M::flash_attention},
-    {"use-legacy-models", &M::legacy_models},
-    {"bf16", &M::bf16},
-    {"fp16", &M::fp16},
+    {"account-for-embedding-in-pipeline-split", &Flags::account_for_embedding},
+    {"account-for-loss-in-pipeline-split", &Flags::account_for_loss},
+    {"use-distributed-optimizer", &Flags::shard_optimizer},
+    {"use-megatron-fsdp use-custom-fsdp", &Flags::megatron_fsdp},
+    {"use-torch-fsdp2", &Flags::torch_fsdp},
+    {"torch-fsdp2-no-reshard-after-forward", &Flags::torch_fsdp_keeps},
+    {"overlap-grad-reduce", &Flags::overlap_reduction},
+    {"overlap-param-gather", &Flags::overlap_gather},
+    {"sequence-parallel", &Flags::sequence_parallel},
+    {"no-scatter-gather-tensors-in-pipeline", &Flags::whole_boundaries},
+    {"accumulate-allreduce-grads-in-fp32", &Flags::gradients_fp32},
+    {"grad-reduce-in-bf16", &Flags::gradients_narrow},
+    {"no-gradient-accumulation-fusion", &Flags::separate_accumulation},
+    {"recompute-activations", &Flags::recompute_selective, FlagRule::Unprinted},
+    {"use-flash-attn", &Flags::flash_attention},
+    {"use-legacy-models", &Flags::legacy_models},
+    {"bf16", &Flags::bf16},
+    {"fp16", &Flags::fp16},
     {"params-dtype", OwnFlag{take_type_of_weights}, FlagRule::Keys},
     {"mixed-precision", OwnFlag{take_recipe}, FlagRule::Keys},
     {"grad-reduce-in-fp32", OwnFlag{take_wide_gradients}, FlagRule::Keys},
     {"step-batch-size-schedule", OwnFlag{take_batches}, FlagRule::Once},
     {"optimizer", OwnFlag{take_optimizer, print_optimizer}},
-    {"clip-grad", &M::clip_norm},
-    {"hidden-dropout", &M::hidden_dropout},
-    {"attention-dropout", &M::attention_dropout},
+    {"clip-grad", &Flags::clip_norm},
+    {"hidden-dropout", &Flags::hidden_dropout},
+    {"attention-dropout", &Flags::attention_dropout},
     {"data-parallel-sharding-strategy",
-     WordFlag{&M::sharding, "no_shard optim optim_grads optim_grads_params"},
+     WordFlag{&Flags::sharding, "no_shard optim optim_grads optim_grads_params"},
      FlagRule::Once},
     {"checkpoint-activations", OwnFlag{take_old_checkpoints}, FlagRule::Plain, false},
     {"recompute-modules", OwnFlag{take_modules, print_modules}},
     {"recompute-method",
-     ChoiceFlag{&M::recompute_first, "uniform block", "block"},
+     ChoiceFlag{&Flags::recompute_first, "uniform block", "block"},
      FlagRule::Unprinted},
     {"recompute-granularity", OwnFlag{take_granularity, print_granularity}, FlagRule::Once},
-    {"recompute-num-layers", WholeFlag{&M::recompute_layers, 0}, FlagRule::Once},
+    {"recompute-num-layers", WholeFlag{&Flags::recompute_layers, 0}},
 });
 
 /// Calls the function among several that fits the kind of a target.
@@ -348,10 +352,10 @@ std::optional<std::string> printed_value(const MegatronTarget& target, const Meg
                   [&](const WholesFlag& list) {
                       return given(fmt::format("{}", fmt::join(flags.*list.member, ",")));
                   },
-                  [&](bool M::*member) {
+                  [&](bool Flags::*member) {
                       return flags.*member ? std::optional(std::string()) : std::nullopt;
                   },
-                  [&](std::optional<double> M::*member) { return number(flags.*member); },
+                  [&](std::optional<double> Flags::*member) { return number(flags.*member); },
                   [&](const ChoiceFlag& choice) {
                       return flags.*choice.member
                                  ? std::optional(std::string(words_in(choice.on).front()))
@@ -377,8 +381,8 @@ void add_problem(MegatronReading& reading, const Setting& setting, std::string_v
 
 const MegatronFlagRow* megatron_flag_row(std::string_view name) {
     const auto* const found = std::ranges::find_if(
-        rows, [name](const MegatronFlagRow& row) { return has_word(row.names, name); });
-    return found == rows.end() ? nullptr : found;
+        megatron_rows, [name](const MegatronFlagRow& row) { return has_word(row.names, name); });
+    return found == megatron_rows.end() ? nullptr : found;
 }
 
 void take_flag(const MegatronFlagRow& row,
@@ -389,13 +393,13 @@ void take_flag(const MegatronFlagRow& row,
     std::visit(
         ForTarget{
             [&](const WholeFlag& whole) {
-                flags.*whole.member = whole_value(setting, whole.least);
+                flags.*whole.member = whole_value(setting, whole.least, {}, whole.most);
             },
             [&](const WholesFlag& list) { flags.*list.member = whole_list(setting, list.least); },
-            [&](bool M::*member) {
+            [&](bool Flags::*member) {
                 flags.*member = flags.*member || answer_value(setting) != is_inverted;
             },
-            [&](std::optional<double> M::*member) { flags.*member = real_value(setting); },
+            [&](std::optional<double> Flags::*member) { flags.*member = real_value(setting); },
             [&](const ChoiceFlag& choice) {
                 flags.*choice.member = has_word(choice.on, chosen_word(setting, choice.words));
             },
@@ -409,7 +413,7 @@ void take_flag(const MegatronFlagRow& row,
 
 std::vector<std::string_view> megatron_row_names() {
     std::vector<std::string_view> names;
-    for (const MegatronFlagRow& row : rows) {
+    for (const MegatronFlagRow& row : megatron_rows) {
         const std::vector<std::string_view> more = words_in(row.names);
         names.insert(names.end(), more.begin(), more.end());
     }
@@ -418,7 +422,7 @@ std::vector<std::string_view> megatron_row_names() {
 
 std::string print_megatron_flags(const MegatronFlags& flags) {
     std::string line;
-    for (const MegatronFlagRow& row : rows) {
+    for (const MegatronFlagRow& row : megatron_rows) {
         const std::optional<std::string> value =
             row.rule == FlagRule::Unprinted ? std::nullopt : printed_value(row.target, flags);
         if (value) {

@@ -8,6 +8,7 @@
 
 #include "core/interop/launch/setting.h"
 #include "core/interop/launch/setting_problems.h"
+#include "core/interop/launch/setting_values.h"
 #include "core/interop/megatron_flags.h"
 
 /// The flags that MegatronFlags has members for, a row for each.
@@ -27,10 +28,11 @@ std::string shown_setting(const Setting& setting);
 /// Reports a setting that changes the run in a way that no scenario can say.
 void add_problem(MegatronReading& reading, const Setting& setting, std::string_view why);
 
-/// A whole number of at least `least`.
+/// A whole number from `least` to `most`.
 struct WholeFlag {
     std::optional<int> MegatronFlags::*member;
     int least = 1;
+    int most = largest_setting;
 };
 
 /// Whole numbers of at least `least`.
@@ -71,7 +73,7 @@ using MegatronTarget = std::variant<WholeFlag,
 /// What else there is to know of a flag.
 enum class FlagRule {
     Plain,
-    Once,      ///< stands once; where two keys say it, they agree
+    Once,      ///< stands once, as numbers do; where two keys say it, they agree
     Keys,      ///< as a key of a file alone: the command line has no such flag
     Unprinted  ///< another flag is written in its place
 };

@@ -280,7 +280,9 @@ class FlagReader {
     }
 
     void take_row(const MegatronFlagRow& row, const FlagAlias& alias, const Setting& setting) {
-        if (row.rule == FlagRule::Once) {
+        const bool is_whole = std::holds_alternative<WholeFlag>(row.target) ||
+                              std::holds_alternative<WholesFlag>(row.target);
+        if (is_whole || row.rule == FlagRule::Once) {
             once(setting, alias.name);
         }
         take_flag(row, setting, alias.is_inverted, reading_);

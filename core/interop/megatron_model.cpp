@@ -14,6 +14,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/interop/launch/setting_values.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
 #include "core/plan/tensor_parallel.h"
@@ -27,50 +28,6 @@ namespace {
                                std::string what,
                                std::string hint) {
     throw Error(kind, std::string(place), std::move(what), std::move(hint));
-}
-
-/// Bounds of core/interop/hf_config.cpp: far above every published model, and small enough that no
-/// count of parameters overflows.
-struct SizeBound {
-    std::string_view flag;
-    std::optional<int> MegatronFlags::*size;
-    int most;
-};
-constexpr std::array size_bounds{
-    SizeBound{"--num-layers", &MegatronFlags::layers, 49'999},
-    SizeBound{"--hidden-size", &MegatronFlags::hidden_size, 1 << 18},
-    SizeBound{"--ffn-hidden-size", &MegatronFlags::feed_forward, 1 << 20},
-    SizeBound{"--num-attention-heads", &MegatronFlags::heads, 1 << 14},
-    SizeBound{"--num-query-groups", &MegatronFlags::query_groups, 1 << 14},
-    SizeBound{"--kv-channels", &MegatronFlags::head_width, 1 << 14},
-    SizeBound{"--seq-length", &MegatronFlags::sequence, 1 << 26},
-    SizeBound{"--max-position-embeddings", &MegatronFlags::positions, 1 << 26},
-    SizeBound{"--vocab-size", &MegatronFlags::vocabulary, 1 << 24},
-    SizeBound{"--padded-vocab-size", &MegatronFlags::padded_vocabulary, 1 << 24},
-    SizeBound{"--vocab-extra-ids", &MegatronFlags::extra_vocabulary, 1 << 24},
-    SizeBound{"--make-vocab-size-divisible-by", &MegatronFlags::vocabulary_divisor, 1 << 16},
-    SizeBound{"--tensor-model-parallel-size", &MegatronFlags::tensor_size, 1 << 12},
-    SizeBound{"--q-lora-rank", &MegatronFlags::query_rank, 1 << 18},
-    SizeBound{"--kv-lora-rank", &MegatronFlags::key_value_rank, 1 << 18},
-    SizeBound{"--qk-head-dim", &MegatronFlags::key_width, 1 << 13},
-    SizeBound{"--qk-pos-emb-head-dim", &MegatronFlags::rotary_width, 1 << 13},
-    SizeBound{"--v-head-dim", &MegatronFlags::value_width, 1 << 14},
-    SizeBound{"--num-experts", &MegatronFlags::experts, 1 << 13},
-    SizeBound{"--moe-ffn-hidden-size", &MegatronFlags::expert_width, 1 << 20},
-    SizeBound{"--moe-shared-expert-intermediate-size", &MegatronFlags::shared_width, 1 << 20},
-};
-
-void check_bounds(const MegatronFlags& flags, std::string_view place) {
-    for (const SizeBound& bound : size_bounds) {
-        if ((flags.*(bound.size)).value_or(0) > bound.most) {
-            refuse_flags(
-                ErrorKind::BadInput,
-                place,
-                fmt::format(
-                    "{} = {}, expected at most {}", bound.flag, *(flags.*(bound.size)), bound.most),
-                "no published model is larger: is there a digit too many?");
-        }
-    }
 }
 
 /// Megatron's default: 4 x width, or as many weights in three matrices, in multiples of 64.
@@ -268,11 +225,9 @@ int computing_layers(const MegatronFlags& flags, std::string_view place) {
 std::vector<bool> layers_with_experts(const MegatronFlags& flags, std::string_view place) {
     const std::size_t layers = as_index(*flags.layers);
     const std::string pattern = flags.expert_pattern.value_or("1");
-    int every = 0;
-    const char* const end = pattern.data() + pattern.size();
-    const auto [rest, status] = std::from_chars(pattern.data(), end, every);
+    const int every = whole_in(pattern).value_or(0);
     std::vector<bool> blocks(layers);
-    if (status == std::errc{} && rest == end && every > 0) {
+    if (every > 0) {
         for (std::size_t block = 0; block < layers; ++block) {
             blocks[block] = block % as_index(every) == 0;
         }
@@ -412,12 +367,12 @@ std::vector<int> layers_of_ranks(const MegatronFlags& flags, int ranks, std::str
 
 std::vector<std::string_view> missing_sizes(const MegatronFlags& flags) {
     std::vector<std::string_view> missing;
-    for (const SizeBound& bound : size_bounds) {
-        const bool is_needed =
-            bound.size == &MegatronFlags::layers || bound.size == &MegatronFlags::hidden_size ||
-            bound.size == &MegatronFlags::heads || bound.size == &MegatronFlags::sequence;
-        if (is_needed && !(flags.*(bound.size))) {
-            missing.push_back(bound.flag);
+    for (const auto& [flag, size] : {std::pair{"--num-layers", &MegatronFlags::layers},
+                                     std::pair{"--hidden-size", &MegatronFlags::hidden_size},
+                                     std::pair{"--num-attention-heads", &MegatronFlags::heads},
+                                     std::pair{"--seq-length", &MegatronFlags::sequence}}) {
+        if (!(flags.*size)) {
+            missing.emplace_back(flag);
         }
     }
     return missing;
@@ -441,7 +396,6 @@ std::optional<int> padded_vocabulary(const MegatronFlags& flags) {
 
 DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) {
     PIPETWIN_EXPECT(missing_sizes(flags).empty(), "a model of which sizes are missing");
-    check_bounds(flags, place);
     DecoderModel model{.family = "megatron"};
     model.blocks = computing_layers(flags, place);
     model.width = *flags.hidden_size;

@@ -66,10 +66,16 @@ std::optional<int> whole_in(std::string_view text) {
     return number_in<int>(text);
 }
 
-int whole_value(const Setting& setting, int least, std::string_view hint) {
+int whole_value(const Setting& setting, int least, std::string_view hint, int most) {
     const std::optional<int> number = whole_in(first_word(setting, hint).text);
     if (!number || *number < least || *number > largest_setting) {
         refuse_value(setting, fmt::format("a whole number of at least {}", least), hint);
+    }
+    if (*number > most) {
+        throw Error(ErrorKind::BadInput,
+                    setting.values.front().place,
+                    fmt::format("{} = {}, expected at most {}", setting.written, *number, most),
+                    "no published model is larger: is there a digit too many?");
     }
     return *number;
 }

@@ -21,8 +21,11 @@ const SettingWord& first_word(const Setting& setting, std::string_view hint = {}
 /// A text that is a whole number and nothing else; none: it is not.
 std::optional<int> whole_in(std::string_view text);
 
-/// A whole number of at least `least`.
-int whole_value(const Setting& setting, int least, std::string_view hint = {});
+/// A whole number from `least` to `most`.
+int whole_value(const Setting& setting,
+                int least,
+                std::string_view hint = {},
+                int most = largest_setting);
 
 /// A number of 0 or more.
 double real_value(const Setting& setting, std::string_view hint = {});
