@@ -2,46 +2,20 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/word_list.h"
-#include "core/interop/launch/setting_values.h"
+#include "core/interop/launch/torchtitan_stages.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin {
 
 namespace {
-
-struct Flavor {
-    std::string_view model;
-    std::string_view flavor;
-    int blocks;
-};
-
-/// Blocks of torchtitan's models (torchtitan/models/*/__init__.py).
-constexpr auto flavors = std::to_array<Flavor>({
-    {"llama3", "debugmodel", 6},
-    {"llama3", "8B", 32},
-    {"llama3", "70B", 80},
-    {"llama3", "405B", 126},
-    {"deepseek_v3", "16B", 27},
-    {"deepseek_v3", "236B", 60},
-    {"deepseek_v3", "671B", 61},
-    {"qwen3", "0.6B", 28},
-    {"qwen3", "1.7B", 28},
-    {"qwen3", "4B", 36},
-    {"qwen3", "8B", 36},
-    {"qwen3", "14B", 40},
-    {"qwen3", "32B", 64},
-});
 
 constexpr std::int64_t most_stages = 1 << 18;
 constexpr std::int64_t most_samples = 1 << 30;
@@ -216,12 +190,8 @@ class TitanReader {
     void read_model() {
         const std::string name = reader_.text("model.name").value_or("");
         const std::string flavor = reader_.text("model.flavor").value_or("");
-        run_.model = fmt::format("{} {}", name, flavor);
-        for (const Flavor& known : flavors) {
-            if (known.model == name && known.flavor == flavor) {
-                blocks_ = known.blocks;
-            }
-        }
+        model_ = titan_model(name, flavor);
+        run_.model = model_.name;
         const auto converters =
             reader_.texts("model.converters").value_or(std::vector<std::string>{});
         if (std::ranges::any_of(converters,
@@ -259,8 +229,16 @@ class TitanReader {
 
     /// Stages of a schedule with one per rank, or with two where nothing says more.
     void read_split(bool is_multi) {
-        const auto modules = reader_.texts(split_key("module_fqns_per_model_part"));
-        const std::vector<int> points = split_points();
+        const auto place_of = [this](std::string_view name) {
+            return reader_.place(split_key(name));
+        };
+        const std::vector<std::string> none;
+        const std::vector<std::string> modules =
+            reader_.texts(split_key("module_fqns_per_model_part")).value_or(none);
+        const std::vector<int> points = titan_split_points(
+            reader_.texts(split_key("pipeline_parallel_split_points")).value_or(none),
+            model_,
+            place_of("pipeline_parallel_split_points"));
         const std::optional<int> per_stage =
             reader_.whole(split_key("pipeline_parallel_layers_per_stage"), 1);
         const int less_first =
@@ -269,15 +247,15 @@ class TitanReader {
             reader_.whole(split_key("pipeline_parallel_last_stage_less_layers"), 0).value_or(1);
         const int ranks = *run_.stages;
         std::int64_t stages = std::int64_t{ranks} * (is_multi ? 2 : 1);
-        if (modules && !modules->empty()) {
-            run_.blocks = blocks_of_modules(*modules);
-            expect_whole_model(*modules);
+        if (!modules.empty()) {
+            run_.blocks =
+                titan_blocks_of_modules(modules, model_, place_of("module_fqns_per_model_part"));
             stages = static_cast<std::int64_t>(run_.blocks.size());
         } else if (!points.empty()) {
             stages = static_cast<std::int64_t>(points.size()) + 1;
-            run_.blocks = blocks_between(points);
-        } else if (per_stage && blocks_) {
-            const std::int64_t all = std::int64_t{*blocks_} + less_first + less_last;
+            run_.blocks = titan_blocks_between(points, model_);
+        } else if (per_stage && model_.blocks) {
+            const std::int64_t all = std::int64_t{*model_.blocks} + less_first + less_last;
             stages = (all + *per_stage - 1) / *per_stage;
         }
         if (stages > most_stages) {
@@ -293,199 +271,20 @@ class TitanReader {
                    "torchtitan refuses this, too");
         }
         run_.chunks = static_cast<int>(stages / ranks);
-        if (run_.blocks.empty() && blocks_) {
-            run_.blocks = is_old() ? shared_out_before_2025(static_cast<int>(stages))
-                                   : shared_out(static_cast<int>(stages), less_first, less_last);
+        const std::string place = place_of("pipeline_parallel_degree");
+        if (run_.blocks.empty() && model_.blocks) {
+            run_.blocks =
+                is_old()
+                    ? titan_blocks_before_2025(*model_.blocks, static_cast<int>(stages), place)
+                    : titan_blocks(
+                          *model_.blocks, static_cast<int>(stages), less_first, less_last, place);
         }
-        if (!blocks_ && run_.blocks.empty()) {
+        if (!model_.blocks && run_.blocks.empty()) {
             run_.warnings.push_back(
                 fmt::format("the number of layers of '{}' is not known here: the fragment has no "
                             "partition",
                             run_.model));
         }
-    }
-
-    /// The layers with which a new stage begins, "layers.8" or in one text "layers.8,layers.16";
-    /// the modules behind the layers count as one more.
-    std::vector<int> split_points() {
-        const std::string key = split_key("pipeline_parallel_split_points");
-        std::vector<int> points;
-        for (std::string text : reader_.texts(key).value_or(std::vector<std::string>{})) {
-            std::ranges::replace(text, ',', ' ');
-            for (const std::string_view module : words_in(text)) {
-                const bool is_behind = module == "norm" || module == "output";
-                const std::optional<int> layer =
-                    is_behind ? blocks_ : layer_of(module, "pipeline_parallel_split_points");
-                if (!layer || (!points.empty() && *layer <= points.back()) ||
-                    (blocks_ && *layer > *blocks_)) {
-                    refuse(key,
-                           fmt::format("'{}' begins no stage behind the one before it",
-                                       module.substr(0, 60)),
-                           "name layers of the model in order, as in layers.8");
-                }
-                points.push_back(*layer);
-            }
-        }
-        return points;
-    }
-
-    /// Layers of each stage between these points; empty where the model's layers are not known.
-    std::vector<int> blocks_between(const std::vector<int>& points) const {
-        std::vector<int> blocks;
-        for (std::size_t i = 0; blocks_ && i <= points.size(); ++i) {
-            const int begin = i > 0 ? points[i - 1] : 0;
-            blocks.push_back((i < points.size() ? points[i] : *blocks_) - begin);
-        }
-        return blocks;
-    }
-
-    /// The distribution of 2024 and of the first months of 2025: equal parts, what is left over to
-    /// the stages between the first and the last, and then to the last
-    /// (torchtitan/distributed/pipeline.py, generate_split_points).
-    std::vector<int> shared_out_before_2025(int stages) const {
-        if (stages > *blocks_) {
-            refuse(split_key("pipeline_parallel_degree"),
-                   fmt::format("{} for {}", counted(*blocks_, "layer"), counted(stages, "stage")),
-                   "torchtitan refuses this, too: take fewer stages");
-        }
-        std::vector<int> blocks(as_index(stages), *blocks_ / stages);
-        int extra = *blocks_ % stages;
-        for (int stage = 1; stage + 1 < stages && extra > 0; ++stage, --extra) {
-            ++blocks[as_index(stage)];
-        }
-        blocks.back() += extra;
-        return blocks;
-    }
-
-    [[noreturn]] void refuse_modules(std::string what, std::string hint) const {
-        refuse(split_key("module_fqns_per_model_part"), std::move(what), std::move(hint));
-    }
-
-    /// The number of a layer, "layers.7"; none for other modules.
-    std::optional<int> layer_of(std::string_view module,
-                                std::string_view key = "module_fqns_per_model_part") const {
-        constexpr std::string_view prefix = "layers.";
-        if (!module.starts_with(prefix)) {
-            return std::nullopt;
-        }
-        const std::optional<int> layer = whole_in(module.substr(prefix.size()));
-        if (!layer || *layer < 0) {
-            refuse(split_key(key),
-                   fmt::format("'{}' names no layer", module.substr(0, 60)),
-                   "torchtitan knows whole layers, as in layers.7");
-        }
-        return layer;
-    }
-
-    /// Layers of each stage, of a list of modules for each.
-    std::vector<int> blocks_of_modules(const std::vector<std::string>& stages) const {
-        std::vector<int> blocks;
-        for (const std::string& stage : stages) {
-            blocks.push_back(static_cast<int>(std::ranges::count_if(
-                words_in(stage),
-                [this](std::string_view module) { return layer_of(module).has_value(); })));
-        }
-        return blocks;
-    }
-
-    /// torchtitan runs a module in each stage that names it, and leaves out those that no stage
-    /// names, without a word. The partition of a scenario has each layer once, in order.
-    void expect_whole_model(const std::vector<std::string>& stages) const {
-        std::map<std::string, std::size_t, std::less<>> stage_of;
-        std::map<int, std::size_t> stage_of_layer;
-        for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-            for (const std::string_view module : words_in(stages[stage])) {
-                const auto [first, is_new] = stage_of.emplace(module, stage);
-                if (!is_new) {
-                    refuse_modules(fmt::format("'{}' is in stage {} and again in stage {}",
-                                               module.substr(0, 60),
-                                               first->second,
-                                               stage),
-                                   "keep it in one of them");
-                }
-                if (const std::optional<int> layer = layer_of(module)) {
-                    stage_of_layer.emplace(*layer, stage);
-                }
-            }
-        }
-        expect_all_layers(stage_of_layer);
-        if (blocks_) {
-            expect_ends(stage_of);
-        }
-    }
-
-    void expect_all_layers(const std::map<int, std::size_t>& stage_of_layer) const {
-        if (blocks_ && !stage_of_layer.empty() && stage_of_layer.rbegin()->first >= *blocks_) {
-            const auto& [layer, stage] = *stage_of_layer.rbegin();
-            refuse_modules(fmt::format("'layers.{}' is in stage {}, but the layers of {} are "
-                                       "layers.0 to layers.{}",
-                                       layer,
-                                       stage,
-                                       run_.model,
-                                       *blocks_ - 1),
-                           "take it out of the list");
-        }
-        const auto known = static_cast<int>(stage_of_layer.size());
-        const int layers = blocks_ ? *blocks_ : std::max(1, known);
-        std::size_t stage = 0;
-        for (int layer = 0; layer < layers; ++layer) {
-            const auto found = stage_of_layer.find(layer);
-            if (found == stage_of_layer.end()) {
-                refuse_modules(fmt::format("no stage has 'layers.{}'", layer),
-                               "torchtitan leaves out what no stage names: add it to one");
-            }
-            if (found->second < stage) {
-                refuse_modules(fmt::format("'layers.{}' is in stage {}, in front of 'layers.{}' "
-                                           "in stage {}",
-                                           layer,
-                                           found->second,
-                                           layer - 1,
-                                           stage),
-                               "torchtitan runs the stages in turn: put the layers in order");
-            }
-            stage = found->second;
-        }
-    }
-
-    /// The modules around the layers of the models that are known here.
-    void expect_ends(const std::map<std::string, std::size_t, std::less<>>& stage_of) const {
-        const bool has_head = stage_of.contains("output") || stage_of.contains("lm_head");
-        const std::string_view missing = !stage_of.contains("tok_embeddings") ? "tok_embeddings"
-                                         : !stage_of.contains("norm")         ? "norm"
-                                         : !has_head                          ? "output"
-                                                                              : "";
-        if (!missing.empty()) {
-            refuse_modules(fmt::format("no stage has '{}'", missing),
-                           fmt::format("torchtitan leaves out what no stage names: add it to the "
-                                       "{} stage",
-                                       missing == "tok_embeddings" ? "first" : "last"));
-        }
-    }
-
-    /// torchtitan's own distribution: embedding and head count as layers, the first stages take
-    /// what is left over.
-    std::vector<int> shared_out(int stages, int less_first, int less_last) const {
-        if (stages == 1) {
-            return {*blocks_};
-        }
-        const std::int64_t all = std::int64_t{*blocks_} + less_first + less_last;
-        const auto least = static_cast<int>(all / stages);  // of two stages or more
-        if (least == 0 || less_first > least || less_last > least) {
-            refuse(split_key("pipeline_parallel_degree"),
-                   fmt::format("{}, and embedding and head as {} and {}, for {} stages",
-                               counted(*blocks_, "layer"),
-                               less_first,
-                               less_last,
-                               stages),
-                   "torchtitan refuses this, too: take fewer stages");
-        }
-        std::vector<int> blocks(as_index(stages), least);
-        for (int stage = 0; stage < all % stages; ++stage) {
-            ++blocks[as_index(stage)];
-        }
-        blocks.front() -= less_first;
-        blocks.back() -= less_last;
-        return blocks;
     }
 
     void read_batch() {
@@ -724,7 +523,7 @@ class TitanReader {
 
     SettingReader reader_;
     LeaveOut leave_out_;
-    std::optional<int> blocks_;
+    TitanModel model_;
     bool is_sharded_ = true;          ///< weights are shared by FSDP
     bool takes_all_devices_ = false;  ///< as replicas: their number is not known
     TrainingRun run_;
