@@ -2,12 +2,12 @@
 #include "core/interop/hf_names.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/word_list.h"
 
 namespace pipetwin {
 
@@ -48,6 +48,17 @@ class HfNamesMaker {
             columns += part.outputs;
         }
         add(name, inputs, columns, std::move(slices));
+    }
+
+    /// The matrix of the head, unless it is the embedding's.
+    void head(std::int64_t vocabulary, std::int64_t width, bool tied) {
+        if (!tied) {
+            transposed("head.projection.weight",
+                       width,
+                       {{.tensor = std::string(names_.head),
+                         .outputs = vocabulary,
+                         .rows = HfSlice::Rows::Vocabulary}});
+        }
     }
 
   private:
@@ -105,13 +116,7 @@ HfNames gpt2_names(const GptSizes& sizes) {
         linear(ours + ".feed_forward.down", theirs + ".mlp.c_proj", inner, width);
     }
     norm("head.norm", "transformer.ln_f");
-    if (!sizes.tied) {
-        make.transposed("head.projection.weight",
-                        width,
-                        {{.tensor = std::string(names.head),
-                          .outputs = sizes.vocabulary,
-                          .rows = HfSlice::Rows::Vocabulary}});
-    }
+    make.head(sizes.vocabulary, width, sizes.tied);
     return names;
 }
 
@@ -156,13 +161,7 @@ HfNames llama_names(const LlamaSizes& sizes) {
             feed_forward + ".down.weight", inner, {{theirs + ".mlp.down_proj.weight", width}});
     }
     make.row("head.norm.gain", "model.norm.weight", width);
-    if (!sizes.tied) {
-        make.transposed("head.projection.weight",
-                        width,
-                        {{.tensor = std::string(names.head),
-                          .outputs = sizes.vocabulary,
-                          .rows = HfSlice::Rows::Vocabulary}});
-    }
+    make.head(sizes.vocabulary, width, sizes.tied);
     return names;
 }
 
@@ -184,14 +183,11 @@ HfNames hf_names(const ScenarioParts::ModelPart& model) {
 }
 
 bool is_hf_buffer(std::string_view name) {
-    constexpr std::array<std::string_view, 7> ends{".attn.bias",
-                                                   ".attn.masked_bias",
-                                                   ".attention.bias",
-                                                   ".attention.masked_bias",
-                                                   ".rotary_emb.inv_freq",
-                                                   ".rotary_pos_emb.inv_freq",
-                                                   "rotary_emb.inv_freq"};
-    return std::ranges::any_of(ends, [name](std::string_view end) { return name.ends_with(end); });
+    constexpr std::string_view ends =
+        ".attn.bias .attn.masked_bias .attention.bias .attention.masked_bias "
+        ".rotary_emb.inv_freq .rotary_pos_emb.inv_freq rotary_emb.inv_freq";
+    return std::ranges::any_of(words_in(ends),
+                               [name](std::string_view end) { return name.ends_with(end); });
 }
 
 }  // namespace pipetwin

@@ -2,7 +2,6 @@
 #include "core/interop/hf_weights.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <string>
@@ -15,6 +14,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/word_list.h"
 #include "core/interop/hf_folder.h"
 #include "core/interop/hf_names.h"
 #include "core/interop/safetensors.h"
@@ -34,10 +34,10 @@ bool skip(string_view& text, string_view begin) {
     return true;
 }
 
-/// Whether the text begins with one of the words.
-template <std::size_t Count>
-bool begins(string_view text, const std::array<string_view, Count>& words) {
-    return std::ranges::any_of(words, [text](string_view word) { return text.starts_with(word); });
+/// Whether the text begins with one of the words, which are apart by blanks.
+bool begins(string_view text, string_view words) {
+    return std::ranges::any_of(words_in(words),
+                               [text](string_view word) { return text.starts_with(word); });
 }
 
 /// The layer and the part of it that a tensor belongs to.
@@ -55,43 +55,20 @@ constexpr Home nowhere{.kind = Home::Kind::None};
 /// Names in an attention half, behind the block's number. The norm behind an attention has the name
 /// that others give to the norm in front of the feed-forward half.
 bool is_of_attention(const DecoderModel& model, string_view name) {
-    constexpr std::array<string_view, 14> words{".self_attn.",
-                                                ".attn.",
-                                                ".attention.",
-                                                ".self_attention.",
-                                                ".linear_attn.",
-                                                ".input_layernorm.",
-                                                ".ln_1.",
-                                                ".ln_attn.",
-                                                ".norm_1.",
-                                                ".norm_attn_norm.attn.",
-                                                ".norm_attn_norm.norm_1.",
-                                                ".attention_norm.",
-                                                ".self_attn_layer_norm.",
-                                                ".post_self_attn_layernorm."};
-    return begins(name, words) ||
+    constexpr string_view of_attention =
+        ".self_attn. .attn. .attention. .self_attention. .linear_attn. .input_layernorm. "
+        ".ln_1. .ln_attn. .norm_1. .norm_attn_norm.attn. .norm_attn_norm.norm_1. "
+        ".attention_norm. .self_attn_layer_norm. .post_self_attn_layernorm.";
+    return begins(name, of_attention) ||
            (model.norm_behind_attention && name.starts_with(".post_attention_layernorm."));
 }
 
 bool is_of_feed_forward(string_view name) {
-    constexpr std::array<string_view, 18> words{".mlp.",
-                                                ".block_sparse_moe.",
-                                                ".feed_forward.",
-                                                ".shared_mlp.",
-                                                ".ffn.",
-                                                ".fc1.",
-                                                ".fc2.",
-                                                ".post_attention_layernorm.",
-                                                ".pre_feedforward_layernorm.",
-                                                ".post_feedforward_layernorm.",
-                                                ".post_mlp_layernorm.",
-                                                ".feedforward_layernorm.",
-                                                ".ln_2.",
-                                                ".ln_mlp.",
-                                                ".norm_2.",
-                                                ".norm_attn_norm.norm_2.",
-                                                ".ffn_norm.",
-                                                ".final_layer_norm."};
+    constexpr string_view words =
+        ".mlp. .block_sparse_moe. .feed_forward. .shared_mlp. .ffn. .fc1. .fc2. "
+        ".post_attention_layernorm. .pre_feedforward_layernorm. .post_feedforward_layernorm. "
+        ".post_mlp_layernorm. .feedforward_layernorm. .ln_2. .ln_mlp. .norm_2. "
+        ".norm_attn_norm.norm_2. .ffn_norm. .final_layer_norm.";
     return begins(name, words);
 }
 
@@ -111,8 +88,7 @@ Home home_in_block(const DecoderModel& model, string_view name) {
     }
     if (block < model.blocks + model.prediction_blocks) {
         // Embedding and head are those of the model.
-        const bool shared =
-            begins(name, std::array<string_view, 2>{".embed_tokens.", ".shared_head.head."});
+        const bool shared = begins(name, ".embed_tokens. .shared_head.head.");
         const int prediction = block - model.blocks;
         return shared ? nowhere : home_in(1 + 2 * as_index(model.blocks) + as_index(prediction));
     }
@@ -121,43 +97,25 @@ Home home_in_block(const DecoderModel& model, string_view name) {
 
 /// The name without the modules around the text model.
 string_view inside(string_view name) {
-    constexpr std::array<string_view, 6> around{
-        "model.", "transformer.", "language_model.", "gpt_neox.", "decoder.", "encoder."};
+    constexpr string_view around =
+        "model. transformer. language_model. gpt_neox. decoder. encoder.";
     for (bool more = true; more;) {
-        more = std::ranges::any_of(around, [&name](string_view word) { return skip(name, word); });
+        more = std::ranges::any_of(words_in(around),
+                                   [&name](string_view word) { return skip(name, word); });
     }
     return name;
 }
 
 Home home_of(const DecoderModel& model, string_view name) {
-    constexpr std::array<string_view, 8> outside{"vision_tower.",
-                                                 "vision_model.",
-                                                 "visual.",
-                                                 "vision_encoder.",
-                                                 "audio_tower.",
-                                                 "multi_modal_projector.",
-                                                 "mm_projector.",
-                                                 "patch_merger."};
-    constexpr std::array<string_view, 11> embedding{"embed_tokens.",
-                                                    "wte.",
-                                                    "wpe.",
-                                                    "word_embeddings.",
-                                                    "word_embeddings_layernorm.",
-                                                    "embedding.",
-                                                    "embed_in.",
-                                                    "embed_positions.",
-                                                    "tok_embeddings.",
-                                                    "project_in.",
-                                                    "embeddings."};
-    constexpr std::array<string_view, 9> head{"norm.",
-                                              "ln_f.",
-                                              "norm_f.",
-                                              "final_layer_norm.",
-                                              "final_layernorm.",
-                                              "project_out.",
-                                              "lm_head.",
-                                              "embed_out.",
-                                              "output"};
+    constexpr string_view outside =
+        "vision_tower. vision_model. visual. vision_encoder. audio_tower. "
+        "multi_modal_projector. mm_projector. patch_merger.";
+    constexpr string_view embedding =
+        "embed_tokens. wte. wpe. word_embeddings. word_embeddings_layernorm. embedding. "
+        "embed_in. embed_positions. tok_embeddings. project_in. embeddings.";
+    constexpr string_view head =
+        "norm. ln_f. norm_f. final_layer_norm. final_layernorm. project_out. lm_head. "
+        "embed_out. output";
     if (is_hf_buffer(name)) {
         return nowhere;
     }
@@ -172,8 +130,7 @@ Home home_of(const DecoderModel& model, string_view name) {
     if (begins(name, embedding)) {
         return home_in(0);
     }
-    const bool is_matrix =
-        begins(name, std::array<string_view, 3>{"lm_head.", "embed_out.", "output"});
+    const bool is_matrix = begins(name, "lm_head. embed_out. output");
     if (is_matrix && model.tied && !name.ends_with(".bias")) {
         return nowhere;
     }

@@ -33,7 +33,7 @@ constexpr std::size_t most_shown = 60;
 
 /// The number that a text is, and nothing else; none: it is not.
 template <typename Number>
-std::optional<Number> number_in(std::string_view text) {
+std::optional<Number> parsed(std::string_view text) {
     Number number = 0;
     const char* const end = text.data() + text.size();
     const auto [rest, status] = std::from_chars(text.data(), end, number);
@@ -63,7 +63,7 @@ const SettingWord& first_word(const Setting& setting, std::string_view hint) {
 }
 
 std::optional<int> whole_in(std::string_view text) {
-    return number_in<int>(text);
+    return parsed<int>(text);
 }
 
 int whole_value(const Setting& setting, int least, std::string_view hint, int most) {
@@ -81,7 +81,7 @@ int whole_value(const Setting& setting, int least, std::string_view hint, int mo
 }
 
 double real_value(const Setting& setting, std::string_view hint) {
-    const std::optional<double> number = number_in<double>(first_word(setting, hint).text);
+    const std::optional<double> number = parsed<double>(first_word(setting, hint).text);
     if (!number || !std::isfinite(*number) || *number < 0) {
         refuse_value(setting, "a number of 0 or more", hint);
     }

@@ -2,15 +2,14 @@
 #include "core/interop/launch/shell_script.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <initializer_list>
 #include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/word_list.h"
+#include "core/interop/launch/setting_values.h"
 #include "core/interop/launch/shell_expansion.h"
 #include "core/interop/launch/shell_words.h"
 
@@ -19,33 +18,8 @@ namespace pipetwin {
 namespace {
 
 /// Commands that show or move files, so that a program they name is not run.
-constexpr std::array<std::string_view, 16> commands_that_run_nothing{"echo",
-                                                                     "printf",
-                                                                     "cat",
-                                                                     "ls",
-                                                                     "cp",
-                                                                     "mv",
-                                                                     "rm",
-                                                                     "mkdir",
-                                                                     "sed",
-                                                                     "grep",
-                                                                     "source",
-                                                                     ".",
-                                                                     "cd",
-                                                                     "pip",
-                                                                     "test",
-                                                                     "["};
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-    return std::ranges::find(list, word) != list.end();
-}
-
-std::optional<int> number_in(std::string_view text) {
-    int value = 0;
-    const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool is_number = status == std::errc{} && rest == text.data() + text.size() && value > 0;
-    return is_number ? std::optional(value) : std::nullopt;
-}
+constexpr std::string_view commands_that_run_nothing =
+    "echo printf cat ls cp mv rm mkdir sed grep source . cd pip test [";
 
 /// The words of a training command.
 struct TrainingCommand {
@@ -81,7 +55,7 @@ bool is_launcher(std::string_view module) {
 bool is_launching(const ShellText& word) {
     const std::string_view name =
         std::string_view(word.text).substr(word.text.find_last_of('/') + 1);
-    return is_one_of(name, {"torchrun", "deepspeed", "accelerate", "mpirun", "srun"}) ||
+    return has_word("torchrun deepspeed accelerate mpirun srun", name) ||
            name.starts_with("torch.distributed");
 }
 
@@ -101,13 +75,12 @@ std::optional<TrainingCommand> unseen_program(const std::vector<ShellText>& word
 
 std::optional<TrainingCommand> training_command(const std::vector<ShellText>& statement) {
     const std::vector<ShellText> words = split_command(statement);
-    if (words.empty() || std::ranges::find(commands_that_run_nothing, words.front().text) !=
-                             commands_that_run_nothing.end()) {
+    if (words.empty() || has_word(commands_that_run_nothing, words.front().text)) {
         return std::nullopt;
     }
     for (std::size_t i = 0; i < words.size(); ++i) {
-        const bool is_module = is_one_of(words[i].text, {"-m", "--module"}) &&
-                               i + 1 < words.size() && !is_launcher(words[i + 1].text);
+        const bool is_module = has_word("-m --module", words[i].text) && i + 1 < words.size() &&
+                               !is_launcher(words[i + 1].text);
         const std::size_t program = is_module ? i + 1 : i;
         if (is_module || words[i].text.ends_with(".py")) {
             const auto at = words.begin() + static_cast<std::ptrdiff_t>(program);
@@ -178,7 +151,7 @@ class ScriptReader {
         if (words.empty()) {
             return;
         }
-        if (is_one_of(words.front().text, {"export", "local", "declare", "readonly", "typeset"})) {
+        if (has_word("export local declare readonly typeset", words.front().text)) {
             words.erase(words.begin());
             std::erase_if(words, [](const ShellWord& word) { return word.text.starts_with('-'); });
         }
@@ -195,11 +168,11 @@ class ScriptReader {
 
     /// Whether the word belongs to the shell's own grammar; counts how deep branches and loops are.
     bool take_keyword(std::string_view word) {
-        if (is_one_of(word, {"if", "for", "while", "until", "case", "select"})) {
+        if (has_word("if for while until case select", word)) {
             ++depth_;
             return true;
         }
-        if (is_one_of(word, {"fi", "done", "esac"})) {
+        if (has_word("fi done esac", word)) {
             depth_ = std::max(0, depth_ - 1);
             return true;
         }
@@ -215,7 +188,7 @@ class ScriptReader {
             }
             return true;
         }
-        return is_one_of(word, {"then", "do", "else", "elif", "!", "time", "exec"});
+        return has_word("then do else elif ! time exec", word);
     }
 
     void take_command(const std::vector<ShellWord>& written) {
@@ -243,14 +216,16 @@ class ScriptReader {
             const std::size_t equals = word.find('=');
             std::string name = word.substr(0, equals);
             std::ranges::replace(name, '_', '-');
-            const bool of_node = is_one_of(name, {"--nproc-per-node", "--num-gpus"});
-            if (!of_node && !is_one_of(name, {"--nnodes", "--num-nodes"})) {
+            const bool of_node = has_word("--nproc-per-node --num-gpus", name);
+            if (!of_node && !has_word("--nnodes --num-nodes", name)) {
                 continue;
             }
             const std::string value = equals != std::string::npos ? word.substr(equals + 1)
                                       : i + 1 < words.size()      ? words[i + 1].text
                                                                   : std::string();
-            (of_node ? file_.processes : file_.nodes) = number_in(value);
+            const std::optional<int> number = whole_in(value);
+            (of_node ? file_.processes : file_.nodes) =
+                number.value_or(0) > 0 ? number : std::nullopt;
             has_nodes_ = has_nodes_ || !of_node;
         }
         if (file_.processes && !has_nodes_) {
@@ -266,14 +241,11 @@ class ScriptReader {
                        std::string flag = word.text.substr(0, word.text.find('='));
                        std::ranges::replace(flag, '_', '-');
                        return is_override(word) || word.holds_flags ||
-                              is_one_of(flag,
-                                        {"--num-layers",
-                                         "--hidden-size",
-                                         "--seq-length",
-                                         "--micro-batch-size",
-                                         "--global-batch-size",
-                                         "--tensor-model-parallel-size",
-                                         "--pipeline-model-parallel-size"});
+                              has_word(
+                                  "--num-layers --hidden-size --seq-length --micro-batch-size "
+                                  "--global-batch-size --tensor-model-parallel-size "
+                                  "--pipeline-model-parallel-size",
+                                  flag);
                    });
         };
         if (std::ranges::none_of(commands_, is_training)) {
@@ -349,7 +321,7 @@ class ScriptReader {
         }
         add_value(word.from(equals + 1));
         const std::string& value = file_.settings.back().values.back().text;
-        file_.settings.back().is_unset = is_one_of(value, {"null", "None"});
+        file_.settings.back().is_unset = has_word("null None", value);
     }
 
     /// Whether a variable that the script gives no value may be the value of the flag before it;

@@ -6,7 +6,6 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <map>
@@ -19,6 +18,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/word_list.h"
 #include "core/interop/launch/shell_words.h"
 #include "core/text/file_damage.h"
 
@@ -71,12 +71,10 @@ std::optional<std::int64_t> yaml_integer(std::string_view text) {
 /// A plain scalar as the readers of these files understand it, which have YAML 1.1 (PyYAML,
 /// OmegaConf): a whole number in decimal digits, and yes, no, on and off as true and false.
 std::string plain_text(const std::string& text) {
-    constexpr std::array<std::string_view, 6> yes{"yes", "Yes", "YES", "on", "On", "ON"};
-    constexpr std::array<std::string_view, 6> no{"no", "No", "NO", "off", "Off", "OFF"};
-    if (std::ranges::find(yes, text) != yes.end()) {
+    if (has_word("yes Yes YES on On ON", text)) {
         return "true";
     }
-    if (std::ranges::find(no, text) != no.end()) {
+    if (has_word("no No NO off Off OFF", text)) {
         return "false";
     }
     const std::optional<std::int64_t> number = yaml_integer(text);
@@ -234,7 +232,7 @@ class YamlValues final : public YAML::EventHandler {
             return;
         }
         for (++i; i < text_.size() && text_[i] != quote; ++i) {
-            i += text_[i] == '\\' && quote == '"' ? 1 : 0;
+            i += std::size_t{text_[i] == '\\' && quote == '"'};
         }
         if (i >= text_.size()) {
             refuse(at, "the quotes are not closed", "close them, or leave them out");

@@ -5,16 +5,15 @@
 #include <array>
 #include <string_view>
 
-#include "core/base/ascii.h"
+#include "core/base/word_list.h"
 
 namespace pipetwin {
 
 namespace {
 
-std::string lower_case(std::string_view text) {
-    std::string lower(text.substr(0, 512));
-    std::ranges::transform(lower, lower.begin(), ascii::lower);
-    return lower;
+/// A name in small letters, as far as it can decide.
+std::string lower_begin(std::string_view name) {
+    return lower_case(name.substr(0, 512));
 }
 
 template <std::size_t count>
@@ -47,8 +46,8 @@ KernelWork kernel_work(std::string_view name, std::string_view collective) {
                                                            "broadcast_kernel_ccl",
                                                            "cross_device_reduce"};
     constexpr std::array<std::string_view, 4> messages{"sendrecv", "send_recv", "pt2pt", "p2p_"};
-    const std::string kernel = lower_case(name);
-    const std::string said = lower_case(collective);
+    const std::string kernel = lower_begin(name);
+    const std::string said = lower_begin(collective);
     if (said == "send") {
         return KernelWork::Send;
     }
@@ -75,13 +74,13 @@ KernelWork kernel_work(std::string_view name, std::string_view collective) {
 bool is_named_backward(std::string_view kernel) {
     constexpr std::array<std::string_view, 6> words{
         "backward", "bwd", "dgrad", "wgrad", "_grad_kernel", "bprop"};
-    return has_any(lower_case(kernel), words);
+    return has_any(lower_begin(kernel), words);
 }
 
 bool is_named_optimizer(std::string_view kernel) {
     constexpr std::array<std::string_view, 6> words{
         "adam", "multi_tensor", "multitensor", "optimizer", "sgd_", "lamb"};
-    const std::string name = lower_case(kernel);
+    const std::string name = lower_begin(kernel);
     return has_any(name, words) && name.find("lambda") == std::string::npos;
 }
 
