@@ -151,4 +151,32 @@ const std::string_view small_profile =
     "linear0,0.02,0.04,64,160,576\n"
     "linear1,0.01,0.02,0,100,272\n";
 
+const std::string_view three_layers = R"([model]
+kind = "mlp"
+sizes = [8, 16, 16, 4]
+[data]
+kind = "synthetic"
+[training]
+batch = 8
+steps = 1
+[pipeline]
+stages = 2
+micro_batches = 4
+schedule = "1f1b"
+[cluster]
+count = 2
+)";
+
+const std::string_view three_layers_costs =
+    R"({"schema_version": 1, "source": "measured", "layers": [
+  {"name": "linear0", "kind": "linear", "parameter_bytes": 576, "samples": [
+    {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 128,
+     "saved_bytes": 64}]},
+  {"name": "linear1", "kind": "linear", "parameter_bytes": 1088, "samples": [
+    {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 128,
+     "saved_bytes": 128}]},
+  {"name": "linear2", "kind": "linear", "parameter_bytes": 272, "samples": [
+    {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 32,
+     "saved_bytes": 128}]}]})";
+
 }  // namespace pipetwin::cli

@@ -89,4 +89,9 @@ extern const std::string_view small_scenario;
 /// Costs for it, so that nothing has to be measured.
 extern const std::string_view small_profile;
 
+/// A multi-layer perceptron of three layers on synthetic data in two stages, one step.
+extern const std::string_view three_layers;
+/// Costs for it.
+extern const std::string_view three_layers_costs;
+
 }  // namespace pipetwin::cli

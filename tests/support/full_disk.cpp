@@ -11,7 +11,6 @@
 // PIPETWIN_MOST_THREADS=N lets the program start N threads and no more, as a limit of the system
 // does that root does not have.
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -20,19 +19,17 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string>
 
+#include "tests/support/preloaded_open.h"
+
 namespace {
 
-template <class Function>
-Function* next(const char* name) {
-    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
+using pipetwin::testing::next;
 
 struct Fault {
     char call[32] = "";
@@ -108,11 +105,14 @@ bool fails_to_open(const char* path, int flags) {
     return (flags & (O_WRONLY | O_RDWR | O_CREAT)) != 0 && fails("open", path);
 }
 
-mode_t mode_of(int flags, va_list arguments) {
-    return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-}
-
 }  // namespace
+
+int pipetwin::testing::preloaded_open(int,
+                                      const char* path,
+                                      int flags,
+                                      const std::function<int()>& open) {
+    return fails_to_open(path, flags) ? -1 : open();
+}
 
 extern "C" {
 
@@ -128,33 +128,6 @@ int pthread_create(pthread_t* thread,
         return EAGAIN;
     }
     return real(thread, attributes, start, argument);
-}
-
-int open(const char* path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    static auto* const real = next<int(const char*, int, ...)>("open");
-    return fails_to_open(path, flags) ? -1 : real(path, flags, mode);
-}
-
-int open64(const char* path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    static auto* const real = next<int(const char*, int, ...)>("open64");
-    return fails_to_open(path, flags) ? -1 : real(path, flags, mode);
-}
-
-int openat(int folder, const char* path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    static auto* const real = next<int(int, const char*, int, ...)>("openat");
-    return fails_to_open(path, flags) ? -1 : real(folder, path, flags, mode);
 }
 
 ssize_t write(int file, const void* bytes, size_t count) {

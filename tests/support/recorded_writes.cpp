@@ -9,26 +9,23 @@
 //     create PATH 0 | truncate PATH SIZE 0 | write PATH OFFSET BYTES | sync PATH 0
 //     mkdir PATH 0 | rename FROM TO 0 | remove PATH 0
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
 
+#include "tests/support/preloaded_open.h"
+
 namespace {
 
-template <class Function>
-Function* next(const char* name) {
-    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
+using pipetwin::testing::next;
 
 struct Record {
     std::string folder;
@@ -118,8 +115,7 @@ void add_write_before_end(int file, const char* bytes, ssize_t written) {
     }
 }
 
-template <class Open>
-int recorded_open(int folder, const char* path, int flags, Open open) {
+int recorded_open(int folder, const char* path, int flags, const std::function<int()>& open) {
     if ((flags & (O_CREAT | O_TRUNC)) == 0) {
         return open();
     }
@@ -147,40 +143,16 @@ int recorded(const std::string& path, const std::string& words, Call call) {
     return result;
 }
 
-mode_t mode_of(int flags, va_list arguments) {
-    return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-}
-
 }  // namespace
 
+int pipetwin::testing::preloaded_open(int folder,
+                                      const char* path,
+                                      int flags,
+                                      const std::function<int()>& open) {
+    return recorded_open(folder, path, flags, open);
+}
+
 extern "C" {
-
-int open(const char* path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    static auto* const real = next<int(const char*, int, ...)>("open");
-    return recorded_open(AT_FDCWD, path, flags, [&] { return real(path, flags, mode); });
-}
-
-int open64(const char* path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    static auto* const real = next<int(const char*, int, ...)>("open64");
-    return recorded_open(AT_FDCWD, path, flags, [&] { return real(path, flags, mode); });
-}
-
-int openat(int folder, const char* path, int flags, ...) {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    static auto* const real = next<int(int, const char*, int, ...)>("openat");
-    return recorded_open(folder, path, flags, [&] { return real(folder, path, flags, mode); });
-}
 
 ssize_t write(int file, const void* bytes, size_t count) {
     const std::lock_guard lock(order());

@@ -260,22 +260,6 @@ constexpr auto mistakes = std::to_array<Mistake>({
     {"devices --measure --matrix 8k", "devices --measure --matrix 8192"},
 });
 
-constexpr std::string_view scenario = R"([model]
-kind = "mlp"
-sizes = [8, 16, 16, 4]
-[data]
-kind = "synthetic"
-[training]
-batch = 8
-steps = 1
-[pipeline]
-stages = 2
-micro_batches = 4
-schedule = "1f1b"
-[cluster]
-count = 2
-)";
-
 /// Costs of micro-batches of 1 to 64 samples.
 std::string costs() {
     std::string layers;
@@ -305,7 +289,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 class Hints : public InFolder {
   protected:
     Hints() {
-        file("s.toml", scenario);
+        file("s.toml", three_layers);
         file("costs.profile.json", costs());
         file("sched.csv", "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
     }
@@ -410,7 +394,7 @@ constexpr auto slips = std::to_array<Slip>({
 
 TEST_F(Hints, OfLinesOfAScenarioAreLinesThatCanBeRead) {
     for (const Slip& slip : slips) {
-        const std::string typed = replaced(std::string(scenario), slip.line, slip.typed);
+        const std::string typed = replaced(std::string(three_layers), slip.line, slip.typed);
         const Outcome outcome = pipetwin(
             {"simulate", file("slip.toml", typed), "--profile", path("costs.profile.json")});
         SCOPED_TRACE(std::string(slip.typed) + "\n" + outcome.err);
@@ -420,14 +404,14 @@ TEST_F(Hints, OfLinesOfAScenarioAreLinesThatCanBeRead) {
         const std::string before(last == std::string_view::npos ? ""
                                                                 : slip.typed.substr(0, last + 1));
         const std::string mended =
-            replaced(std::string(scenario), slip.line, before + std::string(slip.mended));
+            replaced(std::string(three_layers), slip.line, before + std::string(slip.mended));
         EXPECT_NO_THROW(parse_scenario(mended, path("slip.toml")));
     }
 }
 
 TEST_F(Hints, OfKeysThatFollowFromOthersSayWhich) {
     const auto hint = [this](std::string_view line, std::string_view typed) {
-        const std::string text = replaced(std::string(scenario), line, typed);
+        const std::string text = replaced(std::string(three_layers), line, typed);
         return hint_of(pipetwin({"check", file("slip.toml", text)}));
     };
     EXPECT_THAT(hint("micro_batches = 4", "micro_batch_size = 2"),

@@ -24,33 +24,6 @@ struct Mistake {
     std::vector<std::string> mended{};  ///< what the suggestion leads to, which works; empty: none
 };
 
-constexpr std::string_view scenario = R"([model]
-kind = "mlp"
-sizes = [8, 16, 16, 4]
-[data]
-kind = "synthetic"
-[training]
-batch = 8
-steps = 1
-[pipeline]
-stages = 2
-micro_batches = 4
-schedule = "1f1b"
-[cluster]
-count = 2
-)";
-
-constexpr std::string_view costs = R"({"schema_version": 1, "source": "measured", "layers": [
-  {"name": "linear0", "kind": "linear", "parameter_bytes": 576, "samples": [
-    {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 128,
-     "saved_bytes": 64}]},
-  {"name": "linear1", "kind": "linear", "parameter_bytes": 1088, "samples": [
-    {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 128,
-     "saved_bytes": 128}]},
-  {"name": "linear2", "kind": "linear", "parameter_bytes": 272, "samples": [
-    {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 32,
-     "saved_bytes": 128}]}]})";
-
 constexpr std::string_view one_layer = R"({"schema_version": 1, "source": "measured", "layers": [
   {"name": "linear0", "kind": "linear", "parameter_bytes": 576, "samples": [
     {"micro_batch_size": 2, "forward_ns": 1000, "backward_ns": 2000, "output_bytes": 128,
@@ -84,15 +57,15 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 
 /// A line of the scenario in place of another.
 std::string with(std::string_view line, std::string_view other) {
-    return replaced(std::string(scenario), line, other);
+    return replaced(std::string(three_layers), line, other);
 }
 
 class TypicalMistakes : public InFolder {
   protected:
     TypicalMistakes() {
-        file("s.toml", scenario);
-        file("my model.toml", scenario);
-        file("costs.profile.json", costs);
+        file("s.toml", three_layers);
+        file("my model.toml", three_layers);
+        file("costs.profile.json", three_layers_costs);
         file("other.profile.json", one_layer);
         file("empty.toml", "");
         file("binary.toml",
@@ -116,7 +89,7 @@ class TypicalMistakes : public InFolder {
         file("no-stage-1.csv", "0F0,0B0\n2F0,2B0\n");
         file("two-stages.csv", "0F0,0B0\n1F0,1B0\n");
         std::filesystem::create_directories(folder() / "planned");
-        file("planned/scenario.toml", scenario);
+        file("planned/scenario.toml", three_layers);
         file("planned/predicted.trace.json", "{}");
         std::filesystem::create_directories(folder() / "empty");
         std::filesystem::create_directories(folder() / "mixtral");
