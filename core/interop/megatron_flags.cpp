@@ -361,14 +361,14 @@ class FlagReader {
     void take_other(const Setting& setting, string_view name) {
         const std::string text =
             setting.values.empty() ? std::string() : lower_case(setting.values.front().text);
-        if (const SettingGroup* const refused = refused_flag(name)) {
-            if (setting.values.empty() || !has_word(refused->harmless_values, text)) {
-                problem(setting, refused->why);
+        if (const SettingGroup* const changing = refused_flag(name)) {
+            if (setting.values.empty() || !has_word(changing->harmless_values, text)) {
+                problem(setting, changing->why);
             }
-        } else if (const SettingGroup* const noted = noted_flag(name)) {
-            if (!has_word(noted->harmless_values, text.empty() ? "given" : text)) {
+        } else if (const SettingGroup* const unseen = noted_flag(name)) {
+            if (!has_word(unseen->harmless_values, text.empty() ? "given" : text)) {
                 flags_.warnings.push_back(
-                    fmt::format("{}: {}: {}", setting.place, setting.written, noted->why));
+                    fmt::format("{}: {}: {}", setting.place, setting.written, unseen->why));
             }
         } else if (is_harmless_flag(name) || is_harmless_key(setting.written)) {
             flags_.unused.push_back(setting.written);
