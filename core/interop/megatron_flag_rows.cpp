@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -414,8 +415,8 @@ void take_flag(const MegatronFlagRow& row,
 std::vector<std::string_view> megatron_row_names() {
     std::vector<std::string_view> names;
     for (const MegatronFlagRow& row : megatron_rows) {
-        const std::vector<std::string_view> more = words_in(row.names);
-        names.insert(names.end(), more.begin(), more.end());
+        const bool is_list = std::holds_alternative<WholesFlag>(row.target);  // MindSpeed's alone
+        std::ranges::copy(words_in(is_list ? "" : row.names), std::back_inserter(names));
     }
     return names;
 }

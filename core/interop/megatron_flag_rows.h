@@ -98,7 +98,7 @@ void take_flag(const MegatronFlagRow& row,
                bool is_inverted,
                MegatronReading& reading);
 
-/// The names of all rows.
+/// The names of all rows but lists of layers, for suggestions.
 std::vector<std::string_view> megatron_row_names();
 
 }  // namespace pipetwin

@@ -88,13 +88,13 @@ double real_value(const Setting& setting, std::string_view hint) {
     return *number;
 }
 
-bool answer_value(const Setting& setting, std::string_view hint) {
+bool answer_value(const Setting& setting) {
     if (!setting.is_key) {
         return true;
     }
-    const std::string text = lower_case(first_word(setting, hint).text);
+    const std::string text = lower_case(first_word(setting).text);
     if (!has_word("true false 1 0", text)) {  // as Python takes them
-        refuse_value(setting, "true or false", hint);
+        refuse_value(setting, "true or false", {});
     }
     return text == "true" || text == "1";
 }

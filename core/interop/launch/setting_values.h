@@ -31,7 +31,7 @@ int whole_value(const Setting& setting,
 double real_value(const Setting& setting, std::string_view hint = {});
 
 /// true or false, also with capitals, as 1 and as 0. A flag alone is a yes.
-bool answer_value(const Setting& setting, std::string_view hint = {});
+bool answer_value(const Setting& setting);
 
 /// One of `words`, which are apart by blanks.
 std::string chosen_word(const Setting& setting, std::string_view words, std::string_view hint = {});

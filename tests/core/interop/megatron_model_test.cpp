@@ -291,14 +291,16 @@ TEST(MegatronBlocks, MoreStagesThanAnyListHoldsAreRefused) {
     const std::string most = " 1073741824 ";
     for (const std::string& text :
          {"--pipeline-model-parallel-size" + most,
-          "--pipeline-model-parallel-size" + most + "--num-layers" + most,
+          "--pipeline-model-parallel-size" + most + "--num-layers 49999",
           "--pipeline-model-parallel-size" + most + "--num-virtual-stages-per-pipeline-rank" + most,
-          "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank" + most,
-          "--num-layers" + most + "--num-layers-per-virtual-pipeline-stage 1"}) {
+          "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank" + most}) {
         EXPECT_THAT(error_of([&] { blocks_of(text); }).text(),
                     HasSubstr("stages of the pipeline, expected at most 262144"))
             << text;
     }
+    const Error layers = error_of([&] { blocks_of("--num-layers" + most); });
+    EXPECT_EQ(layers.place(), "x.sh:1:14");
+    EXPECT_EQ(layers.text(), "--num-layers = 1073741824, expected at most 49999");
 }
 
 TEST(MegatronBlocks, WhatMegatronRefusesIsRefused) {
