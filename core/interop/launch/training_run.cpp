@@ -13,6 +13,7 @@ namespace pipetwin {
 
 namespace {
 
+constexpr std::string_view write_one = "write one, or leave the key out";
 constexpr std::string_view look_it_up =
     "compare with the documentation of the program that reads the file";
 
@@ -48,7 +49,7 @@ std::optional<std::string> SettingReader::text(std::string_view written) {
     if (setting == nullptr) {
         return std::nullopt;
     }
-    return first_word(*setting, "write one, or leave the key out").text;
+    return first_word(*setting, write_one).text;
 }
 
 std::optional<std::vector<std::string>> SettingReader::texts(std::string_view written) {
@@ -65,7 +66,7 @@ std::optional<std::vector<std::string>> SettingReader::texts(std::string_view wr
 
 const Setting* SettingReader::certain(std::string_view written) {
     const Setting* const setting = find(written);
-    if (setting != nullptr && first_word(*setting, look_it_up).text == "auto") {
+    if (setting != nullptr && first_word(*setting, write_one).text == "auto") {
         open_.emplace_back(written);
         return nullptr;
     }
