@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/interop/megatron_flag_rows.h"
 
 #include <algorithm>

@@ -15,12 +15,12 @@
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/base/word_list.h"
+#include "core/interop/launch/megatron_flag_table.h"
 #include "core/interop/launch/setting_sections.h"
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/launch/shell_script.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_rows.h"
-#include "core/interop/megatron_flag_table.h"
 #include "core/interop/megatron_memory.h"
 
 namespace pipetwin {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/interop/launch/setting_values.h"
 
 #include <algorithm>

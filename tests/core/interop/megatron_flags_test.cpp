@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/interop/megatron_flag_table.h"
+#include "core/interop/launch/megatron_flag_table.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/megatron_flag_table.h"
+#include "core/interop/launch/megatron_flag_table.h"
 
 #include <algorithm>
 #include <array>
