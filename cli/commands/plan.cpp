@@ -402,6 +402,16 @@ Asked asked(const PlanOptions& options, Console& console) {
         console.note(fmt::format("costs: {}", found.file.string()));
         return {.scenario = std::move(scenario), .found = std::move(found)};
     }
+    if (!options.profile.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--profile",
+                    fmt::format("the costs of the model '{}' are estimated for the devices of "
+                                "--cluster, expected a scenario beside other costs",
+                                options.scenario.string()),
+                    fmt::format("plan with the costs in place of the model: pipetwin plan {} "
+                                "--cluster NAME",
+                                options.profile.string()));
+    }
     if (!options.calibration.empty()) {
         throw Error(ErrorKind::Usage,
                     "--calibrate",
