@@ -123,12 +123,15 @@ FoundProfile find_profile(const ScenarioParts& scenario,
                           const std::filesystem::path& folder) {
     std::optional<FoundProfile> found = known_profile(scenario, option, folder);
     if (!found) {
+        const bool is_changed =
+            static_cast<const ScenarioParts&>(read_scenario(scenario.file)) != scenario;
         throw Error(
             ErrorKind::BadInput,
             scenario.file.string(),
             "the costs of the layers on this machine are not known yet",
-            fmt::format("run 'pipetwin profile {}' first, or name a profile with --profile FILE",
-                        scenario.file.string()));
+            fmt::format("run 'pipetwin profile {}' first{}, or name a profile with --profile FILE",
+                        scenario.file.string(),
+                        is_changed ? " (with the same --set)" : ""));
     }
     return *std::move(found);
 }

@@ -138,8 +138,15 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
 /// Throws Error(BadInput) for a file in which no model is described: those are JSON.
 void expect_model_file(const std::filesystem::path& model) {
     std::error_code ignored;
+    if (std::filesystem::is_directory(model, ignored) &&
+        !std::filesystem::exists(model / "config.json", ignored)) {
+        throw Error(ErrorKind::BadInput,
+                    model.string(),
+                    "this folder has no config.json, expected that of a model, or a scenario",
+                    "name the file itself, as in pipetwin plan FOLDER/NAME.toml");
+    }
     if (!std::filesystem::is_regular_file(model, ignored)) {
-        return;  // a name, a folder, or what can be read once only
+        return;  // a name, the folder of a model, or what can be read once only
     }
     const std::string text = read_file(model, JsonLimits{}.max_bytes);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -313,6 +320,7 @@ std::string question_name(const std::filesystem::path& model, std::string_view c
 }
 
 AskedModel asked_model(const ModelQuestion& question) {
+    expect_model_file(question.model);
     if (question.cluster.empty()) {
         throw Error(ErrorKind::Usage,
                     "plan",
@@ -325,8 +333,8 @@ AskedModel asked_model(const ModelQuestion& question) {
     }
     expect_no_count(question);
     expect_no_key_of_option(question, "training.precision", "--precision");
+    expect_no_key_of_option(question, "model.context", "--sequence");
     expect_no_key_of_option(question, "cluster.profile", "--cluster");
-    expect_model_file(question.model);
     AskedModel asked;
     const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
     expect_enough_nodes(question, node.cluster);
