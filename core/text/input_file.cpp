@@ -12,11 +12,13 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "core/base/io_hint.h"
+#include "core/base/suggest.h"
 #include "core/base/without_signals.h"
 
 namespace pipetwin {
@@ -27,13 +29,49 @@ namespace {
 /// process's.
 constexpr int reading = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
+/// The name of a file in the same folder that may be meant: "gpt-text.toml" for "gpt_text.toml",
+/// "gpt-text" and "gpt-text.tml". Empty: none is near.
+std::string near_file(const std::filesystem::path& file) {
+    constexpr std::size_t most_names = 2000;
+    const std::string name = file.filename().string();
+    std::vector<std::string> names;
+    std::error_code failed;
+    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+    for (auto entry = std::filesystem::directory_iterator(folder, failed);
+         !failed && entry != std::filesystem::directory_iterator() && names.size() < most_names;
+         entry.increment(failed)) {
+        names.push_back(entry->path().filename().string());
+    }
+    std::ranges::sort(names);
+    const auto is_whole = [&name](const std::string& one) {
+        return std::filesystem::path(one).stem() == name;
+    };
+    if (const auto whole = std::ranges::find_if(names, is_whole); whole != names.end()) {
+        return (file.parent_path() / *whole).string();
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const std::string_view near = nearest_word(name, known);
+    constexpr std::size_t most_slips = 3;
+    return near.empty() || edit_distance(name, near) > most_slips
+               ? std::string()
+               : (file.parent_path() / near).string();
+}
+
+std::string hint_of(const std::filesystem::path& file, int code) {
+    if (code == EXDEV) {
+        return "put the file itself into the folder";
+    }
+    const std::string near = code == ENOENT ? near_file(file) : "";
+    return near.empty() ? io_hint(code) : fmt::format("did you mean '{}'?", near);
+}
+
 [[noreturn]] void refuse(const std::filesystem::path& file, std::string_view doing, int code) {
     const std::string why =
         code == EXDEV ? "the name leads out of the folder" : std::generic_category().message(code);
     throw Error(ErrorKind::Io,
                 file.string(),
                 fmt::format("cannot {}: {}", doing, why),
-                code == EXDEV ? "put the file itself into the folder" : io_hint(code));
+                hint_of(file, code));
 }
 
 std::string_view kind_of(mode_t mode) {
