@@ -40,7 +40,10 @@ enum class Meaning {
     Price,
     Bandwidth,
     ExpertParallel,
-    ContextParallel
+    ContextParallel,
+    Json,  ///< the format of the answer
+    File,  ///< the scenario or model, which has no option
+    NoRecompute
 };
 
 /// What an option means, as it is written without hyphens before it and with hyphens inside:

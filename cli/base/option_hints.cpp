@@ -20,6 +20,7 @@
 #include "core/base/printable.h"
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
+#include "core/costs/near_name.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_tables.h"
@@ -120,6 +121,10 @@ class OptionHint {
         if (unknown_.word == "-s" && has("--set")) {
             return did_you_mean("--set");
         }
+        if (const std::string key = written_key(); !key.empty()) {
+            return value_.empty() ? fmt::format("write --set {}=VALUE", key)
+                                  : tried_setting(key, value_, scenario_, overrides({}));
+        }
         std::string hint = hint_of(meaning_of(plain_));
         hint = hint.empty() ? unit_hint() : hint;
         hint =
@@ -140,8 +145,19 @@ class OptionHint {
             return word == option || word.starts_with(fmt::format("{}=", option));
         });
     }
+    /// The key that the option is the whole name of, as "--pipeline.stages"; empty: it is none, or
+    /// the command has no --set.
+    std::string written_key() const {
+        constexpr string_view dashes = "--";
+        const bool is_whole = unknown_.word.starts_with(dashes) &&
+                              unknown_.word.find('.') != std::string::npos && has("--set");
+        return is_whole ? whole_key(string_view(unknown_.word).substr(dashes.size()))
+                        : std::string();
+    }
     /// Whether `plan` is asked about a model by its name.
     bool asks_about_model() const { return command() == "plan" && is_given("--cluster"); }
+    /// Whether `plan` is given something else than a scenario.
+    bool plans_model() const { return command() == "plan" && scenario_.empty(); }
     bool is_plain_plan() const {
         return (command() == "simulate" || command() == "sweep") && scenario_.empty();
     }
@@ -231,9 +247,11 @@ class OptionHint {
                 return has("--nodes") ? did_you_mean("--nodes")
                        : has("--ranks")
                            ? "all processes of 'launch' run here: did you mean '--ranks'?"
-                           : key_hint("cluster.count", value_);
+                           : nodes_hint();
             case Meaning::Device:
-                return has("--device") ? did_you_mean("--device")
+                return has("--device")      ? did_you_mean("--device")
+                       : asks_about_model() ? "leave it out: the cluster says it"
+                       : plans_model()      ? cluster_for(value_)
                        : is_word_of_key("cluster.backend", value_)
                            ? key_hint("cluster.backend", value_)
                            : key_hint("cluster.device", value_);
@@ -272,6 +290,18 @@ class OptionHint {
             case Meaning::ContextParallel:
                 return "leave it out: a sequence is not divided between devices "
                        "(docs/not-modelled.md)";
+            case Meaning::Json:
+                return has("--json") ? did_you_mean("--json") : "";
+            case Meaning::File:
+                return value_.empty() && scenario_.empty()
+                           ? ""
+                           : fmt::format(
+                                 "leave the option out, and write its value alone: "
+                                 "pipetwin {} {}",
+                                 command(),
+                                 shell_word(value_.empty() ? scenario_ : value_));
+            case Meaning::NoRecompute:
+                return key_hint("pipeline.recompute", "none");
         }
         return "";
     }
@@ -318,14 +348,32 @@ class OptionHint {
             const std::int64_t tokens =
                 whole_number_of(value_of("--sequence")).value_or(default_tokens);
             return samples
-                       ? fmt::format("did you mean '--batch-tokens {}'? {} samples of {} tokens",
-                                     *samples * tokens,
-                                     *samples,
-                                     tokens)
+                       ? fmt::format(
+                             "did you mean '--batch-tokens {}{}'? {} samples of {} tokens",
+                             *samples * tokens,
+                             is_given("--sequence") ? "" : fmt::format(" --sequence {}", tokens),
+                             *samples,
+                             tokens)
                        : did_you_mean("--batch-tokens");
         }
         return is_plain_plan() ? "leave it out: a step has the micro-batches of --micro-batches"
                                : key_hint("training.batch", value_);
+    }
+
+    /// "--cluster 8x-h100-sxm" for "h100-sxm".
+    static std::string cluster_for(const std::string& device) {
+        const std::vector<std::string> known = cluster_names();
+        const string_view near = near_hardware(device, known);
+        return near.empty() ? cluster_hint() : did_you_mean("--cluster", near);
+    }
+
+    /// The devices of as many nodes as the scenario's are.
+    std::string nodes_hint() const {
+        const std::optional<std::int64_t> nodes = whole_number_of(value_);
+        const std::optional<Scenario> scenario = read({});
+        return nodes && scenario
+                   ? key_hint("cluster.count", fmt::to_string(*nodes * scenario->cluster.per_node))
+                   : key_hint("cluster.count", "");
     }
 
     std::string devices_hint() const {

@@ -345,6 +345,25 @@ std::string hint_for_extra(const CLI::App& command,
         if (*(at - 1) == "--resume") {
             return fmt::format("--resume has no value: write --resume --out {}", shell_word(extra));
         }
+        constexpr std::array<std::string_view, 8> units{"k", "K", "M", "G", "B", "T", "m", "b"};
+        const std::string& number = *(at - 1);
+        if (std::ranges::count(units, extra) > 0 &&
+            number.find_first_not_of("0123456789.") == std::string::npos) {
+            return fmt::format("write the unit behind the number, without a blank: {}{}",
+                               number,
+                               extra == "m"   ? "M"
+                               : extra == "b" ? "B"
+                                              : extra);
+        }
+    }
+    const bool has_set = command.get_option_no_throw("--set") != nullptr;
+    if (extra == "set" && has_set) {
+        return "did you mean '--set'?";
+    }
+    if (const std::size_t equals = extra.find('='); equals != std::string::npos && has_set) {
+        if (const std::string key = whole_key(extra.substr(0, equals)); !key.empty()) {
+            return fmt::format("write --set {}{}", key, shell_word(extra.substr(equals)));
+        }
     }
     const CLI::Option* const out = command.get_option_no_throw("--out");
     if (out != nullptr && out->get_required() && out->count() == 0) {

@@ -188,12 +188,22 @@ std::string number_in(const std::string& written, CLI::Option& option) {
     return takes(option, number) && !needs_unit ? number : "";
 }
 
-/// The entries of "4,6,8", each of which the option takes; empty: it is no such list. A number with
+/// The entries of "4,6,8", or the ends of "4-8" and "4..8", each of which the option takes; empty:
+/// it is no such list. A number with
 /// a decimal comma, or with commas between its thousands, is none.
 std::vector<std::string> entries_of(const std::string& written, CLI::Option& option) {
     std::vector<std::string> entries;
     std::string rest = written;
     std::erase(rest, ' ');
+    const std::size_t first_end = rest.find_first_not_of("0123456789");
+    for (const std::string_view to : {"-", "..", ":"}) {
+        const bool is_range = first_end > 0 && first_end != std::string::npos &&
+                              rest.compare(first_end, to.size(), to) == 0;
+        const std::string last = is_range ? rest.substr(first_end + to.size()) : std::string();
+        if (!last.empty() && takes(option, rest.substr(0, first_end)) && takes(option, last)) {
+            return {rest.substr(0, first_end), last};
+        }
+    }
     const bool takes_fractions = option.get_type_name().starts_with('X');
     const auto ends_in_digit = [](const std::string& text) {
         return text.find_last_of("0123456789") + 1 == text.size();

@@ -85,6 +85,10 @@ constexpr std::array aliases{
     Alias{"false", "none"},
     Alias{"off", "none"},
     Alias{"no", "none"},
+    Alias{"true", "stash"},
+    Alias{"cpu", "stash"},
+    Alias{"host", "stash"},
+    Alias{"activations", "stash"},
     // What replicas share.
     Alias{"1", "optimizer", "weights"},
     Alias{"zero1", "optimizer", "weights"},
@@ -158,6 +162,21 @@ constexpr std::array aliases{
     Alias{"data_parallel_sharding_strategy", "shard"},
     Alias{"fsdp", "shard"},
     Alias{"fully_sharded", "shard"},
+    Alias{"pipe", "pipeline"},
+    Alias{"parallelism", "pipeline"},
+    Alias{"parallel", "pipeline"},
+    Alias{"optimizer", "training"},
+    Alias{"train", "training"},
+    Alias{"dataset", "data"},
+    Alias{"checkpoint", "output"},
+    Alias{"hardware", "cluster"},
+    Alias{"num_gpus", "count"},
+    Alias{"gpus", "count"},
+    Alias{"num_devices", "count"},
+    Alias{"devices_per_node", "per_node"},
+    Alias{"gpus_per_node", "per_node"},
+    Alias{"save_every", "checkpoint_every"},
+    Alias{"save_interval", "checkpoint_every"},
 };
 
 /// Keys that other programs have and this one has nothing for: the nearest word would mean
@@ -191,6 +210,9 @@ constexpr std::array explained{
               "write micro_batches, which is training.batch / (data_parallel x the size)"},
     Explained{"epochs", "steps", "write steps: a training counts them, as in steps = 100"},
     Explained{"num_epochs", "steps", "write steps: a training counts them, as in steps = 100"},
+    Explained{"nodes", "per_node", "write count, the number of devices: nodes x per_node"},
+    Explained{"num_nodes", "per_node", "write count, the number of devices: nodes x per_node"},
+    Explained{"nnodes", "per_node", "write count, the number of devices: nodes x per_node"},
 };
 
 bool is_alike(std::string_view a, std::string_view b) {
@@ -200,6 +222,23 @@ bool is_alike(std::string_view a, std::string_view b) {
 bool is_not_supported(std::string_view word) {
     return std::ranges::any_of(not_supported,
                                [word](std::string_view other) { return is_alike(word, other); });
+}
+
+/// The only known word that begins with `word`, or whose part behind an underscore is `word`:
+/// "asynchronous" for "async", "checkpoint_every" for "every". Empty: none, or several.
+std::string_view only_longer_word(std::string_view word, std::span<const std::string_view> known) {
+    constexpr std::size_t shortest = 4;
+    const auto goes_on = [word](std::string_view candidate) {
+        const bool is_begin = is_alike(candidate.substr(0, word.size()), word);
+        const std::size_t begin =
+            candidate.size() > word.size() ? candidate.size() - word.size() : 0;
+        const bool is_end =
+            begin > 1 && candidate[begin - 1] == '_' && is_alike(candidate.substr(begin), word);
+        return is_begin || is_end;
+    };
+    return word.size() >= shortest && std::ranges::count_if(known, goes_on) == 1
+               ? *std::ranges::find_if(known, goes_on)
+               : std::string_view();
 }
 
 /// The first known word that begins with `word` and the mark; empty if none does.
@@ -281,7 +320,8 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
             best_distance = distance;
         }
     }
-    return best.empty() ? longer_word(word, '_', known) : best;
+    best = best.empty() ? longer_word(word, '_', known) : best;
+    return best.empty() ? only_longer_word(word, known) : best;
 }
 
 Hint suggestion(std::string_view word, std::span<const std::string_view> known) {

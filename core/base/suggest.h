@@ -21,8 +21,9 @@ std::string_view same_word(std::string_view word, std::span<const std::string_vi
 /// The known word that means what `word` means in other programs ("gpu": "cuda"), or the first that
 /// begins with `word` and a hyphen, or the nearest one by edit distance (insert, delete, replace,
 /// swap neighbours) within a third of the longer length (at least 1), or the first that begins with
-/// `word` and an underscore. An empty view if there is none, and for a word of other programs that
-/// nothing here means. Case is ignored.
+/// `word` and an underscore, or the only one that begins with `word` or ends in an underscore and
+/// `word` (of at least 4 letters). An empty view if there is none, and for a word of other programs
+/// that nothing here means. Case is ignored.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);
 
 /// "did you mean 'stages'?", or "known: a, b, c" where nothing is near; of what other programs have

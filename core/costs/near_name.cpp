@@ -2,8 +2,10 @@
 #include "core/costs/near_name.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/base/suggest.h"
@@ -175,10 +177,28 @@ std::string_view near_hardware(std::string_view name, std::span<const std::strin
 
 std::string_view near_model(std::string_view name, std::span<const std::string> known) {
     const std::string letters = letters_of(name);
+    constexpr auto other_names =
+        std::to_array<std::pair<std::string_view, std::string_view>>({{"gpt2xl", "gpt2-1.5b"},
+                                                                      {"gpt2large", "gpt2-774m"},
+                                                                      {"gpt2medium", "gpt2-355m"},
+                                                                      {"gpt2small", "gpt2-124m"},
+                                                                      {"gpt2", "gpt2-124m"}});
+    for (const auto& [other, ours] : other_names) {
+        if (letters == other && std::ranges::find(known, ours) != known.end()) {
+            return ours;
+        }
+    }
     const std::string_view within = longest_within(letters, known);
-    const std::optional<SizedModel> asked = sized_model(name);
-    if (!within.empty() || !asked) {
+    if (!within.empty()) {
         return within;
+    }
+    constexpr std::size_t fewest_letters = 4;
+    const std::string_view longer = shortest(known, [&letters](const std::string& one) {
+        return letters.size() >= fewest_letters && letters_of(one).starts_with(letters);
+    });
+    const std::optional<SizedModel> asked = sized_model(name);
+    if (!longer.empty() || !asked) {
+        return longer;
     }
     return shortest(known, [&asked](const std::string& one) {
         const std::optional<SizedModel> model = sized_model(one);

@@ -110,10 +110,35 @@ std::string in_quotes(const std::string& value) {
     return is_word ? fmt::format("\"{}\"", value) : "";
 }
 
-/// True and False of Python.
+/// True and False of Python, and the words of YAML.
 std::string as_boolean(const std::string& value) {
     const std::string lower = in_lower_case(value);
-    return lower == "true" || lower == "false" ? lower : "";
+    const bool is_true = lower == "true" || lower == "yes" || lower == "on";
+    const bool is_false = lower == "false" || lower == "no" || lower == "off";
+    return is_true ? "true" : is_false ? "false" : "";
+}
+
+/// "4" of "four"; empty: it is no word for a number from 0 to 12, 16, 32 or 64.
+std::string as_digits(const std::string& value) {
+    constexpr auto words = std::to_array<std::pair<string_view, int>>({{"zero", 0},
+                                                                       {"one", 1},
+                                                                       {"two", 2},
+                                                                       {"three", 3},
+                                                                       {"four", 4},
+                                                                       {"five", 5},
+                                                                       {"six", 6},
+                                                                       {"seven", 7},
+                                                                       {"eight", 8},
+                                                                       {"nine", 9},
+                                                                       {"ten", 10},
+                                                                       {"eleven", 11},
+                                                                       {"twelve", 12},
+                                                                       {"sixteen", 16},
+                                                                       {"thirty-two", 32},
+                                                                       {"sixty-four", 64}});
+    const std::string lower = in_lower_case(value);
+    const auto* const found = std::ranges::find(words, lower, &std::pair<string_view, int>::first);
+    return found == words.end() ? "" : fmt::format("{}", found->second);
 }
 
 bool is_nothing(const std::string& value) {
@@ -180,6 +205,9 @@ std::string meant_value(std::string_view key, const toml::node& written, ValueKi
     }
     if (text && expected == ValueKind::Boolean) {
         return as_boolean(*text);
+    }
+    if (text && expected.starts_with("a whole number")) {
+        return as_digits(*text);
     }
     if (const auto whole = written.value_exact<std::int64_t>();
         whole && expected == ValueKind::Boolean && (*whole == 0 || *whole == 1)) {
