@@ -45,7 +45,7 @@ class Blocks {
         return best;
     }
 
-    /// Of several, the one closest to `to`.
+    /// The smallest; of several, the one closest to `to`.
     int smallest(int to) const {
         int best = 0;
         for (int block = 1; block < count(); ++block) {

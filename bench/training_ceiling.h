@@ -11,7 +11,7 @@
 
 namespace pipetwin::bench {
 
-/// As CBLAS declares it.
+/// The type of CBLAS's sgemm.
 using Sgemm = void (*)(
     int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
 

@@ -102,7 +102,7 @@ class Needs {
         });
     }
 
-    /// Of the stage's micro-batches.
+    /// The share of the stage's micro-batches that are computed again.
     double recomputed_share(int stage) const {
         const int piece = plan_->schedule.weights_of_stage[as_index(stage)];
         int count = 0;

@@ -129,7 +129,7 @@ std::vector<LayerTimes> mean_layers(const Samples& steps,
 
 }  // namespace
 
-/// The same training on so many cores at once.
+/// Copies of the training on so many cores at once.
 class CalibrationRounds::Cores {
   public:
     Cores(const CalibrationSetting& setting, const Model& model, const RoundsOptions& options)

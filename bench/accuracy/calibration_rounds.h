@@ -50,7 +50,7 @@ class CalibrationRounds {
     };
     Round next();
 
-    /// Of every setting the mean over all rounds but those that lost more than `most_stolen`; where
+    /// The mean of every setting over all rounds but those that lost more than `most_stolen`; where
     /// every one did, over the calmest third.
     std::vector<CalibrationRun> means() const;
 

@@ -64,14 +64,14 @@ struct Grid {
 /// recompute none, always and except-last, two partitions, the options' precisions.
 Grid accuracy_grid(const GridOptions& options);
 
-/// As they are measured: shuffled by the seed, then cut to the share.
+/// The cells in the order in which they are measured: shuffled by the seed, then cut to the share.
 std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOptions& options);
 
 SettledScenario scenario_of(const GridCell& cell, const GridOptions& options);
 
-/// Of its compute time, the largest share that a step of a round may lose to others. More than a
-/// step alone may (exec::most_stolen): what is lost is lost by a plan and by what it is predicted
-/// from alike.
+/// The largest share of its compute time that a step of a round may lose to other programs. More
+/// than a step alone may (exec::most_stolen): what is lost is lost by a plan and by what it is
+/// predicted from alike.
 constexpr double most_stolen_of_a_round = 0.05;
 
 /// What the gate looks at: stolen time and spread, never the size of an error.
@@ -79,7 +79,8 @@ struct RoundsVerdict {
     int clean = 0;            ///< rounds that lost at most `most_stolen_of_a_round`
     int dropped = 0;          ///< the others
     double p90_over_p10 = 1;  ///< of the measured steps
-    /// Of the error, as a share: what is left of the spread of the rounds in their mean.
+    /// Standard error of the error, as a share: what is left of the spread of the rounds in their
+    /// mean.
     double standard_error = 0;
 
     /// Enough rounds, and together they say as much as the fewest steps of the largest spread of
@@ -88,7 +89,7 @@ struct RoundsVerdict {
     double dropped_share() const;
 };
 
-/// Of the median of so many values of such a spread, were they normally distributed.
+/// Standard error of the median of so many values of such a spread, were they normally distributed.
 double standard_error_of_median(double p90_over_p10, int values);
 
 /// The geometric mean of the middle 80 % of ratios, and its standard error as a share: that of a

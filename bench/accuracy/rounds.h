@@ -13,7 +13,7 @@
 /// costs come from (bench/accuracy/calibration_rounds.h), then a step of the plan.
 namespace pipetwin::accuracy {
 
-/// Of one precision: what holds for all its cells.
+/// What holds for all cells of one precision.
 struct Scalars {
     Calibration base;  ///< without runs: sizes, the link, and the interference
     Duration hop{};    ///< the link's latency, as the short runs' messages had it
@@ -43,7 +43,7 @@ CellResult measured_cell(const GridCell& cell,
 /// Sizes of layers and messages at every micro-batch size that the grid has; no times.
 Profile grid_sizes(const Model& model, const GridOptions& options, Precision precision);
 
-/// Of a plan's two ranks: two where there are as many cores.
+/// Worker threads for the two ranks of a plan: two where there are as many cores.
 int grid_workers();
 
 }  // namespace pipetwin::accuracy

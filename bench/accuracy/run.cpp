@@ -40,7 +40,7 @@ std::optional<std::string> why_refused(const GridOptions& options,
     }
 }
 
-/// Of every precision that passes the gate; stored, where they were not yet.
+/// The scalars of every precision that passes the gate; stored, where they were not yet.
 std::map<Precision, Scalars> known_or_measured_scalars(const GridOptions& options,
                                                        const Model& model,
                                                        const AccuracyStore& store,

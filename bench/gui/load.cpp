@@ -175,7 +175,7 @@ void paint(const RunData& run) {
     scene.size = image.size();
     scene.label_width = label_width_for(run, QGuiApplication::font());
     scene.ruler_height = ruler_height_for(&run, QGuiApplication::font());
-    // As low as they get, so that as many ranks as possible are in sight.
+    // Rows as low as they get, so that as many ranks as possible are in sight.
     const RowMetrics metrics = filling(run.twin, scene.mode, scene.tracks, {}, 1, {});
     scene.layout = layout_rows(run.twin, scene.mode, scene.tracks, metrics);
     const Duration length = scene.places.length();

@@ -117,7 +117,7 @@ class Tour {
     int count() const { return static_cast<int>(steps_.size()); }
     const TourStep& step(int number) const { return steps_[as_index(number - 1)]; }
     fs::path text_file(int number) const { return step_text_file(folder_, number, step(number)); }
-    /// There from the begin of a step to its end.
+    /// The file that exists from the begin of a step to its end.
     fs::path begun_file(int number) const { return text_file(number).replace_extension(".begun"); }
     fs::path page() const { return tour_folder(folder_) / "index.html"; }
     bool is_done(int number) const { return is_there(text_file(number)); }

@@ -24,7 +24,7 @@ namespace pipetwin::cli {
 /// replica.
 class Processes {
   public:
-    /// This process alone.
+    /// The calling process alone.
     Processes();
     /// Joins the others that a launcher has started. Throws Error(Usage) unless there is one for
     /// each rank of each replica, Error(Unavailable) where they cannot reach each other.

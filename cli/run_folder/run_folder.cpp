@@ -185,7 +185,8 @@ void RunFolder::create() {
     }
 }
 
-/// As before the constructor, but for what other processes have written meanwhile.
+/// Makes the folder what it was before the constructor, but for what other processes have written
+/// meanwhile.
 void RunFolder::leave_nothing() noexcept {
     std::error_code ignored;
     for (const std::filesystem::path& file : written_) {

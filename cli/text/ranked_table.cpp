@@ -38,7 +38,7 @@ std::vector<std::string> runs_of(const std::vector<int>& sizes) {
     return runs;
 }
 
-/// As many runs from the front as there is room for.
+/// Runs of equal sizes, from the front, as many as there is room for.
 std::string shortened(const std::vector<int>& sizes, std::size_t room) {
     std::vector<std::string> runs = runs_of(sizes);
     std::string text = fmt::format("{}", fmt::join(runs, "+"));

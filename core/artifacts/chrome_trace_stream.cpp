@@ -80,7 +80,7 @@ class Rows {
                 trace_.memory = std::move(memory_);
             }
         } else if (!all.empty()) {
-            // They stand behind the actions of their step.
+            // The link's spans stand behind the actions of their step.
             all.back().links.clear();
             all.back().host_copies.clear();
         }

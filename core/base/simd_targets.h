@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// How loops of a baseline build run at the speed of the machine they find themselves on.
+// How loops of a baseline build run at the speed of the machine they find themselves on.
 
 /// Compiles a function once for each of these instruction sets; the best one is chosen when the
 /// program starts. Every clone gives the same bits: without contraction and reassociation the width

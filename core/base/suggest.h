@@ -30,7 +30,7 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
 /// and this one has not, that it is not supported yet.
 Hint suggestion(std::string_view word, std::span<const std::string_view> known);
 
-/// As `suggestion`, for a message that lists the known words: "name one of these" where nothing is
+/// The `suggestion` for a message that lists the known words: "name one of these" where nothing is
 /// near.
 Hint suggestion_of_listed(std::string_view word, std::span<const std::string_view> known);
 

@@ -43,7 +43,8 @@ struct LayerKey {
         value{};
     bool is_required = false;
     int otherwise = 0;  ///< of a whole number that need not be written
-    /// It is printed only where it is not what a layer has that does not write it.
+    /// True if the key is printed only where its value differs from that of a layer without the
+    /// key.
     bool is_seldom = false;
 };
 
@@ -54,7 +55,8 @@ struct LayerKind {
     std::array<LayerKey, 11>
         key_list{};             ///< in the order in which they are written; then empty ones
     bool holds_layers = false;  ///< its `inner`, each a table of its own
-    /// Its layers may name what they read, and it may read several outputs, which they name.
+    /// True if layers inside of it may name what they read, and it may read several outputs, which
+    /// they name.
     bool may_branch = false;
     /// False: its backward needs nothing but the gradient of its output, and what it keeps itself.
     bool backward_reads_input = true;
@@ -70,7 +72,7 @@ struct LayerKind {
     Placed (*join)(const LayerSpec& spec,
                    const std::string& name,
                    std::span<const JoinedInput> inputs) = nullptr;
-    /// It reads two outputs or more; else one is enough, whatever `join` makes of more.
+    /// True if it reads two outputs or more; else one is enough, whatever `join` makes of more.
     bool needs_several = false;
 
     /// The keys that a scenario may write for the kind, in the order in which they are written.

@@ -92,8 +92,8 @@ class ChainTimes {
     Row row(int first) const { return {*this, first}; }
 
   private:
-    /// Neither end of the chain is a boundary: the first start is for stage 0 alone, the last end
-    /// for the last stage.
+    /// Sets the bounds of both ends of the chain, which are no boundaries: the first start is for
+    /// stage 0 alone, the last end for the last stage.
     void set_bounds() {
         latest_start_ = starts_;
         for (std::size_t layer = 2; layer < starts_.size(); ++layer) {

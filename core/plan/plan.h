@@ -140,8 +140,8 @@ class Plan {
     Plan with_capacity(int capacity) const&;
     Plan with_capacity(int capacity) &&;
 
-    /// As `with_capacity`, but without the deadlock check: the caller has proven that no rank waits
-    /// for ever.
+    /// Returns the plan with channels of this capacity, without the check for deadlocks: the caller
+    /// has proven that no rank waits for ever.
     Plan with_proven_capacity(int capacity) &&;
 
     /// Returns the plan with other costs, [cost class][stage], and links, [pair]. The sizes must

@@ -72,7 +72,7 @@ class StageTensors {
     /// Gradients outside of messages that are there while the backward of `layer` computes: of its
     /// own output, of what it reads, and what it writes before it is added to what is there.
     Bytes gradients_in_backward(int layer) const { return of(layer).gradients; }
-    /// As `gradients_in_backward`, where those that W reads stay.
+    /// Bytes of `gradients_in_backward` in a backward of which those that W reads stay.
     Bytes gradients_in_input_half(int layer) const { return of(layer).gradients_that_stay; }
 
     /// The layers that are computed again together with `layer`, itself among them; none: it is not
@@ -95,7 +95,7 @@ class StageTensors {
     /// Inner outputs that are made again for a group and are there while `layer`, which is in it,
     /// is computed again in I; all that F has kept is there besides.
     Bytes values_in_recompute_beside(int layer) const { return of(layer).made_again_beside; }
-    /// As `gradients_in_recompute`, where those that W reads stay.
+    /// Bytes of `gradients_in_recompute` in a backward of which those that W reads stay.
     Bytes gradients_in_input_half_recompute(int layer) const {
         return last_of_group(layer).gradients_that_stay_before;
     }

@@ -24,7 +24,8 @@ struct DeviceSpeed {
 struct RankDevice {
     std::shared_ptr<const DeviceProfile> profile;  ///< null for "this-machine"
     DeviceSpeed speed;
-    /// As written, or all that the device has, without what `allocator_reserve` takes of it.
+    /// The limit that is written, or all memory of the device, without what `allocator_reserve`
+    /// takes of it.
     std::optional<Bytes> memory_limit;
     Bytes context{};        ///< taken before a model is there
     Bytes communication{};  ///< part of `context` in buffers of the process groups

@@ -36,7 +36,7 @@ LayerCosts layer_costs(const Plan& plan,
                        const Model& model,
                        const Profile& profile);
 
-/// As `make_plan` of core/plan/plan.h, with the rows of a plan of a scenario that differs from this
+/// Makes the plan of a scenario with the rows of another plan, whose scenario differs from this
 /// one in links and partition alone, and whose rows do not follow costs. `costs`: those of the
 /// layers, where the two scenarios differ in the partition alone; null: they are computed.
 Plan make_plan_with_rows_of(const Plan& other,

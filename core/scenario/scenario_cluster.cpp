@@ -686,7 +686,8 @@ std::filesystem::path cluster_file(const TomlTable& table,
     }
 }
 
-/// As a scenario of nothing else: what is wrong is said with its place in that file.
+/// Checks the file of a cluster as a scenario of nothing else: errors have their place in that
+/// file.
 void check_cluster_file(const TomlDocument& document) {
     const TomlTable root = document.root();
     root.expect_keys(std::array<string_view, 2>{"description", "cluster"});

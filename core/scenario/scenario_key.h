@@ -109,31 +109,31 @@ struct ScenarioKey {
         return key;
     }
 
-    /// This key with another reader.
+    /// The key with another reader.
     constexpr ScenarioKey read_by(Read own) const {
         ScenarioKey key = *this;
         key.read = own;
         return key;
     }
-    /// This key with a check, which runs as soon as the key is read.
+    /// The key with a check, which runs as soon as the key is read.
     constexpr ScenarioKey checked_by(Check own) const {
         ScenarioKey key = *this;
         key.check = own;
         return key;
     }
-    /// This key with another printer.
+    /// The key with another printer.
     constexpr ScenarioKey printed_by(Print own) const {
         ScenarioKey key = *this;
         key.print = own;
         return key;
     }
-    /// This key, read after the key `other` instead of at its own place.
+    /// The key, read after the key `other` instead of at its own place.
     constexpr ScenarioKey read_after(std::string_view other) const {
         ScenarioKey key = *this;
         key.read_behind = other;
         return key;
     }
-    /// This key, printed after the key `other` instead of at its own place.
+    /// The key, printed after the key `other` instead of at its own place.
     constexpr ScenarioKey printed_after(std::string_view other) const {
         ScenarioKey key = *this;
         key.printed_behind = other;

@@ -48,7 +48,7 @@ std::optional<int> gradient_source(const Schedule& schedule, int stage) {
 
 bool has_gradient_norms(const Schedule& schedule) {
     return std::ranges::any_of(schedule.ranks, [](const std::vector<Action>& row) {
-        // They stand at the end of a row, before its updates.
+        // Reductions stand at the end of a row, before its updates.
         return std::ranges::any_of(row.rbegin(), row.rend(), [](const Action& action) {
             return action.op == Op::GradientNorm;
         });

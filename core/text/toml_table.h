@@ -120,7 +120,7 @@ class TomlTable {
     std::optional<std::vector<std::size_t>> choices(std::string_view key,
                                                     std::span<const std::string_view> built) const;
 
-    /// As `integer`, within int, and the key must be there.
+    /// The whole number of a key that must be there, within `range` and int.
     int required_int(std::string_view key, Range range) const;
 
     /// Throws Error(BadInput): "place: path.key is missing, expected <expected>".

@@ -10,8 +10,8 @@
 /// one thread, whose time is measured, so nothing is divided then.
 namespace pipetwin::exec {
 
-/// As long as it lives, `in_pieces` may use this many threads for the work of the thread that made
-/// it.
+/// Lets `in_pieces` use this many threads for the work of the thread that made the object, as long
+/// as it lives.
 class WorkDivision {
   public:
     explicit WorkDivision(std::size_t threads);

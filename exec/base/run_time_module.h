@@ -17,7 +17,8 @@ std::optional<std::filesystem::path> find_module(const std::string& file);
 
 /// Loads a shared library; never unloaded. Throws std::runtime_error with the loader's message.
 void* load_library(const std::filesystem::path& file);
-/// As `load_library`, for one whose symbols are needed by libraries that are loaded after it.
+/// Loads a library whose symbols are needed by libraries that are loaded after it; else as
+/// `load_library`.
 void* load_library_for_all(const std::string& name);
 /// The address of a symbol. Throws std::runtime_error with the loader's message if there is none.
 void* symbol_of(void* library, const char* name);

@@ -29,7 +29,7 @@ class ImageSet {
                       std::span<std::int32_t> targets) const = 0;
     /// "cifar10, 50000 images": for the log.
     virtual std::string description() const = 0;
-    /// As DataSource::add_content.
+    /// Adds what the samples are made of to a hash (DataSource::add_content).
     virtual void add_content(ContentHash& hash) const = 0;
     /// Bytes of files of which `read` may find something wrong.
     virtual std::size_t unchecked_bytes() const { return 0; }

@@ -103,7 +103,7 @@ class TokenFile {
         return token_bytes_ == 2 && most_ >= all_of_two_bytes ? 0 : count_ * token_bytes_;
     }
 
-    /// As DataSource::check.
+    /// Reads all tokens and checks them (DataSource::check).
     void check(const std::function<bool()>& goes_on, std::vector<std::byte>& buffer) const {
         constexpr std::size_t at_once = std::size_t{1} << 17U;  // tokens: they stay in the cache
         for (std::size_t index = 0; index < count_ && goes_on(); index += at_once) {

@@ -35,7 +35,7 @@ void PacedLinks::follow() {
 TimePoint PacedLinks::wait(std::size_t message, Duration latency) {
     std::unique_lock lock(mutex_);
     for (follow(); !through_.contains(message); follow()) {
-        // It is under way, or waits for another that is.
+        // The message is under way, or waits for another that is.
         changed_.wait_until(lock, start_ + traffic_.next_end().value_or(followed_));
     }
     const auto found = through_.find(message);

@@ -41,10 +41,10 @@ struct BackendTraits {
     bool marks_take_time = false;
     /// Replicas can be threads of one process.
     bool replicas_share_process = true;
-    /// It computes in fp64, too, and not in fp32 and bf16 alone.
+    /// Whether it computes in fp64, too, and not in fp32 and bf16 alone.
     bool has_fp64 = true;
     SoftmaxKept softmax = SoftmaxKept::Probabilities;
-    /// Its products are slow where the vocabulary of a head is no multiple of a few numbers.
+    /// Whether products are slow where the vocabulary of a head is no multiple of a few numbers.
     bool pads_vocabulary = false;
 
     /// Where the costs of its plans are measured: itself, or what it emulates them with.

@@ -462,7 +462,7 @@ Executor::Executor(Plan plan, const Model& model, ExecutorOptions options)
 
 Executor::~Executor() {
     if (impl_->has_stragglers && !impl_->threads.wait(impl_->options.hang_limits.grace)) {
-        // Their threads cannot be ended, so what they may use cannot be freed.
+        // Threads of hanging ranks cannot be ended, so what they may use cannot be freed.
         static_cast<void>(impl_.release());
     }
 }

@@ -142,7 +142,7 @@ class Executor {
     /// Parameters, with copies of what other stages have, too, then running statistics, each in
     /// model order.
     std::vector<Parameter*> trained_of_stage(int index);
-    /// As TrainedParameters has them, for tensors of this process.
+    /// The reader of TrainedParameters, for tensors of this process.
     std::function<void(const Tensor& from, std::span<std::byte> to)> reader();
     /// Copies host bytes into a tensor of this process, as TrainedParameters needs it.
     std::function<void(std::span<const std::byte> from, Tensor& to)> writer();

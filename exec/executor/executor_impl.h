@@ -142,7 +142,7 @@ struct Executor::Impl {
     /// Walks the forwards of all rows, with the averages of the weights where there are some.
     /// `logits`: null for none.
     void evaluate(const Batch& data, int step, const WantedLogits* logits);
-    /// This process's part of loss and accuracy of the mini-batch.
+    /// The part of loss and accuracy of the mini-batch that this process computes.
     Score score() const;
     /// Norm of all gradients, for a group of this process alone: summed in model order.
     double grad_norm() const;

@@ -55,7 +55,7 @@ struct ExecutorOptions {
     ReplicaPlace replica{};  ///< which pipeline of the training this is
 };
 
-/// As the scenario says.
+/// The options that a scenario states.
 ExecutorOptions executor_options(const ScenarioParts& scenario);
 
 }  // namespace pipetwin::exec

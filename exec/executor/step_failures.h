@@ -35,9 +35,8 @@ class StepFailures {
     /// Whether a worker may still turn to the action with this place in the order.
     bool allows(int order) const { return order <= stop_; }
 
-    // When no worker goes on; one that hangs may come back later and fail, too:
-
-    /// Whether no rank failed.
+    /// Whether no rank failed. What follows is asked when no worker goes on; one that hangs may
+    /// come back later and fail, too.
     bool empty() const;
     /// The earliest in schedule order; one that follows from another only where that is not known.
     One first() const;

@@ -135,7 +135,7 @@ class Worker {
     /// none.
     void use_averages(bool on);
 
-    /// This rank sends and receives no more in this step.
+    /// Ends the rank's sends and receives of this step.
     void close_channels();
 
     /// Frees what a failed step has left behind.

@@ -33,7 +33,7 @@ struct Group {
     int ranks = 0;
 };
 
-/// As many GPUs as there are ranks for, each with as many as the others but for one.
+/// Spreads ranks over GPUs: each GPU has as many as the others, or one more.
 std::vector<Group> spread(int ranks, int gpus) {
     const int used = std::clamp(gpus, 1, ranks);
     std::vector<Group> groups;
@@ -267,7 +267,7 @@ std::unique_ptr<Device> make_whole_gpu(const Plan& plan, int rank, int gpu) {
     require_cuda(gpu);
     const Group group{.gpu = gpu, .first = rank, .ranks = 1};
     check_memory(plan, {group}, {});
-    // Its messages go by links, and not by copies to other GPUs.
+    // The group's messages go by links, and not by copies to other GPUs.
     return std::move(make_group(plan, group, {.gpus = 1, .own_multiprocessors = false}).front());
 }
 

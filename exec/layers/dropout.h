@@ -22,7 +22,7 @@ class Dropping {
     /// y = skip + mask x / (1 - p); in an evaluation y = skip + x.
     void apply(const LayerCall& call, ConstView x, ConstView skip, View y) const;
 
-    /// As `apply`, for channels or samples that are dropped whole: `numbers` decisions for each
+    /// Drops channels or samples whole, else as `apply`: `numbers` decisions for each
     /// sample, one for each column or 1.
     void apply_to_columns(
         const LayerCall& call, std::int64_t numbers, ConstView x, ConstView skip, View y) const;

@@ -118,7 +118,7 @@ class Graph final : public JoiningLayer {
 
     std::vector<Node> nodes_;
     GraphMemory memory_;
-    // These are of the call at hand; their lengths stay, so that a step asks for no memory of the
+    // The rest is of the call at hand; lengths stay, so that a step asks for no memory of the
     // host's.
     std::byte* rooms_begin_ = nullptr;            ///< behind the scratch of the layers inside
     std::vector<ConstView> inputs_;               ///< [input]

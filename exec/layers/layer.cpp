@@ -80,7 +80,7 @@ void ParameterMaker::in_pieces_of(std::int64_t size,
     in_pieces(size, kernels_.are_immediate() ? piece : std::max(size, std::int64_t{1}), work);
 }
 
-/// As `in_pieces_of`, by as few numbers as a thread's stack has room for.
+/// Calls as `in_pieces_of` does, by as few numbers as a thread's stack has room for.
 void ParameterMaker::in_small_pieces_of(
     std::int64_t size, const std::function<void(const ElementRange&)>& work) const {
     in_pieces_of(size, [&](const ElementRange& piece) {

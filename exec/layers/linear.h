@@ -56,9 +56,9 @@ class Linear final : public ExecutableLayer {
         ConstView h;
         View dh;
     };
-    /// As `backward_input`, through the GELU, too.
+    /// The gradient of the input, through the GELU before the layer.
     void backward_input(LayerCall& call, ConstView dy, const GeluBefore& gelu) const;
-    /// As `backward`, through the GELU, too.
+    /// Both gradients, that of the input through the GELU before the layer.
     void backward(LayerCall& call, ConstView x, ConstView dy, const GeluBefore& gelu);
 
   private:

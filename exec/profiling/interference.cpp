@@ -23,8 +23,8 @@ constexpr double largest_share = 4;
 /// A fitted share counts if it leaves at most this part of the squared differences.
 constexpr double most_left = 0.9;
 
-/// As long as it would have lasted alone, by the engine's rule: the speed beside n others is
-/// 1 / (1 + n * interference).
+/// Seconds that the action would have lasted alone, by the engine's rule: the speed beside n others
+/// is 1 / (1 + n * interference).
 double seconds_alone(const ActionTime& action, double interference) {
     double seconds = 0;
     for (std::size_t others = 0; others < action.beside.size(); ++others) {

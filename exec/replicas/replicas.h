@@ -21,16 +21,17 @@ class Replicas {
   public:
     Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options);
 
-    /// As Executor::run_step. The loss is that of the whole mini-batch; timeline and peaks are
-    /// those of the first replica here. Where several fail, the failure of the first is thrown.
+    /// Runs a step (Executor::run_step). The loss is that of the whole mini-batch; timeline and
+    /// peaks are those of the first replica here. Where several fail, the failure of the first is
+    /// thrown.
     void run_step(const Batch& batch, int step, StepResult& result);
 
-    /// As Executor::score.
+    /// The loss and accuracy of a mini-batch without an update (Executor::score).
     Score score(const Batch& batch, int step);
-    /// As Executor::evaluate.
+    /// The loss of a mini-batch without an update (Executor::evaluate).
     double evaluate(const Batch& batch, int step) { return score(batch, step).loss; }
 
-    /// As Executor::logits, of all samples.
+    /// The logits of all samples (Executor::logits).
     std::vector<double> logits(const Batch& batch, std::span<const int> positions, int step);
 
     /// The executor of the first replica here.
@@ -42,11 +43,11 @@ class Replicas {
 
     /// Where the last step failed, in the first replica that did; none where it did not.
     std::optional<Failure> last_failure() const;
-    /// As Executor::memory_beside, of the first replica here.
+    /// Memory outside of the plan of the first replica here (Executor::memory_beside).
     std::vector<UnplannedMemory> memory_beside() const {
         return pipelines_.front()->memory_beside();
     }
-    /// As Executor::notes, each reason of all replicas here once.
+    /// Notes of all replicas here, each reason once (Executor::notes).
     std::vector<std::string> notes() const;
 
   private:

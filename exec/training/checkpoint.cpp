@@ -224,7 +224,7 @@ std::string text_of(const SafetensorsEntry& entry) {
     return fmt::format("({}) {}", fmt::join(entry.shape, ", "), entry.dtype);
 }
 
-/// It is one of this model, whatever its bytes are.
+/// Throws Error(BadInput) if a checkpoint is not one of this model, whatever its bytes are.
 void expect_same_tensors(const Stored& stored,
                          const std::vector<NamedTensor>& wanted,
                          const fs::path& folder) {

@@ -64,7 +64,8 @@ class GpuSum : public GpuTraffic {
     /// those of this member's share, or all. The GPU has what they are sums of.
     virtual void add(std::span<const GpuNumbers> numbers, bool all_shares) = 0;
 
-    /// This member's share of numbers of so many bytes goes to all others, and theirs come here.
+    /// Sends the calling member's share of numbers of so many bytes to all others, and receives
+    /// theirs.
     virtual void exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) = 0;
 };
 
@@ -79,7 +80,6 @@ class GpuGather {
     GpuGather() = default;
     GpuGather(const GpuGather&) = delete;
     GpuGather& operator=(const GpuGather&) = delete;
-    /// As a link's.
     virtual ~GpuGather() = default;
 
     /// The most bytes that a process can tell in one round.
@@ -97,7 +97,7 @@ class GpuGather {
     virtual void finish() noexcept = 0;
 };
 
-/// This process among those that are gathered.
+/// The place of a process among those that are gathered.
 struct GpuMember {
     int index = 0;
     int count = 1;

@@ -13,7 +13,7 @@ enum class Launcher { Torchrun, OpenMpi, Pmi, Slurm };
 /// "torchrun", "mpirun", "PMI", "srun".
 std::string to_string(Launcher launcher);
 
-/// This process among those that its launcher started.
+/// The place of a process among those that its launcher started.
 struct LaunchedProcess {
     Launcher launcher{};
     int index = 0;

@@ -51,7 +51,7 @@ class End {
     Tensor received_;
 };
 
-/// There and back, as often as it is worth.
+/// Number of round trips that are measured, where one way takes `once`.
 int repeats_of(Duration once) {
     constexpr int most = 41;
     constexpr int least = 3;

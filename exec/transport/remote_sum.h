@@ -26,11 +26,11 @@ class RemoteSum {
     RemoteSum& operator=(const RemoteSum&) = delete;
     ~RemoteSum() { waits_.remove(*sum_); }
 
-    /// As GpuSum's `add`; the result is for `wait`.
+    /// Begins GpuSum's `add`; the result is for `wait`.
     std::int64_t add(std::span<const GpuNumbers> numbers, bool all_shares) {
         return begin([&] { sum_->add(numbers, all_shares); });
     }
-    /// As GpuSum's `exchange`; the result is for `wait`.
+    /// Begins GpuSum's `exchange`; the result is for `wait`.
     std::int64_t exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) {
         return begin([&] { sum_->exchange(numbers, bytes_each); });
     }

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// As a tensor, which is what channels carry.
+/// A tensor with room for a moment, as channels carry tensors.
 Tensor moment_tensor() {
     return Tensor::detached(host_memory(), DType::I32, 1, 2);
 }

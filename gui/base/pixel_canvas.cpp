@@ -53,7 +53,7 @@ int PixelCanvas::pixel(int coordinate) const {
     return scale_ == 1 ? coordinate : static_cast<int>(std::lround(coordinate * scale_));
 }
 
-/// As far as they are in the area.
+/// The columns of a span, as far as they are in the area.
 PixelCanvas::Columns PixelCanvas::columns_of(int x, int width) const {
     const int origin = pixel(area_.x());
     return {.first = std::max(0, pixel(x) - origin),
@@ -174,7 +174,7 @@ void PixelCanvas::finish() {
     painter_.drawImage(QPointF(pixel(area_.x()) / scale_, pixel(area_.y()) / scale_), image);
 }
 
-/// As Qt paints it.
+/// The tile of a brush pattern, as Qt paints it.
 const PixelCanvas::Tile& PixelCanvas::tile_of(Qt::BrushStyle pattern) {
     thread_local std::map<Qt::BrushStyle, Tile> known;
     const auto [found, made] = known.try_emplace(pattern);

@@ -52,7 +52,7 @@ class DetailsPanel : public QScrollArea {
 
     /// Room for names of one line.
     QSize sizeHint() const override;
-    /// As wide as the tables, whose names wrap then.
+    /// The width of the tables, whose names wrap then.
     QSize minimumSizeHint() const override;
 
   private:

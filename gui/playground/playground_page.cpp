@@ -45,7 +45,7 @@ QLabel* wrapped_label(QWidget* parent) {
     return label;
 }
 
-/// As wide as what it holds, which grows with the font; scrolled where it is too high.
+/// A scrolled area as wide as what it holds, which grows with the font.
 class SettingsArea : public QScrollArea {
   public:
     explicit SettingsArea(QWidget* settings, QWidget* parent) : QScrollArea(parent) {

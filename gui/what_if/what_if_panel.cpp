@@ -139,7 +139,7 @@ WhatIfPanel::WhatIfPanel(Selection*, QWidget* parent)
     show_run(nullptr);
 }
 
-/// As high as the controls where there is room; else they are scrolled.
+/// Builds the area of the controls, as high as they are where there is room; else it scrolls.
 void WhatIfPanel::build_area() {
     area_ = new WholeArea(this);
     area_->setWidgetResizable(true);

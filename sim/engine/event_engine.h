@@ -29,7 +29,7 @@ struct CountedTimeline {
     Timeline timeline;
     std::int64_t events = 0;
 };
-/// As `by_events`, and counts the events.
+/// Simulates by events, and counts them.
 CountedTimeline by_counted_events(const Plan& plan,
                                   const Conditions& conditions,
                                   Timeline recycled = {});

@@ -68,7 +68,7 @@ class Spans {
                         Duration ready,
                         Duration end) {
         Span& span = spans[cell];
-        // As one block: the compiler copies an action field by field, 6 % of the walk.
+        // Copied as one block: the compiler copies an action field by field, 6 % of the walk.
         std::memcpy(&span.action, &action, sizeof(Action));
         span.begin = begin;
         span.ready = ready;
@@ -379,7 +379,7 @@ std::optional<EndedStep> try_walk(const Plan& plan, const Conditions& conditions
                                 : walk_rows<Duration, false>(plan, conditions, keeper);
 }
 
-/// As `try_walk`, with the time of the unblocked step where one walk can find both.
+/// Walks as `try_walk` does, and finds the time of the unblocked step where one walk can find both.
 template <class Keeper>
 std::optional<EndedStep> try_walk_of_both(const Plan& plan,
                                           const Conditions& conditions,

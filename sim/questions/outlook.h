@@ -27,7 +27,7 @@ struct Outlook {
     std::optional<UnknownFlops> no_utilisation;
     /// Between what times a measured step is to be expected; none for measured costs.
     std::optional<ErrorRange> error;
-    /// There is none because no published run of a model with experts was compared.
+    /// True if the range is missing because no published run of a model with experts was compared.
     bool lacks_runs = false;
 
     /// Model FLOPs utilisation by the count that is shown.

@@ -88,7 +88,7 @@ std::optional<Bytes> most_memory(const Cluster& cluster) {
     return most;
 }
 
-/// All have, but some files and the schedules that cannot train.
+/// Whether every schedule that is tried has backwards: not some files, nor those that cannot train.
 bool all_have_backwards(const Scenario& scenario) {
     const std::optional<std::string>& schedule = scenario.pipeline.schedule.known();
     if (has_schedule_file(scenario)) {

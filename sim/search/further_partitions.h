@@ -40,8 +40,8 @@ class FurtherPartitions {
         LookedAhead(const FurtherPartitions& partitions, const std::vector<Contender>& contenders)
             : partitions_(partitions), contenders_(contenders) {}
 
-        /// As `faster_partitions` of the contender, but that with more room there may be more of
-        /// them: those of less room are the same ones, or none.
+        /// The `faster_partitions` of a contender. With more room there may be more of them; those
+        /// of less room are the same ones, or none.
         const FasterPartitions& of(std::size_t index, Duration best, std::int64_t room);
 
       private:

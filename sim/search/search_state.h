@@ -21,7 +21,7 @@ namespace pipetwin::sim {
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
 class Best {
   public:
-    /// These numbers of stages have a cell for each number of micro-batches.
+    /// Makes a cell for each number of micro-batches for these numbers of stages.
     explicit Best(const std::vector<int>& cell_stages)
         : cell_stages_(cell_stages.begin(), cell_stages.end()) {}
 

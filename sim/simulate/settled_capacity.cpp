@@ -191,7 +191,7 @@ Plan with_capacity_in_memory(Plan plan, int capacity) {
     return std::move(plan).with_proven_capacity(is_one ? low : capacity);
 }
 
-/// As `capacity_in_fixed_order`, with the times of the step.
+/// The plan with the capacity of `capacity_in_fixed_order`, and the times of the step.
 SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
     if (!room_takes_memory(plan)) {
         // In a fixed order times follow from what each action waits for. Of all messages the one

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/places.h"
@@ -21,7 +22,9 @@ namespace style_test {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 5> folders{"core", "sim", "exec", "gui", "cli"};
+using ::testing::IsEmpty;
+
+constexpr std::array<std::string_view, 6> folders{"core", "sim", "exec", "gui", "cli", "bench"};
 
 bool is_source(const fs::path& path) {
     return path.extension() == ".h" || path.extension() == ".cpp" || path.extension() == ".cu";
@@ -50,11 +53,36 @@ bool cites_a_rule(std::string_view line) {
     return false;
 }
 
+/// Whether the first line of a comment begins with what only a comment before it explains: a
+/// pronoun, "As ...", "All have ...".
+bool begins_with_a_pronoun(std::string_view line) {
+    static const std::regex pattern(
+        "^\\s*//(/|) (As|All have|None "
+        "of|It|They|This|These|Its|Their|Them|Those|There|Neither)\\b.*");
+    return std::regex_match(line.begin(), line.end(), pattern);
+}
+
+bool is_comment(std::string_view line) {
+    const std::size_t begin = line.find_first_not_of(" \t");
+    return begin != std::string_view::npos && line.substr(begin).starts_with("//");
+}
+
+/// Whether nothing stands below a comment that `line` follows directly: a blank line below a doc
+/// comment, or below one inside of a class or function, but for a heading ("--- Name. ---").
+bool is_orphaned(std::string_view comment, std::string_view line) {
+    const std::size_t begin = comment.find_first_not_of(" \t");
+    const bool describes = comment.substr(begin).starts_with("/// ") || begin > 0;
+    return describes && comment.find(" ---") == std::string_view::npos &&
+           line.find_first_not_of(" \t") == std::string_view::npos;
+}
+
 struct Counts {
     int dependent = 0;
     std::string first_dependent{};
     int rules = 0;
     std::string first_rule{};
+    std::vector<std::string> pronouns{};
+    std::vector<std::string> orphans{};
 };
 
 Counts counts_in(const fs::path& folder) {
@@ -64,7 +92,15 @@ Counts counts_in(const fs::path& folder) {
             continue;
         }
         std::ifstream stream(entry.path());
-        for (std::string line; std::getline(stream, line);) {
+        std::string before;
+        for (std::string line; std::getline(stream, line); before = line) {
+            const std::string place = entry.path().string() + ": ";
+            if (!is_comment(before) && begins_with_a_pronoun(line)) {
+                counts.pronouns.push_back(place + line);
+            }
+            if (is_comment(before) && is_orphaned(before, line)) {
+                counts.orphans.push_back(place + before);
+            }
             if (begins_dependently(line)) {
                 counts.first_dependent = counts.dependent == 0 ? entry.path().string() + ": " + line
                                                                : counts.first_dependent;
@@ -85,6 +121,20 @@ TEST(Style, DocCommentsCanBeUnderstoodAlone) {
         const Counts counts = counts_in(fs::path(pipetwin::places::source_folder()) / folder);
         EXPECT_EQ(counts.dependent, 0)
             << counts.first_dependent << "\n(docs/internals/style.md, rule 1)";
+    }
+}
+
+TEST(Style, NoCommentBeginsWithAPronoun) {
+    for (const std::string_view folder : folders) {
+        const Counts counts = counts_in(fs::path(pipetwin::places::source_folder()) / folder);
+        EXPECT_THAT(counts.pronouns, IsEmpty()) << "(docs/internals/style.md, rule 1)";
+    }
+}
+
+TEST(Style, NoCommentStandsAboveNothing) {
+    for (const std::string_view folder : folders) {
+        const Counts counts = counts_in(fs::path(pipetwin::places::source_folder()) / folder);
+        EXPECT_THAT(counts.orphans, IsEmpty());
     }
 }
 
@@ -212,6 +262,14 @@ TEST(Style, TellsThePatterns) {
     EXPECT_TRUE(begins_dependently("int x;  /// Of a rank."));
     EXPECT_FALSE(begins_dependently("/// Peak bytes of each rank."));
     EXPECT_FALSE(begins_dependently("// Of no doc comment."));
+    EXPECT_TRUE(begins_with_a_pronoun("    /// As `integer`, within int."));
+    EXPECT_TRUE(begins_with_a_pronoun("// They stand at the end."));
+    EXPECT_FALSE(begins_with_a_pronoun("// Assigns it."));
+    EXPECT_FALSE(begins_with_a_pronoun("int x;  ///< as Dropout"));
+    EXPECT_TRUE(is_orphaned("    // About the step:", ""));
+    EXPECT_TRUE(is_orphaned("/// A step.", "   "));
+    EXPECT_FALSE(is_orphaned("// --- Between stages. ---", ""));
+    EXPECT_FALSE(is_orphaned("/// A step.", "struct Step;"));
     EXPECT_TRUE(cites_a_rule("/// at most one (C17)."));
     EXPECT_FALSE(cites_a_rule("f(Cell, C1);"));
 }

@@ -101,7 +101,8 @@ std::string precision_for_word(const DecoderModel& model,
     return "bf16";
 }
 
-/// As trained: what the user says, else the file, else what frameworks take without a word.
+/// The precision of the training: what the user says, else the file, else the default of
+/// frameworks.
 std::string precision_of(const DecoderModel& model,
                          const ImportOptions& options,
                          const std::string& place,

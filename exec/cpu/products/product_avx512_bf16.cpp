@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// As product_avx512.cpp, with pairs of bf16: an instruction multiplies 16 pairs.
+// Products with AVX512-BF16, made as those of product_avx512.cpp: an instruction multiplies 16
+// pairs of bf16.
 namespace pipetwin::exec {
 namespace {
 constexpr int vector_bytes = 64;

@@ -142,7 +142,7 @@ PIPETWIN_TARGET void copy_pair_panel(const BFloat16* from,
     }
 }
 
-/// As `make_panels` of product_kernel.h; `begin` is even.
+/// Makes panels of pairs as `make_panels` of product_kernel.h does of numbers; `begin` is even.
 template <std::int64_t width>
 PIPETWIN_TARGET void make_pair_panels(const Factor& factor,
                                       bool across,

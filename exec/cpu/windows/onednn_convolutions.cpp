@@ -19,8 +19,8 @@
 #include "exec/cpu/products/onednn_products.h"
 #include "exec/cpu/products/product_scratch.h"
 
-// This is OpenMP's, which Debian's oneDNN runs on; its header comes with a compiler, not with the
-// library.
+// A function of OpenMP, which Debian's oneDNN runs on; its header comes with a compiler, not with
+// the library.
 extern "C" void omp_set_num_threads(int);
 
 namespace pipetwin::exec {

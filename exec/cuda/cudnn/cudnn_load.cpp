@@ -19,7 +19,7 @@ std::string loader_message() {
 
 /// Throws CudaFailure with the loader's message.
 CudnnFunctions look_up_functions() {
-    // It stays loaded until the program ends: CUDA's libraries do not like to leave.
+    // The library stays loaded until the program ends: CUDA's libraries do not like to leave.
     void* const library = ::dlopen(library_file, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         throw CudaFailure(loader_message());

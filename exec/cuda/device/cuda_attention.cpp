@@ -226,7 +226,7 @@ void CudaKernels::padded_attention_forward(const exec::PaddedAttentionShape& sha
            context);
 }
 
-// As above, but Q and K | V are columns of a matrix, or of two.
+// Q and K | V are columns of a matrix, or of two.
 void CudaKernels::padded_attention_backward(const exec::PaddedAttentionShape& shape,
                                             ConstView softmax,
                                             ConstView context,

@@ -46,8 +46,8 @@ __device__ __forceinline__ AtGelu at_gelu(float x) {
         const Normal at = normal(x);
         return {at.distribution, at.distribution + x * at.density};
     }
-    // As in exec/cpu/vector_math.h: with t = |x| and z = 2 sqrt(2 / pi) (t + 0.044715 t^3) the tail
-    // is exp(-z) / (1 + exp(-z)).
+    // The formula of exec/cpu/vector_math.h: with t = |x| and z = 2 sqrt(2 / pi) (t + 0.044715 t^3)
+    // the tail is exp(-z) / (1 + exp(-z)).
     const float size = fabsf(x);
     const float t = size > 10.0F ? 10.0F : size;
     const float e = __expf(-t * (1.59576912F + 0.0713548163F * (t * t)));

@@ -315,8 +315,8 @@ struct LossGradient {
     const float* scale = nullptr;
     void* dx = nullptr;  ///< may be x
 };
-/// As `cross_entropy_forward`, with the gradient: reads x once, where a row of it fits into shared
-/// memory. The bits are those of `cross_entropy_forward` and `cross_entropy_backward`.
+/// Computes `cross_entropy_forward` with the gradient: reads x once, where a row of it fits into
+/// shared memory. The bits are those of `cross_entropy_forward` and `cross_entropy_backward`.
 cudaError_t cross_entropy_with_gradient(Real real,
                                         const CrossEntropy& loss,
                                         float smoothing,

@@ -5,9 +5,9 @@
 
 #include <cuda_runtime.h>
 
-/// What the kernels' sources need so that nvcc and a plain C++ compiler can read them; the latter
-/// compiles them against tests/support/cuda_emulation, which runs them without a GPU. Hence no
-/// <<<>>> and no bare __shared__ in any kernel.
+// What the kernels' sources need so that nvcc and a plain C++ compiler can read them; the latter
+// compiles them against tests/support/cuda_emulation, which runs them without a GPU. Hence no
+// <<<>>> and no bare __shared__ in any kernel.
 
 #ifdef __CUDACC__
 /// `type` may be an array: PIPETWIN_SHARED(tile, float[32][33]);

@@ -12,7 +12,8 @@ namespace {
 constexpr int norm_block = 256;
 constexpr int norm_warps = norm_block / warp_lanes;
 
-/// As many blocks as a GPU of 128 multiprocessors and more has at once, or fewer, of 16 rows.
+/// Number of slices of rows: as many as blocks that a GPU of 128 multiprocessors and more has at
+/// once, or fewer, of 16 rows.
 std::int64_t norm_slices(std::int64_t rows) {
     constexpr std::int64_t most = 256;
     const std::int64_t wanted = ceil_div(rows, 16);

@@ -10,7 +10,7 @@
 namespace pipetwin::cuda {
 namespace {
 
-// As nvml.h has them; it is no part of every toolkit.
+// The types of nvml.h, which is no part of every toolkit.
 struct Memory {
     unsigned long long total;
     unsigned long long free;
@@ -28,7 +28,7 @@ Function look_up(void* library, const char* name) {
 }  // namespace
 
 std::optional<std::int64_t> used_memory(int device) {
-    // It stays loaded: the driver has it open, too.
+    // The library stays loaded: the driver has it open, too.
     static void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
         return std::nullopt;

@@ -17,7 +17,7 @@ CUdevice driver_device(int device) {
     return found;
 }
 
-/// As many groups of `multiprocessors` as the device can be cut into, `most` at the most.
+/// Cuts the device into groups of `multiprocessors`, as many as possible, `most` at the most.
 std::vector<CUdevResource> split(CUdevice device, int multiprocessors, std::optional<int> most) {
     CUdevResource all{};
     PIPETWIN_DRIVER(cuDeviceGetDevResource)(device, &all, CU_DEV_RESOURCE_TYPE_SM);
@@ -118,7 +118,7 @@ GreenContext::~GreenContext() {
             static_cast<void>(cudaStreamDestroy(stream_));
         }
         if (green_ != nullptr) {
-            // It may be the calling thread's, who goes on with the device's own context.
+            // The context may be that of the calling thread, which goes on with the device's own.
             static_cast<void>(cudaSetDevice(device_));
             PIPETWIN_DRIVER(cuGreenCtxDestroy)(green_);
         }

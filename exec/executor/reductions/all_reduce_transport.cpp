@@ -166,7 +166,7 @@ class HostAllReduce final : public AllReduceTransport {
         return Tensor::placed(host_memory(), place, gradients_.type, 1, size);
     }
 
-    /// This replica's share of the sums, from what each replica has of it.
+    /// Sums the calling replica's share, of which each replica has a part.
     template <class Number>
     void add_up(const std::vector<const std::byte*>& parts) {
         const ElementRange own = share(gradients_, member_.own);
@@ -183,7 +183,7 @@ class HostAllReduce final : public AllReduceTransport {
         }
     }
 
-    /// This replica's share of it to all others.
+    /// Sends the calling replica's share of it to all others.
     void send(Flat& from) {
         member_.for_each_other([&](std::size_t, const ReplicaMember::Peer& peer) {
             peer.to->send({.micro_batch = 0,

@@ -65,7 +65,7 @@ class AllReduceTransport {
     /// Ends all waits of the other replicas for this one, which stops.
     virtual void close() = 0;
 
-    /// This replica's share of the weights goes to all others, and theirs come here.
+    /// Sends the calling replica's share of the weights to all others, and receives theirs.
     virtual void exchange_weights() = 0;
 };
 

@@ -46,14 +46,14 @@ class GradientAllReduce {
     /// nothing where all replicas have all sums. Throws ChannelClosed.
     void share_squares(std::span<double> squares);
 
-    /// This replica has updated its share: sends it, and waits for the others'. Does nothing where
-    /// every replica updates all. Throws ChannelClosed.
+    /// Sends the share that the calling replica has updated, and waits for the others'. Does
+    /// nothing where every replica updates all. Throws ChannelClosed.
     void share_weights();
 
-    /// It has begun and is not finished.
+    /// Whether the reduction has begun and is not finished.
     bool is_under_way() const { return under_way_; }
 
-    /// This replica goes on no more in this step.
+    /// Ends the calling replica's part in this step.
     void close();
     /// After a failed step.
     void abandon() { under_way_ = false; }

@@ -109,9 +109,8 @@ class StepAnalysis {
     /// One sentence on what is missing; "" where nothing is.
     const std::string& note() const { return note_; }
 
-    // About an action of this side; the answer is about the step that is asked about, since one
-    // predicted step stands for all. For a reference to nothing: nothing.
-
+    /// The wait of an action of this side, in the step that is asked about, since one predicted
+    /// step stands for all. For a reference to nothing this and the next answers are empty.
     Duration wait_of(const SpanRef& ref) const;
     /// The wait of an action, by cause.
     WaitSplit split_of(const SpanRef& ref) const;
@@ -139,8 +138,6 @@ class StepAnalysis {
     /// Time by which an action could end later without making the predicted step longer. None where
     /// ranks or messages share something, or where the plan is not known.
     std::optional<Duration> slack_of(const SpanRef& ref) const;
-
-    // About the whole step.
 
     /// Every wait that takes time, the longest first; equal ones by rank and time.
     const std::vector<IdleTime>& idle_times() const { return idle_times_; }

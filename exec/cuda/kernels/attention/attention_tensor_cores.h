@@ -334,7 +334,8 @@ struct Columns {
         int stage = 0;
         for (int column = begin; column < end; column += Tiles::columns) {
             numbers.put(stage);
-            // This thread's copies, then all threads'; the other stage is not read any more.
+            // Waits for the copies of the calling thread, then of all threads; the other stage is
+            // not read any more.
             wait_for_copies<0>();
             __syncthreads();
             if (column + Tiles::columns < end) {
