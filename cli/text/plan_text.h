@@ -41,8 +41,6 @@ Json found_plan_json(const sim::FoundPlan& plan);
 /// ...".
 std::string closest_text(const Scenario& scenario, const sim::ClosestPlan& closest);
 
-/// How the hint of `nothing_fits` begins where a plan fits once devices share more.
-
 /// The error where no plan fits, with the one that misses by the least and what it lacks.
 Error nothing_fits(const Scenario& scenario,
                    const Profile& profile,

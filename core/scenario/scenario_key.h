@@ -72,20 +72,20 @@ struct ScenarioKey {
     constexpr bool may_be(Form form) const {
         return (static_cast<unsigned>(forms) & static_cast<unsigned>(form)) != 0;
     }
-    /// This key with other forms.
+    /// The key with other forms.
     constexpr ScenarioKey takes(Form all) const {
         ScenarioKey key = *this;
         key.forms = all;
         return key;
     }
-    /// This key with what pages say about it.
+    /// The key with what pages say about it.
     constexpr ScenarioKey says(std::string_view what, std::string_view unwritten = {}) const {
         ScenarioKey key = *this;
         key.meaning = what;
         key.otherwise = unwritten.empty() ? otherwise : unwritten;
         return key;
     }
-    /// This key with a type that its range does not say.
+    /// The key with a type that its range does not say.
     constexpr ScenarioKey typed(std::string_view what) const {
         ScenarioKey key = *this;
         key.type = what;
@@ -97,7 +97,7 @@ struct ScenarioKey {
         return is_open != nullptr && is_open(scenario);
     }
 
-    /// This key as one whose member, an OrAuto, a search of plans may have to find.
+    /// The key as one whose member, an OrAuto, a search of plans may have to find.
     template <auto member>
     constexpr ScenarioKey searched() const {
         ScenarioKey key = *this;

@@ -57,7 +57,8 @@ class Lane final : public CallSite {
     CudnnAttention& attention() { return attention_; }
     CudnnConvolutions& convolutions() { return convolutions_; }
 
-    /// As CallSite has it. The same requests after `finish` get the same addresses.
+    /// Host memory that copies to the GPU are made from (CallSite). The same requests after
+    /// `finish` get the same addresses.
     std::byte* staged(std::size_t bytes) override;
     /// The most that `staged` has between two launches.
     std::size_t staging_bytes() const { return most_staged; }
