@@ -119,9 +119,8 @@ const std::vector<House>& houses() {
     return all;
 }
 
-/// A folder with more sources than this is a heap; the schedules, a file each, may be many.
+/// A folder with more sources than this is a heap.
 constexpr std::size_t most_rooms = 30;
-constexpr std::string_view may_be_large = "core/schedule/generators";
 
 bool contains(const auto& list, std::string_view text) {
     return std::find(list.begin(), list.end(), text) != list.end();
@@ -354,9 +353,39 @@ std::map<std::string, std::set<std::string>> rooms_in_tree(const fs::path& root)
 
 TEST(Layout, NoFolderIsAHeap) {
     for (const auto& [folder, rooms] : rooms_in_tree(pipetwin::places::source_folder())) {
-        if (folder != may_be_large) {
-            EXPECT_LE(rooms.size(), most_rooms) << folder;
+        EXPECT_LE(rooms.size(), most_rooms) << folder;
+    }
+}
+
+/// [folder]: its theme, from the table of docs/internals/architecture.md.
+std::map<std::string, std::string> themes_of_page(const fs::path& root) {
+    std::ifstream page(root / "docs/internals/architecture.md");
+    std::map<std::string, std::string> themes;
+    bool is_inside = false;
+    for (std::string line; std::getline(page, line);) {
+        if (line == "| Folder | Theme |") {
+            is_inside = true;
+        } else if (is_inside && !line.starts_with('|')) {
+            break;
+        } else if (is_inside && line.starts_with("| `")) {
+            const std::size_t end = line.find("` | ");
+            themes[line.substr(3, end - 3)] = line.substr(end + 4, line.rfind(" |") - end - 4);
         }
+    }
+    return themes;
+}
+
+TEST(Layout, EveryFolderHasATheme) {
+    const fs::path root = pipetwin::places::source_folder();
+    const auto themes = themes_of_page(root);
+    const auto rooms = rooms_in_tree(root);
+    for (const auto& [folder, sources] : rooms) {
+        EXPECT_TRUE(themes.contains(folder))
+            << folder << " has no row in docs/internals/architecture.md";
+    }
+    for (const auto& [folder, theme] : themes) {
+        EXPECT_TRUE(rooms.contains(folder)) << folder << " has no sources";
+        EXPECT_GT(theme.size(), 5) << folder;
     }
 }
 
