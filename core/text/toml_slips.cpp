@@ -206,7 +206,7 @@ std::string meant_value(std::string_view key, const toml::node& written, ValueKi
     if (text && expected == ValueKind::Boolean) {
         return as_boolean(*text);
     }
-    if (text && expected.starts_with("a whole number")) {
+    if (text && expected == ValueKind::WholeNumber) {
         return as_digits(*text);
     }
     if (const auto whole = written.value_exact<std::int64_t>();
