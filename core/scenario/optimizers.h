@@ -13,7 +13,7 @@ enum class OptimizerKind { Sgd, Momentum, RmsProp, Adam, AdamW, RmsPropMomentum 
 /// What is to be known of an optimizer beside its formula (exec/device/update_rules.h).
 struct OptimizerTraits {
     std::string_view word;  ///< in a scenario
-    int slots = 0;          ///< numbers of state for each weight, without an average of the weights
+    int state_slots = 0;    ///< numbers of state for each weight, without an average of the weights
     // The keys that it has:
     bool has_momentum = false;
     bool has_rmsprop_decay = false;
@@ -30,13 +30,17 @@ struct OptimizerTraits {
 /// of squares begins with 1, with the epsilon of GPipe's training of AmoebaNet.
 inline constexpr std::array optimizers{
     OptimizerTraits{.word = "sgd"},
-    OptimizerTraits{.word = "momentum", .slots = 1, .has_momentum = true},
-    OptimizerTraits{.word = "rmsprop", .slots = 1, .has_rmsprop_decay = true, .has_epsilon = true},
-    OptimizerTraits{.word = "adam", .slots = 2, .has_epsilon = true, .has_betas = true},
+    OptimizerTraits{.word = "momentum", .state_slots = 1, .has_momentum = true},
     OptimizerTraits{
-        .word = "adamw", .slots = 2, .has_epsilon = true, .has_betas = true, .weight_decay = 0.01},
+        .word = "rmsprop", .state_slots = 1, .has_rmsprop_decay = true, .has_epsilon = true},
+    OptimizerTraits{.word = "adam", .state_slots = 2, .has_epsilon = true, .has_betas = true},
+    OptimizerTraits{.word = "adamw",
+                    .state_slots = 2,
+                    .has_epsilon = true,
+                    .has_betas = true,
+                    .weight_decay = 0.01},
     OptimizerTraits{.word = "rmsprop-momentum",
-                    .slots = 2,
+                    .state_slots = 2,
                     .has_momentum = true,
                     .has_rmsprop_decay = true,
                     .has_epsilon = true,

@@ -534,7 +534,7 @@ void add_notes(PlanParts& parts,
 }  // namespace
 
 int optimizer_slots(const ScenarioParts& scenario) {
-    return traits(scenario.training.optimizer).slots +
+    return traits(scenario.training.optimizer).state_slots +
            (scenario.training.average_decay > 0 ? 1 : 0);
 }
 

@@ -45,7 +45,7 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .residual_scale = 1.0 / std::sqrt(std::max(branches, 1)),
             .seed = options.seed,
             .layer = 0,
-            .optimizer_slots = traits(options.optimizer).slots,
+            .optimizer_slots = traits(options.optimizer).state_slots,
             .first_begins_at = traits(options.optimizer).first_begins_at,
             .averages_weights = options.averages_weights,
             .shared = options.shared_weights,

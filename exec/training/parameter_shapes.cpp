@@ -15,7 +15,7 @@ ParameterShapes::ParameterShapes(const Model& model,
                                  bool averages_weights) {
     arena_.rehearse(&trace_);
     ParameterMaker::Settings settings{.draws = false,
-                                      .optimizer_slots = traits(optimizer).slots,
+                                      .optimizer_slots = traits(optimizer).state_slots,
                                       .averages_weights = averages_weights,
                                       .format = format,
                                       .table_name = model.layer(0).spec.name + ".tokens"};

@@ -162,7 +162,7 @@ TEST_P(EveryOptimizer, FollowsItsFormulaOverSeveralSteps) {
 }
 
 TEST_P(EveryOptimizer, HasTheStateThatThePlanCounts) {
-    EXPECT_EQ(traits(GetParam().kind).slots, GetParam().slots);
+    EXPECT_EQ(traits(GetParam().kind).state_slots, GetParam().slots);
 }
 
 TEST_P(EveryOptimizer, RefusesAStepZero) {
