@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/edge.h"
 #include "exec/executor/backend.h"
 #include "exec/executor/executor_impl.h"
 #include "exec/transport/byte_message.h"
