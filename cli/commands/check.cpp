@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/schedule_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
-#include "cli/predict/schedule_source.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
@@ -16,6 +16,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
+#include "sim/questions/schedule_rows.h"
 #include "sim/questions/unit_costs.h"
 
 namespace pipetwin::cli {
@@ -30,12 +31,12 @@ Schedule read_schedule(const CheckOptions& options, Console& console) {
     if (options.file.extension() == ".toml") {
         const SettledScenario scenario =
             settle(read_scenario(options.file, options.common.overrides));
-        const std::optional<sim::FoundProfile> found = profile_for_rows(scenario);
+        const std::optional<sim::FoundProfile> found = sim::profile_for_rows(scenario);
         const Profile* const profile = found ? &found->profile : nullptr;
-        for (const std::string& note : notes_on_rows(scenario, profile)) {
+        for (const std::string& note : sim::notes_on_rows(scenario, profile)) {
             console.note(note);
         }
-        return scenario_rows(scenario, profile, queues_of(options));
+        return sim::scenario_rows(scenario, profile, queues_of(options));
     }
     if (!options.common.overrides.empty()) {
         throw Error(
@@ -145,7 +146,7 @@ void execute(const CheckOptions& options, Console& console) {
     const MessageQueues queues = queues_of(options);
     result.violations = validate(schedule, queues);
     if (result.violations.empty()) {
-        schedule = with_communication(std::move(schedule), timing_of_files(), queues);
+        schedule = sim::with_communication(std::move(schedule), sim::timing_of_files(), queues);
         result.violations = validate(schedule, queues);  // and the order of the messages
     }
     const bool valid = result.violations.empty();

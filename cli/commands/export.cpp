@@ -12,7 +12,6 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/exporters.h"
 #include "cli/interop/export_source.h"
-#include "cli/predict/schedule_source.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
@@ -20,6 +19,7 @@
 #include "core/svg/svg.h"
 #include "core/text/json_text.h"
 #include "core/timeline/compare.h"
+#include "sim/questions/schedule_rows.h"
 
 namespace pipetwin::cli {
 
@@ -207,8 +207,10 @@ void execute(const ExportOptions& options, Console& console) {
     if (source.kind() == ExportSource::Kind::Scenario) {
         const SettledScenario scenario =
             settle(read_scenario(options.source, options.common.overrides));
-        const std::optional<sim::FoundProfile> found = profile_for_rows(scenario, options.profile);
-        for (const std::string& note : notes_on_rows(scenario, found ? &found->profile : nullptr)) {
+        const std::optional<sim::FoundProfile> found =
+            sim::profile_for_rows(scenario, options.profile);
+        for (const std::string& note :
+             sim::notes_on_rows(scenario, found ? &found->profile : nullptr)) {
             console.note(note);
         }
     }

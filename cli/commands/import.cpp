@@ -6,14 +6,15 @@
 
 #include "cli/base/input.h"
 #include "cli/base/output_file.h"
+#include "cli/base/schedule_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
-#include "cli/predict/schedule_source.h"
 #include "core/base/error.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule_csv.h"
+#include "sim/questions/schedule_rows.h"
 
 namespace pipetwin::cli {
 
@@ -36,9 +37,10 @@ Imported torch_csv(const ImportOptions& options) {
     const Schedule schedule = read_schedule_file(options.file);
     const std::string place = input_name(options.file);
     if (has_communication(schedule)) {
-        static_cast<void>(runnable(schedule, timing_of_files(), place, MessageQueues::PerRanks));
+        static_cast<void>(
+            sim::runnable(schedule, sim::timing_of_files(), place, MessageQueues::PerRanks));
     }
-    static_cast<void>(runnable(schedule, timing_of_files(), place));
+    static_cast<void>(sim::runnable(schedule, sim::timing_of_files(), place));
     Imported imported{.content = print_schedule_csv(schedule), .result = {}};
     imported.result.ranks = schedule.rank_count();
     imported.result.stages = schedule.stage_count();

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/memory_left.h"
-#include "cli/predict/schedule_source.h"
+#include "cli/base/schedule_file.h"
 #include "cli/run_folder/run_folder.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
@@ -21,6 +21,7 @@
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 #include "sim/questions/prediction.h"
+#include "sim/questions/schedule_rows.h"
 #include "sim/questions/unit_costs.h"
 #include "sim/search/partition_choice.h"
 
@@ -90,7 +91,7 @@ std::filesystem::path ExportSource::folder() const {
 }
 
 std::optional<sim::FoundProfile> ExportSource::profile_of(const SettledScenario& scenario) const {
-    return profile_for_rows(scenario, profile_, folder());
+    return sim::profile_for_rows(scenario, profile_, folder());
 }
 
 std::filesystem::path ExportSource::schedule_file() const {
@@ -101,12 +102,12 @@ Schedule ExportSource::schedule() const {
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
         const std::optional<sim::FoundProfile> found = profile_of(read);
-        return runnable(scenario_rows(read, found ? &found->profile : nullptr),
-                        read.pipeline.recompute_timing,
-                        path_.string());
+        return sim::runnable(sim::scenario_rows(read, found ? &found->profile : nullptr),
+                             read.pipeline.recompute_timing,
+                             path_.string());
     }
     const std::filesystem::path file = schedule_file();
-    return runnable(read_schedule_file(file), timing_of_files(), file.string());
+    return sim::runnable(read_schedule_file(file), sim::timing_of_files(), file.string());
 }
 
 Schedule ExportSource::order() const {
@@ -115,12 +116,12 @@ Schedule ExportSource::order() const {
     if (kind_ == Kind::Scenario) {
         const SettledScenario read = settle(scenario());
         const std::optional<sim::FoundProfile> found = profile_of(read);
-        order = scenario_order(read, found ? &found->profile : nullptr);
+        order = sim::scenario_order(read, found ? &found->profile : nullptr);
     } else {
         place = schedule_file();
         order = read_schedule_file(place);
     }
-    static_cast<void>(runnable(order, timing_of_files(), place.string()));
+    static_cast<void>(sim::runnable(order, sim::timing_of_files(), place.string()));
     return kind_ == Kind::Run ? compute_only(std::move(order)) : order;
 }
 
@@ -185,7 +186,7 @@ ExportSource::Predicted ExportSource::predicted_scenario() const {
     PlainCosts costs;
     costs.schedule = ScheduleKind::FromFile;
     costs.schedule_name = pipeline.schedule;
-    costs.schedule_from_file = scenario_order(read);
+    costs.schedule_from_file = sim::scenario_order(read);
     costs.recompute = pipeline.recompute;
     costs.recompute_timing = pipeline.recompute_timing;
     costs.message_order = pipeline.message_order;
@@ -200,7 +201,8 @@ ExportSource::Predicted ExportSource::predicted_file() const {
     costs.schedule_name = path_.filename().string();
     costs.schedule_from_file = read_schedule_file(path_);
     costs.receives = Receives::Posted;
-    static_cast<void>(runnable(*costs.schedule_from_file, timing_of_files(), path_.string()));
+    static_cast<void>(
+        sim::runnable(*costs.schedule_from_file, sim::timing_of_files(), path_.string()));
     return with_unit_costs(std::move(costs));
 }
 
@@ -254,7 +256,7 @@ ExportSource::Placed ExportSource::placed() const {
     const bool has_own_type =
         found && (found->profile.precision == "fp16" || found->profile.precision == "fp8");
     return {.scenario = settled,
-            .schedule = scenario_rows(settled, found ? &found->profile : nullptr),
+            .schedule = sim::scenario_rows(settled, found ? &found->profile : nullptr),
             .partition = partition_in_halves(*partition, names),
             .config = is_profile ? config_ : print_hf_config(settled.model, "float32"),
             .sequence = static_cast<int>(is_profile ? found->profile.tokens_per_sample

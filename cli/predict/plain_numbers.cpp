@@ -14,8 +14,8 @@
 
 #include "cli/base/option_hints.h"
 #include "cli/base/option_lists.h"
+#include "cli/base/schedule_file.h"
 #include "cli/predict/rank_times.h"
-#include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/schedule_file.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/rank_times.h"
-#include "cli/predict/schedule_source.h"
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"

@@ -13,15 +13,15 @@
 #include "core/schedule/schedule.h"
 #include "sim/questions/prediction.h"
 
-/// Schedules without costs: from a file of cells, or from what a scenario says about its pipeline.
-namespace pipetwin::cli {
+/// Rows of a schedule without costs: those of a file, or what a scenario says about its pipeline.
+namespace pipetwin::sim {
 
 /// The costs that decide which messages a scenario's rows have: those of a model with branches
 /// whose partition is open, and those of a model of kind "profile", whose layers they name. None
 /// where the messages need no costs or the costs are not known. Throws as `known_profile`.
-std::optional<sim::FoundProfile> profile_for_rows(const SettledScenario& scenario,
-                                                  const std::filesystem::path& option = {},
-                                                  const std::filesystem::path& folder = {});
+std::optional<FoundProfile> profile_for_rows(const SettledScenario& scenario,
+                                             const std::filesystem::path& option = {},
+                                             const std::filesystem::path& folder = {});
 
 /// The order of a scenario's pipeline, with the skips that its model's branches make; rows of a
 /// file that have messages already stand as they are. The layers of a model of kind "profile" are
@@ -36,10 +36,6 @@ Schedule scenario_order(const SettledScenario& scenario, const Profile* profile 
 Schedule scenario_rows(const SettledScenario& scenario,
                        const Profile* profile = nullptr,
                        MessageQueues queues = MessageQueues::PerStages);
-
-/// Reads a schedule file as it is, which may be no valid one; "-" is standard input. A file of too
-/// many cells is refused before any of it is kept. Throws as `parse_schedule_csv` and `read_file`.
-Schedule read_schedule_file(const std::filesystem::path& file);
 
 /// When the recomputes of a schedule file run that has no communication of its own.
 RecomputeTiming timing_of_files();
@@ -62,4 +58,4 @@ Schedule runnable(Schedule schedule,
 std::vector<std::string> notes_on_rows(const SettledScenario& scenario,
                                        const Profile* profile = nullptr);
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/predict/schedule_source.h"
+#include "sim/questions/schedule_rows.h"
 
 #include <chrono>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "cli/base/input.h"
 #include "core/base/as_index.h"
 #include "core/plan/routes.h"
 #include "core/plan/shape_notes.h"
@@ -14,7 +13,7 @@
 #include "core/schedule/validate.h"
 #include "sim/search/partition_choice.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 namespace {
 
@@ -43,17 +42,16 @@ Partition even_partition(const Model& model, const Schedule& order) {
 
 }  // namespace
 
-std::optional<sim::FoundProfile> profile_for_rows(const SettledScenario& scenario,
-                                                  const std::filesystem::path& option,
-                                                  const std::filesystem::path& folder) {
+std::optional<FoundProfile> profile_for_rows(const SettledScenario& scenario,
+                                             const std::filesystem::path& option,
+                                             const std::filesystem::path& folder) {
     if (scenario.model.kind == ModelKind::Profile) {
         const bool there = !option.empty() || std::filesystem::exists(scenario.model.profile);
-        return there ? sim::known_profile(scenario, option, folder) : std::nullopt;
+        return there ? known_profile(scenario, option, folder) : std::nullopt;
     }
     const std::optional<Model> model = branching_model(scenario, nullptr);
-    return model && !scenario_partition(scenario, *model)
-               ? sim::known_profile(scenario, option, folder)
-               : std::nullopt;
+    return model && !scenario_partition(scenario, *model) ? known_profile(scenario, option, folder)
+                                                          : std::nullopt;
 }
 
 Schedule scenario_order(const SettledScenario& scenario, const Profile* profile) {
@@ -64,7 +62,7 @@ Schedule scenario_order(const SettledScenario& scenario, const Profile* profile)
     if (const std::optional<Model> model = branching_model(scenario, profile)) {
         std::optional<Partition> partition = scenario_partition(scenario, *model);
         if (!partition && profile != nullptr) {
-            partition = sim::make_settled_plan(scenario, *model, *profile)->partition;
+            partition = make_settled_plan(scenario, *model, *profile)->partition;
         }
         order.skips = skips_of(
             routes_of(*model, partition ? *partition : even_partition(*model, order)), order);
@@ -82,16 +80,6 @@ Schedule scenario_rows(const SettledScenario& scenario,
                   .messages = pipeline.message_order,
                   .queues = queues},
                  scenario.file.string());
-}
-
-Schedule read_schedule_file(const std::filesystem::path& file) {
-    const std::string place = input_name(file);
-    CellCounter counter(place);
-    return parse_schedule_csv(
-        read_input(file,
-                   largest_schedule_file,
-                   [&counter](std::string_view part) { counter.count(part); }),
-        place);
 }
 
 RecomputeTiming timing_of_files() {
@@ -137,4 +125,4 @@ std::vector<std::string> notes_on_rows(const SettledScenario& scenario, const Pr
     return notes;
 }
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim
