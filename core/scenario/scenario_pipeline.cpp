@@ -265,8 +265,8 @@ constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
         .says("weight gradients that a rank may defer into its waits at a time; 0: where the "
               "schedule has them"),
     keys::choice<&Pipeline::message_order>("message_order", words::message_orders)
-        .says("`plain`; `lower-rank-first`: where messages cross, the lower rank receives before "
-              "it sends"),
+        .says("order of two messages that cross. `plain`: as scheduled; `lower-rank-first`: the "
+              "lower rank receives before it sends"),
     keys::choice<&Pipeline::receives>("receives", words::receives)
         .says("meaning of the receives in a schedule file. `posted`: a receive begins at its place "
               "in the row, and the rank waits where it uses the tensor, as in PyTorch's runtime "
