@@ -2,6 +2,7 @@
 #include "core/scenario/settled_scenario.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -99,17 +100,44 @@ bool has_stale_gradients(const SettledScenario& scenario) {
     return schedule_traits(scenario.pipeline.schedule).stale_gradients;
 }
 
+namespace {
+
+/// The error; where its hint asks for as many micro-batches as there are, but the batch has fewer
+/// samples, with the hint of a larger batch.
+Error with_batch_for_hint(const Error& error, const SettledScenario& scenario) {
+    const int batch = replica_batch(scenario);
+    for (const KeyValue& setting : error.advice().settings) {
+        const bool is_of_number = setting.key == "pipeline.micro_batches";
+        const int wanted = is_of_number ? std::stoi(setting.value) : 0;
+        if (wanted > batch && wanted <= scenario.pipeline.micro_batches) {
+            const int samples = wanted * scenario.pipeline.data_parallel;
+            return error
+                .with_text(
+                    fmt::format("{}, as a replica has {}", error.text(), counted(batch, "sample")))
+                .with_hint({fmt::format("set training.batch to {} or more", samples),
+                            {{"training.batch", fmt::to_string(samples)}}});
+        }
+    }
+    return error;
+}
+
+}  // namespace
+
 Schedule scenario_schedule(const SettledScenario& scenario, const GeneratorOptions& options) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     const int batch = replica_batch(scenario);
     if (!has_schedule_file(scenario)) {
         GeneratorOptions own = options;
         own.group_size = pipeline.group_size;
-        return generate(schedule_kind(pipeline.schedule),
-                        {.ranks = pipeline.stages,
-                         .chunks = pipeline.chunks,
-                         .micro_batches = std::min(pipeline.micro_batches, batch)},
-                        own);
+        try {
+            return generate(schedule_kind(pipeline.schedule),
+                            {.ranks = pipeline.stages,
+                             .chunks = pipeline.chunks,
+                             .micro_batches = std::min(pipeline.micro_batches, batch)},
+                            own);
+        } catch (const Error& error) {
+            throw with_batch_for_hint(error, scenario);
+        }
     }
     const std::string& place = pipeline.schedule;
     Schedule schedule = read_schedule_csv(place);

@@ -430,6 +430,7 @@ EstimatedModel estimated_model(const ImportOptions& options) {
     add_model_notes(model, found.notes);
     note_what_is_not_trained(question.text, place, found.notes);
     check_file_size(bytes_of_many_layers(profile), model, place, options.hf.whole_blocks);
+    check_file_size(print_profile(profile).size(), model, place, options.hf.whole_blocks);
     return found;
 }
 
@@ -443,7 +444,6 @@ Imported import_hf(const ImportOptions& options) {
     EstimatedModel found = estimated_model(options);
     imported.notes = std::move(found.notes);
     imported.content = print_profile(found.profile);
-    check_file_size(imported.content.size(), found.model, found.place, options.hf.whole_blocks);
     imported.result.layers = static_cast<int>(found.profile.layers.size());
     imported.result.parameters = parameter_count(found.model);
     return imported;

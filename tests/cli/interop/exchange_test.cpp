@@ -725,7 +725,7 @@ TEST_F(Exchange, KeysThatTheOtherSystemLacksAreNamed) {
     EXPECT_THAT(said("megatron-flags", {two, "scatter_boundaries=true"}),
                 HasSubstr("warning: pipeline.scatter_boundaries = true"));
     EXPECT_THAT(said("megatron-flags", {"sequence_parallel=true"}),
-                HasSubstr("warning: the key pipeline.sequence_parallel changes nothing"));
+                HasSubstr("warning: pipeline.sequence_parallel changes nothing"));
     EXPECT_THAT(said("megatron-flags", {"recompute=always"}),
                 AllOf(HasSubstr("warning: pipeline.recompute = \"always\""),
                       Not(HasSubstr("pipeline.recompute_timing"))));
