@@ -14,7 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/memory_limits.h"

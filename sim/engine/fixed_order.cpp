@@ -420,6 +420,14 @@ std::optional<TimedStep> times_if_it_ends(const Plan& plan,
     return ended ? std::optional(TimedStep{*ended, times.times()}) : std::nullopt;
 }
 
+std::optional<EndedTimeline> timeline_if_it_ends(const Plan& plan,
+                                                 const Conditions& conditions,
+                                                 Timeline recycled) {
+    Spans spans(plan->schedule, std::move(recycled));
+    const std::optional<EndedStep> ended = try_walk_of_both(plan, conditions, spans);
+    return ended ? std::optional(EndedTimeline{*ended, spans.timeline()}) : std::nullopt;
+}
+
 Duration step_in_fixed_order(const Plan& plan, const Conditions& conditions) {
     NoSpans nothing;
     return walk(plan, conditions, nothing);

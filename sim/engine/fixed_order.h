@@ -50,4 +50,13 @@ std::optional<TimedStep> times_if_it_ends(const Plan& plan,
                                           const Conditions& conditions,
                                           RecordLinks links);
 
+/// A step that runs to its end, with its timeline.
+struct EndedTimeline : EndedStep {
+    Timeline timeline;
+};
+/// The timeline of `in_fixed_order`; none if the rows wait for each other.
+std::optional<EndedTimeline> timeline_if_it_ends(const Plan& plan,
+                                                 const Conditions& conditions,
+                                                 Timeline recycled = {});
+
 }  // namespace pipetwin::sim

@@ -88,6 +88,10 @@ Causes::Causes(const Plan& plan, const Timeline& timeline)
       reductions_(static_cast<std::size_t>(plan.stage_count())) {
     PIPETWIN_EXPECT(timeline.origin == Origin::Predicted,
                     "only a simulated timeline says exactly what waited for what");
+    for (std::size_t edge = 0; edge < edges_.size(); ++edge) {
+        edges_[edge].sends.reserve(timeline.links[edge].size());
+        edges_[edge].receives.reserve(timeline.links[edge].size());
+    }
     for (std::uint32_t rank = 0; rank < timeline.ranks.size(); ++rank) {
         auto& numbers = message_of_.emplace_back(timeline.ranks[rank].size(), 0);
         Reduction network;

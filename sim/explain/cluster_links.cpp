@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "sim/explain/explanation.h"
 #include "sim/simulate/simulate.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/partition/rank_even.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"
 
@@ -123,10 +123,9 @@ std::vector<Profile> canonical_profiles(const SettledScenario& scenario,
     if (!only_first) {
         SettledScenario even = scenario;
         even.pipeline.partition = equal_counts(model.layer_count(), plan->partition->stage_count());
-        Plan idle = rows_follow_costs(scenario)
-                        ? make_plan(even, model, timeless, RowsFrom::Generator)
-                        : make_plan_with_rows_of(plan, even, model, timeless);
-        idle = with_settled_capacity(std::move(idle));
+        const Plan idle = with_settled_capacity(
+            Planner(even, model, timeless)
+                .plan_with_rows_of(plan, *even.pipeline.partition));
         idle_step = static_cast<double>(step_time(simulate(idle)).count());
     }
     std::vector<Profile> profiles;

@@ -85,25 +85,20 @@ void FurtherPartitions::try_each(const Contender& contender,
     const Candidate& candidate = contender.candidate;
     state_.partitions += std::ssize(partitions);
     std::vector<Outcome> outcomes(partitions.size());
-    std::optional<CommonRows> common;
-    if (partitions.size() > 2) {
-        try {
-            common = common_rows(state_.space, candidate, partitions.front());
-        } catch (const Error&) {  // each says so itself
+    try {
+        CandidateTrials trials(state_.space, candidate, partitions.front());
+        if (partitions.size() > 2) {
+            trials.share_rows();
         }
+        tbb::parallel_for(std::size_t{0}, partitions.size(), [&](std::size_t i) {
+            try {
+                trials.add(partitions[i], best, outcomes[i]);
+            } catch (const Error&) {
+                outcomes[i] = {};
+            }
+        });
+    } catch (const Error&) {  // no plan whatever the partition
     }
-    tbb::parallel_for(std::size_t{0}, partitions.size(), [&](std::size_t i) {
-        try {
-            try_partition(state_.space,
-                          candidate,
-                          partitions[i],
-                          best,
-                          outcomes[i],
-                          common ? &*common : nullptr);
-        } catch (const Error&) {  // no plan whatever the partition
-            outcomes[i] = {};
-        }
-    });
     bool fits = false;
     for (Outcome& outcome : outcomes) {
         for (const FoundPlan& found : outcome.found) {

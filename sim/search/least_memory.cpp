@@ -20,7 +20,7 @@
 #include "core/partition/partition_search.h"
 #include "core/partition/rank_partition.h"
 #include "core/scenario/cluster.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/explanation.h"
@@ -69,9 +69,8 @@ class LeastMemory {
         : space_(space),
           candidate_(candidate),
           settled_(with_candidate(space.scenario, candidate)),
-          first_(make_plan(settled_, space.model, space.profile, RowsFrom::Generator)),
-          follows_costs_(rows_follow_costs(settled_)),
-          costs_(layer_costs(first_, settled_, space.model, space.profile)),
+          planner_(settled_, space.model, space.profile),
+          first_(planner_.plan(RowsFrom::Generator)),
           each_(static_cast<std::int64_t>(action_count(first_))),
           least_capacity_(std::max(1, smallest_capacity(first_->schedule))) {
         find_bound();
@@ -147,21 +146,11 @@ class LeastMemory {
         }
     }
 
-    Plan plan_of(const std::vector<int>& sizes) const {
-        SettledScenario settled = settled_;
-        if (is_open()) {
-            settled.pipeline.partition = sizes;
-        }
-        return follows_costs_
-                   ? make_plan(settled, space_.model, space_.profile, RowsFrom::Generator)
-                   : make_plan_with_rows_of(first_, settled, space_.model, space_.profile, &costs_);
-    }
-
     /// With room for as few messages as the rows can do with: no plan of the partition needs less,
     /// and with that much memory it fits. Stashes in host memory depend on the times.
     Lacking with_lacks(const std::vector<int>& sizes) {
         ++tries_;
-        Plan plan = plan_of(sizes);
+        Plan plan = planner_.plan_with_rows_of(first_, sizes);
         std::vector<Bytes> peaks;
         if (plan->host_link) {
             plan = with_settled_capacity(std::move(plan));
@@ -253,9 +242,8 @@ class LeastMemory {
     const SearchSpace& space_;
     const Candidate& candidate_;
     const SettledScenario settled_;
+    const Planner planner_;
     const Plan first_;  ///< has the rows
-    bool follows_costs_;
-    const LayerCosts costs_;
     std::int64_t each_;   ///< actions of a plan
     int least_capacity_;  ///< of channels, without a deadlock
     std::int64_t tries_ = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/partition_choice.h"
 
+#include <oneapi/tbb/enumerable_thread_specific.h>
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
@@ -29,12 +30,13 @@
 #include "core/partition/rank_partition.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/canonical_costs.h"
 #include "sim/search/layer_sums.h"
+#include "sim/search/open_queue.h"
 #include "sim/search/row_windows.h"
 #include "sim/search/step_paths.h"
 #include "sim/simulate/simulate.h"
@@ -157,37 +159,42 @@ class PartitionTrials {
                     const Model& model,
                     const Profile& profile,
                     const Plan& first)
-        : scenario_(scenario),
-          model_(model),
-          profile_(profile),
+        : planner_(scenario, model, profile),
           first_(first),
-          follows_costs_(rows_follow_costs(scenario)),
-          costs_(layer_costs(first, scenario, model, profile)),
-          times_(piece_times(costs_, kind_of_piece())) {}
+          times_(piece_times(planner_.layer_costs(), kind_of_piece(scenario, profile))) {}
 
-    const Profile& profile() const { return profile_; }
     const PieceTimes& times() const { return times_; }
 
     /// Makes and simulates a plan, unless its ranks hold more than they may by more than
     /// `most_excess`.
     Tried tried(Sizes sizes, std::int64_t most_excess) const {
         Tried result{.sizes = std::move(sizes)};
-        Plan plan = plan_of(result.sizes);
-        if (!plan->host_link) {
-            result.score.excess = excess_of(plan, peak_totals(plan));
+        Plan unsettled = planner_.plan_with_rows_of(first_, result.sizes);
+        if (!unsettled->host_link) {
+            result.peaks = peak_totals(unsettled);
+            result.score.excess = excess_of(unsettled, result.peaks);
             if (result.score.excess > most_excess) {
                 result.score.step = Duration::max();
                 return result;
             }
         }
-        plan = with_settled_capacity(std::move(plan));
-        const Timeline timeline = simulate(plan);
-        result.peaks = plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
+        const std::vector<Bytes> resident = resident_totals(unsettled);
+        auto [plan, timeline] =
+            settled_timeline(std::move(unsettled), std::move(recycled_.local()));
+        if (plan->host_link) {
+            result.peaks = peak_totals(plan, timeline);
+        } else {
+            const std::vector<Bytes> with_room = resident_totals(plan);
+            for (std::size_t rank = 0; rank < resident.size(); ++rank) {
+                result.peaks[rank] += with_room[rank] - resident[rank];
+            }
+        }
         result.score = {.excess = excess_of(plan, result.peaks),
                         .step = step_time(timeline),
                         .peak = std::ranges::max(result.peaks),
                         .unevenness = unevenness(plan)};
         result.path = step_path(plan, timeline, times_, first_layers(result.sizes));
+        recycled_.local() = std::move(timeline);
         return result;
     }
 
@@ -201,8 +208,8 @@ class PartitionTrials {
     }
 
   private:
-    std::vector<int> kind_of_piece() const {
-        const DeviceKinds kinds = device_kinds(Cluster(scenario_, profile_, first_.rank_count()));
+    std::vector<int> kind_of_piece(const SettledScenario& scenario, const Profile& profile) const {
+        const DeviceKinds kinds = device_kinds(Cluster(scenario, profile, first_.rank_count()));
         std::vector<int> result(as_index(first_->partition->stage_count()));
         for (int stage = 0; stage < first_.stage_count(); ++stage) {
             result[as_index(model_stage_of(first_->schedule, stage))] =
@@ -211,20 +218,10 @@ class PartitionTrials {
         return result;
     }
 
-    Plan plan_of(const Sizes& sizes) const {
-        SettledScenario settled = scenario_;
-        settled.pipeline.partition = sizes;
-        return follows_costs_ ? make_plan(settled, model_, profile_, RowsFrom::Generator)
-                              : make_plan_with_rows_of(first_, settled, model_, profile_, &costs_);
-    }
-
-    const SettledScenario& scenario_;
-    const Model& model_;
-    const Profile& profile_;
+    const Planner planner_;
     const Plan& first_;
-    bool follows_costs_;
-    LayerCosts costs_;
     PieceTimes times_;
+    mutable tbb::enumerable_thread_specific<Timeline> recycled_{};
 };
 
 /// What the ranks hold: weights, and what their pieces keep of the micro-batches under way.

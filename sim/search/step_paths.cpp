@@ -85,6 +85,7 @@ PathLengths::PathLengths(std::span<const StepPath> paths,
                          std::span<const int> first_layers) {
     const int layers = first_layers.back();
     const std::size_t pieces = first_layers.size() - 1;
+    paths_.reserve(paths.size());
     for (const StepPath& path : paths) {
         Lengths& lengths = paths_.emplace_back();
         lengths.length = length_of(path, times, first_layers);
@@ -93,6 +94,7 @@ PathLengths::PathLengths(std::span<const StepPath> paths,
                 continue;
             }
             std::vector<double>& sums = lengths.shifts[shift_index(by)];
+            sums.reserve(pieces + 1);
             sums.assign(2, 0.0);
             for (std::size_t piece = 1; piece < pieces; ++piece) {
                 const int at = first_layers[piece];

@@ -7,7 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/plan/plan.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/timeline.h"
 

@@ -18,10 +18,10 @@ namespace pipetwin::sim {
 
 namespace {
 
-bool fits(const Plan& plan, const std::vector<MemoryUse>& peaks) {
+bool fits(const Plan& plan, const std::vector<Bytes>& peaks) {
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
         const std::optional<Bytes> limit = plan.memory_limit(rank);
-        if (limit && peaks[as_index(rank)].total() > *limit) {
+        if (limit && peaks[as_index(rank)] > *limit) {
             return false;
         }
     }
@@ -36,48 +36,10 @@ RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& s
     return RecomputeRules(std::move(of_piece));
 }
 
-/// The recompute of each rank: no recompute, except-last or always, the first that fits. Room for
-/// messages is one on each boundary at first, then what the plan's own messages need. None where
-/// nothing fits on some rank. Ends: every turn but one per form of room moves a rank on.
-std::optional<RecomputeRules> as_needed(const SearchSpace& space,
-                                        const Candidate& candidate,
-                                        SettledScenario settled,
-                                        Outcome& outcome) {
-    std::vector<Recompute> of_rank(as_index(candidate.shape.stages));
-    settled.pipeline.recompute = Recompute::None;
-    bool own_room = false;
-    while (true) {
-        Plan plan = make_plan(settled, space.model, space.profile, RowsFrom::Generator);
-        outcome.actions += static_cast<std::int64_t>(action_count(plan));
-        const RecomputeRules rules = rules_of(of_rank, plan->schedule);
-        plan = own_room || plan->channel_capacity ? with_settled_capacity(std::move(plan))
-                                                  : std::move(plan).with_proven_capacity(1);
-        const std::vector<MemoryUse> peaks = peak_memory(plan);
-        bool all_fit = true;
-        for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
-            const auto limit = plan.memory_limit(static_cast<int>(rank));
-            if (!limit || peaks[rank].total() <= *limit) {
-                continue;
-            }
-            all_fit = false;
-            if (of_rank[rank] == Recompute::Always) {
-                return std::nullopt;
-            }
-            of_rank[rank] =
-                of_rank[rank] == Recompute::None ? Recompute::ExceptLast : Recompute::Always;
-        }
-        if (all_fit && own_room) {
-            return rules;
-        }
-        own_room = own_room || all_fit;
-        settled.pipeline.recompute = rules_of(of_rank, plan->schedule);
-    }
-}
-
 FoundPlan found_plan(const Candidate& candidate,
                      const Plan& plan,
                      const Timeline& timeline,
-                     const std::vector<MemoryUse>& peaks) {
+                     const std::vector<Bytes>& peaks) {
     const Metrics metrics = measure(plan, timeline);
     FoundPlan found{.candidate = candidate,
                     .partition = plan->partition->layers_per_stage(),
@@ -89,9 +51,7 @@ FoundPlan found_plan(const Candidate& candidate,
         found.candidate.choice.recompute = *mode;
         found.candidate.choice.recompute_by_rank = false;
     }
-    for (const MemoryUse& peak : peaks) {
-        found.peak = std::max(found.peak, peak.total());
-    }
+    found.peak = std::ranges::max(peaks);
     return found;
 }
 
@@ -135,60 +95,113 @@ void Outcome::add(Outcome other) {
     actions += other.actions;
 }
 
-std::optional<CommonRows> common_rows(const SearchSpace& space,
-                                      const Candidate& candidate,
-                                      const std::vector<int>& partition) {
+namespace {
+
+SettledScenario settled_with(const SearchSpace& space,
+                             const Candidate& candidate,
+                             const std::vector<int>& partition) {
     SettledScenario settled = with_candidate(space.scenario, candidate);
-    if (candidate.choice.recompute_by_rank || rows_follow_costs(settled)) {
-        return std::nullopt;
-    }
     if (!partition.empty()) {
         settled.pipeline.partition = partition;
     }
-    const Plan plan = make_plan(settled, space.model, space.profile, RowsFrom::Generator);
-    return CommonRows{.plan = plan,
-                      .costs = layer_costs(plan, settled, space.model, space.profile)};
+    return settled;
 }
 
-void try_partition(const SearchSpace& space,
-                   const Candidate& candidate,
-                   const std::vector<int>& partition,
-                   Duration best,
-                   Outcome& outcome,
-                   const CommonRows* common) {
-    SettledScenario settled = with_candidate(space.scenario, candidate);
-    if (!partition.empty()) {
-        settled.pipeline.partition = partition;
+/// None for the empty list.
+std::optional<std::vector<int>> written(const std::vector<int>& partition) {
+    return partition.empty() ? std::nullopt : std::optional(partition);
+}
+
+}  // namespace
+
+CandidateTrials::CandidateTrials(const SearchSpace& space,
+                                 const Candidate& candidate,
+                                 const std::vector<int>& partition)
+    : candidate_(candidate),
+      finds_recompute_(candidate.choice.recompute_by_rank &&
+                       space.scenario.pipeline.recompute.is_auto()),
+      settled_(settled_with(space, candidate, partition)),
+      planner_(settled_, space.model, space.profile) {}
+
+void CandidateTrials::share_rows() {
+    if (finds_recompute_) {
+        return;
     }
-    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute.is_auto()) {
-        const auto rules = as_needed(space, candidate, settled, outcome);
-        if (!rules) {
-            return;
+    try {
+        rows_ = planner_.plan(RowsFrom::Generator);
+    } catch (const Error&) {  // other partitions may have plans
+    }
+}
+
+/// The plan with the recompute that each rank needs: none, except-last or always, the first that
+/// fits. Room for messages is one on each boundary at first, then what the plan's own messages
+/// need. None where nothing fits on some rank. Ends: every turn but one per form of room moves a
+/// rank on.
+std::optional<Plan> CandidateTrials::recomputed_as_needed(const std::vector<int>& partition,
+                                                          Outcome& outcome) const {
+    std::vector<Recompute> of_rank(as_index(candidate_.shape.stages));
+    RecomputeRules rules = Recompute::None;
+    bool own_room = false;
+    while (true) {
+        Plan plan = planner_.plan(written(partition), rules);
+        outcome.actions += static_cast<std::int64_t>(action_count(plan));
+        plan = own_room || plan->channel_capacity ? with_settled_capacity(std::move(plan))
+                                                  : std::move(plan).with_proven_capacity(1);
+        const std::vector<Bytes> peaks = peak_totals(plan);
+        bool all_fit = true;
+        for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+            const auto limit = plan.memory_limit(static_cast<int>(rank));
+            if (!limit || peaks[rank] <= *limit) {
+                continue;
+            }
+            all_fit = false;
+            if (of_rank[rank] == Recompute::Always) {
+                return std::nullopt;
+            }
+            of_rank[rank] =
+                of_rank[rank] == Recompute::None ? Recompute::ExceptLast : Recompute::Always;
         }
-        settled.pipeline.recompute = *rules;
+        if (all_fit && own_room) {
+            return plan;
+        }
+        own_room = own_room || all_fit;
+        rules = rules_of(of_rank, plan->schedule);
     }
-    Plan plan = common == nullptr
-                    ? make_plan(settled, space.model, space.profile, RowsFrom::Generator)
-                    : make_plan_with_rows_of(
-                          common->plan, settled, space.model, space.profile, &common->costs);
+}
+
+/// The plan with its capacity, simulated; none where it does not fit into memory even without room
+/// for messages.
+std::optional<SettledTimeline> CandidateTrials::simulated(const std::vector<int>& partition,
+                                                          Outcome& outcome) const {
+    if (finds_recompute_) {
+        std::optional<Plan> plan = recomputed_as_needed(partition, outcome);
+        if (!plan) {
+            return std::nullopt;
+        }
+        outcome.actions += static_cast<std::int64_t>(action_count(*plan));
+        return settled_timeline(*std::move(plan));
+    }
+    Plan plan = rows_ ? planner_.plan_with_rows_of(*rows_, partition)
+                      : planner_.plan(written(partition), settled_.pipeline.recompute);
     outcome.actions += static_cast<std::int64_t>(action_count(plan));
-    std::vector<MemoryUse> peaks;
-    if (!plan->host_link) {  // with one, times decide
-        peaks = peak_memory(plan);
-        if (!fits(plan, peaks)) {
-            return;
-        }
+    if (!plan->host_link && !fits(plan, peak_totals(plan))) {  // with a link, times decide
+        return std::nullopt;
     }
-    plan = with_settled_capacity(std::move(plan));
-    if (!plan->host_link) {
-        peaks = peak_memory(plan);
+    return settled_timeline(std::move(plan));
+}
+
+void CandidateTrials::add(const std::vector<int>& partition,
+                          Duration best,
+                          Outcome& outcome) const {
+    const std::optional<SettledTimeline> step = simulated(partition, outcome);
+    if (!step) {
+        return;
     }
-    const Timeline timeline = simulate(plan);
-    if (plan->host_link) {
-        peaks = peak_memory(plan, timeline);
-    }
+    const auto& [plan, timeline] = *step;
+    const std::vector<Bytes> peaks =
+        plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
     if (fits(plan, peaks) && step_time(timeline) < best) {
-        outcome.found.push_back(found_plan(candidate, plan, timeline, peaks));
+        outcome.found.push_back(found_plan(candidate_, plan, timeline, peaks));
     }
 }
 
@@ -197,9 +210,10 @@ Outcome try_candidate(const SearchSpace& space,
                       const std::vector<std::vector<int>>& partitions) {
     Outcome own;
     try {
+        const CandidateTrials trials(space, candidate, partitions.front());
         for (const std::vector<int>& partition : partitions) {
             const Duration best = own.found.empty() ? Duration::max() : own.found.back().step;
-            try_partition(space, candidate, partition, best, own);
+            trials.add(partition, best, own);
         }
     } catch (const Error& error) {
         Outcome refused;

@@ -13,10 +13,11 @@
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/scenario/scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
+#include "sim/simulate/simulate.h"
 
 /// Candidates made into plans and simulated.
 namespace pipetwin::sim {
@@ -54,28 +55,38 @@ struct SearchSpace {
     const Profile& profile;
 };
 
-/// What the plans of one candidate have in common whatever their partition.
-struct CommonRows {
-    Plan plan;  ///< has the rows
-    LayerCosts costs;
+/// Makes and simulates plans of one candidate, whatever their partition.
+class CandidateTrials {
+  public:
+    /// `partition`: one that is tried; an empty list stands for what the scenario says. Keeps a
+    /// reference to the space. Throws as make_plan.
+    CandidateTrials(const SearchSpace& space,
+                    const Candidate& candidate,
+                    const std::vector<int>& partition);
+    CandidateTrials(const CandidateTrials&) = delete;
+    CandidateTrials& operator=(const CandidateTrials&) = delete;
+
+    /// Plans and simulates one partition; the empty list stands for what the scenario says. Its
+    /// metrics are measured where it is faster than `best`. Adds to `found`, if it fits. Where
+    /// recompute by rank comes out as one mode for all, the plan is that mode's candidate. For
+    /// several threads. Throws as make_plan.
+    void add(const std::vector<int>& partition, Duration best, Outcome& outcome) const;
+
+    /// Makes the rows that all partitions share, where rows do not depend on the partition.
+    void share_rows();
+
+  private:
+    std::optional<SettledTimeline> simulated(const std::vector<int>& partition,
+                                             Outcome& outcome) const;
+    std::optional<Plan> recomputed_as_needed(const std::vector<int>& partition,
+                                             Outcome& outcome) const;
+
+    const Candidate candidate_;
+    const bool finds_recompute_;  ///< of each rank
+    const SettledScenario settled_;
+    const Planner planner_;
+    std::optional<Plan> rows_{};
 };
-
-/// The rows of a candidate's partition, for its other partitions; none where the rows depend on it.
-/// Throws as make_plan.
-std::optional<CommonRows> common_rows(const SearchSpace& space,
-                                      const Candidate& candidate,
-                                      const std::vector<int>& partition);
-
-/// Plans and simulates one partition; the empty list stands for what the scenario says. Its
-/// metrics are measured where it is faster than `best`. Adds to `found`, if it fits.
-/// Where recompute by rank comes out as one mode for all, the plan is that mode's
-/// candidate. `common`: of this candidate; null: its rows are made. Throws as make_plan.
-void try_partition(const SearchSpace& space,
-                   const Candidate& candidate,
-                   const std::vector<int>& partition,
-                   Duration best,
-                   Outcome& outcome,
-                   const CommonRows* common = nullptr);
 
 /// The fastest of some partitions, if any fits. A candidate that is no plan is refused.
 Outcome try_candidate(const SearchSpace& space,

@@ -158,17 +158,28 @@ int capacity_in_fixed_order(const Plan& plan) {
     });
 }
 
-/// Gives the plan this capacity; returns whether its ranks have the memory for it.
-bool fits_with(Plan& plan, int capacity) {
-    plan = std::move(plan).with_proven_capacity(capacity);
-    const std::vector<Bytes> peaks = peak_totals(plan);
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        if (peaks[as_index(rank)] > plan.memory_limit(rank).value_or(peaks[as_index(rank)])) {
-            return false;
+/// Gives plans of one scenario their capacity, and tells whether the ranks have the memory for it.
+class RoomInMemory {
+  public:
+    explicit RoomInMemory(const Plan& plan)
+        : peaks_(peak_totals(plan)), resident_(resident_totals(plan)) {}
+
+    bool fits_with(Plan& plan, int capacity) const {
+        plan = std::move(plan).with_proven_capacity(capacity);
+        const std::vector<Bytes> resident = resident_totals(plan);
+        for (std::size_t rank = 0; rank < peaks_.size(); ++rank) {
+            const Bytes peak = peaks_[rank] - resident_[rank] + resident[rank];
+            if (peak > plan.memory_limit(static_cast<int>(rank)).value_or(peak)) {
+                return false;
+            }
         }
+        return true;
     }
-    return true;
-}
+
+  private:
+    std::vector<Bytes> peaks_;
+    std::vector<Bytes> resident_;
+};
 
 /// The plan with a capacity, or where its ranks lack the memory for that with the largest one that
 /// they have the memory for. Which plans fit follows from their sizes then, however fast they are.
@@ -178,14 +189,15 @@ Plan with_capacity_in_memory(Plan plan, int capacity) {
     if (capacity <= 1 || !is_limited || plan->host_link || !room_takes_memory(plan)) {
         return std::move(plan).with_proven_capacity(capacity);
     }
-    if (fits_with(plan, capacity)) {
+    const RoomInMemory room(plan);
+    if (room.fits_with(plan, capacity)) {
         return plan;
     }
     int low = 0;
     int high = capacity;
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
-        (fits_with(plan, middle) ? low : high) = middle;
+        (room.fits_with(plan, middle) ? low : high) = middle;
     }
     const bool is_one = low > 0 && find_deadlock(plan->schedule, low).deadlock_free;
     return std::move(plan).with_proven_capacity(is_one ? low : capacity);
@@ -259,6 +271,34 @@ SettledStep simulate_settled(Plan plan, RecordLinks links) {
     plan = with_settled_capacity(std::move(plan));
     StepTimes times = step_times(simulate(plan));
     return {.plan = std::move(plan), .times = std::move(times)};
+}
+
+SettledTimeline settled_timeline(Plan plan, Timeline recycled) {
+    if (plan->channel_capacity || plan->contention.any() || !room_takes_memory(plan)) {
+        plan = with_settled_capacity(std::move(plan));
+        Timeline timeline = simulate(plan, std::move(recycled));
+        return {.plan = std::move(plan), .timeline = std::move(timeline)};
+    }
+    Conditions conditions = planned_conditions(plan);
+    FastEnough is_fast_enough(plan);
+    // Room for one message is enough in most plans: its timeline is kept.
+    constexpr int likely = 1;
+    std::optional<EndedTimeline> of_likely;
+    const int capacity = least_capacity(plan.micro_batches(), [&](int some) {
+        conditions.channel_capacity = some;
+        if (some == likely) {
+            of_likely = timeline_if_it_ends(plan, conditions, std::move(recycled));
+            return of_likely && is_fast_enough(*of_likely);
+        }
+        const std::optional<EndedStep> ended = step_if_it_ends(plan, conditions);
+        return ended && is_fast_enough(*ended);
+    });
+    plan = with_capacity_in_memory(std::move(plan), capacity);
+    Timeline timeline = of_likely ? std::move(of_likely->timeline) : std::move(recycled);
+    if (!of_likely || plan->channel_capacity != likely) {
+        timeline = simulate(plan, std::move(timeline));
+    }
+    return {.plan = std::move(plan), .timeline = std::move(timeline)};
 }
 
 }  // namespace pipetwin::sim

@@ -64,4 +64,14 @@ struct SettledStep {
 /// Settles the plan's capacity and simulates it.
 SettledStep simulate_settled(Plan plan, RecordLinks links = RecordLinks::Yes);
 
+/// A plan with its capacity, and its timeline.
+struct SettledTimeline {
+    Plan plan;
+    Timeline timeline;
+};
+
+/// Settles the plan's capacity (`with_settled_capacity`) and simulates it. `recycled` is an older
+/// timeline whose memory is used again.
+SettledTimeline settled_timeline(Plan plan, Timeline recycled = {});
+
 }  // namespace pipetwin::sim

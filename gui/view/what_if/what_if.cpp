@@ -17,7 +17,7 @@
 #include "core/base/number_text.h"
 #include "core/interop/traces/torch_trace.h"
 #include "core/scenario/cost_table.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/timeline/footprint.h"

@@ -8,7 +8,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/plan/plan.h"
-#include "core/scenario/replan.h"
+#include "core/scenario/planner.h"
 #include "core/schedule/schedule.h"
 #include "core/timeline/footprint.h"
 #include "tests/support/error_of.h"
@@ -158,13 +158,14 @@ TEST(TiedProfile, CostsThatPartitionsHaveInCommonGiveThePlanOfEachAlone) {
         scenario.pipeline.chunks = schedule == "zb-v" ? 2 : 1;
         const int pieces = scenario.pipeline.pieces();
         const Model model = scenario_model(scenario, &profile);
-        const Plan first = make_plan(scenario, model, profile, RowsFrom::Generator);
-        const LayerCosts costs = layer_costs(first, scenario, model, profile);
-        EXPECT_EQ(costs.counted_once.has_value(), schedule == "zb-v");
+        const SettledScenario open = scenario;
+        const Planner planner(open, model, profile);
+        const Plan first = planner.plan(RowsFrom::Generator);
+        EXPECT_EQ(planner.layer_costs().counted_once.has_value(), schedule == "zb-v");
         for (const std::vector<int>& sizes : all_partitions(5, pieces)) {
             scenario.pipeline.partition = sizes;
             const Plan alone = make_plan(scenario, model, profile, RowsFrom::Generator);
-            const Plan shared = make_plan_with_rows_of(first, scenario, model, profile, &costs);
+            const Plan shared = planner.plan_with_rows_of(first, sizes);
             EXPECT_EQ(print_plan(shared), print_plan(alone)) << schedule;
             EXPECT_EQ(shared->schedule, alone->schedule) << schedule;
         }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/costs/profile.h"
+#include "core/partition/rank_partition.h"
+#include "core/plan/plan.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/cost_table.h"
+
+/// Plans of scenarios, and what they have in common with plans that differ in little: a search
+/// makes thousands of one scenario, a what-if one for each move of a slider.
+namespace pipetwin {
+
+/// Whether the order of the actions was chosen by what they cost: the rows of one plan are then not
+/// those of another.
+bool rows_follow_costs(const SettledScenario& scenario);
+
+/// What make_plan balances where the scenario leaves the partition open (`rank_chain`). Throws as
+/// make_plan.
+RankChain rank_chain_of(const SettledScenario& scenario,
+                        const Model& model,
+                        const Profile& profile);
+
+/// Costs of the layers, which plans of one scenario with different partitions have in common.
+struct LayerCosts {
+    CostTable samples;
+    /// The weights, with those that both ends share counted once; none where the ends are on
+    /// different ranks.
+    std::optional<ModelParameters> counted_once;
+};
+/// The costs for the micro-batches, ranks and pieces of a plan of the scenario.
+LayerCosts layer_costs(const Plan& plan,
+                       const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile);
+
+/// Makes the plans of one scenario for any partition and recompute. What does not depend on these
+/// is worked out once, in the constructor. Steps of a plan, each of which names its result:
+///
+///     placed --> costed --> cut -----> summed -----> joined -----> lowered --> Plan
+///     ranks,     layers     pieces,    costs and     links,        rows
+///     devices               messages   states of     reductions
+///                                      stages
+class Planner {
+  public:
+    /// What the plans take over in place of their own.
+    struct Given {
+        /// A plan of a scenario that differs from this one in costs, links and partition alone,
+        /// which has the rows; null: rows are made. Read in the constructor and by `plan()`.
+        const Plan* rows = nullptr;
+        LinkFactors links{};
+    };
+
+    /// Keeps references to scenario, model and profile. Throws as make_plan for whatever no
+    /// partition can mend, and for the scenario's own partition.
+    Planner(const SettledScenario& scenario, const Model& model, const Profile& profile)
+        : Planner(scenario, model, profile, Given()) {}
+    Planner(const SettledScenario& scenario,
+            const Model& model,
+            const Profile& profile,
+            const Given& given);
+    Planner(Planner&&) noexcept;
+    ~Planner();
+
+    const LayerCosts& layer_costs() const;
+
+    /// The scenario's plan. Throws as make_plan.
+    Plan plan(RowsFrom rows) const;
+
+    /// The scenario's plan with so many layers in each piece, and with this recompute, from generated
+    /// rows. None: the partition is the scenario's, or the balanced one. Throws as make_plan.
+    Plan plan(const std::optional<std::vector<int>>& layers_per_piece,
+              const RecomputeRules& recompute) const;
+
+    /// The scenario's plan with so many layers in each piece, and with the rows of another of its
+    /// plans; with its own where rows follow costs, or where it has other messages. Throws as
+    /// make_plan.
+    Plan plan_with_rows_of(const Plan& other, const std::vector<int>& layers_per_piece) const;
+
+  private:
+    struct Common;
+
+    std::unique_ptr<const Common> common_;
+};
+
+/// As `make_plan` of core/plan/plan.h, with the rows of a plan of a scenario that differs from this
+/// one in costs, links and partition alone, and whose rows do not follow costs.
+Plan make_plan_with_rows_of(const Plan& other,
+                            const SettledScenario& scenario,
+                            const Model& model,
+                            const Profile& profile);
+
+/// The plan of a scenario if its links were faster: with the rows and the partition of `plan`,
+/// which is a plan of this scenario, and the scenario's own capacity of channels. Throws as
+/// make_plan.
+Plan make_plan_with_faster_links(const Plan& plan,
+                                 const SettledScenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 const LinkFactors& factors);
+
+}  // namespace pipetwin
