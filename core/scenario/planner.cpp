@@ -172,14 +172,14 @@ void add_notes(PlanParts& parts,
 
 // --- Placed: which rank has which piece, on which device. ---
 
-struct Placed {
+struct RankPlacement {
     CostClasses micro_batches;
     Schedule grid;  ///< with the rows, where they are given
     Cluster cluster;
     DeviceKinds kinds;
 };
 
-Placed placed(const PlanParts& settings,
+RankPlacement rank_placement(const PlanParts& settings,
               const SettledScenario& scenario,
               const Profile& profile,
               const Planner::Given& given) {
@@ -345,7 +345,7 @@ struct Planner::Common {
     std::optional<Plan> rows;  ///< that were given
     bool is_chain;
     PlanParts parts;  ///< of every plan, those that no cut changes
-    Placed place;
+    RankPlacement place;
     LayerCosts costs;
     std::vector<std::vector<StageCosts>> stage_costs{};  ///< [cost class][kind of device]
     std::vector<LayerSamples> sizes{};  ///< [cost class]: bytes are the same on every device
@@ -382,7 +382,7 @@ Planner::Common::Common(const SettledScenario& of,
       rows(given.rows == nullptr ? std::nullopt : std::optional(*given.rows)),
       is_chain(model.is_chain()),
       parts(checked_settings(scenario, model, profile)),
-      place(placed(parts, scenario, profile, given)) {
+      place(rank_placement(parts, scenario, profile, given)) {
     parts.cost_class = place.micro_batches.of_micro_batch;
     Schedule& grid = place.grid;
     require_costs_at(place.micro_batches.sizes, scenario, profile);

@@ -67,6 +67,34 @@ SettledScenario scenario_of(int stages, int micro_batches, int batch) {
     return scenario;
 }
 
+Scenario open_scenario(int batch) {
+    Scenario scenario = scenario_of(1, 1, batch).as_scenario();
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    pipeline.stages.open();
+    pipeline.micro_batches.open();
+    pipeline.schedule.open();
+    pipeline.chunks.open();
+    pipeline.data_parallel.open();
+    pipeline.recompute.open();
+    return scenario;
+}
+
+SettledScenario RandomPipelines::scenario(const AskedSchedule& asked, int ranks) {
+    const int micro_batches = ranks * (1 + below(3));
+    SettledScenario scenario = scenario_of(ranks, micro_batches, micro_batches * (1 + below(2)));
+    scenario.pipeline.schedule = asked.schedule;
+    scenario.pipeline.chunks = asked.chunks;
+    return scenario;
+}
+
+SettledScenario RandomPipelines::scenario_with_limit(const AskedSchedule& asked, int ranks) {
+    SettledScenario limited = scenario(asked, ranks);
+    if (below(2) == 0) {
+        limited.cluster.memory_limit = Bytes{400 + below(3000)};
+    }
+    return limited;
+}
+
 SettledScenario partitioned(std::vector<int> pieces, int micro_batches, int batch) {
     SettledScenario scenario = scenario_of(static_cast<int>(pieces.size()), micro_batches, batch);
     scenario.pipeline.partition = std::move(pieces);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
@@ -32,6 +34,34 @@ Profile random_chain(std::mt19937_64& random, int fewest, int most);
 
 /// Of a model that is its profile.
 SettledScenario scenario_of(int stages, int micro_batches, int batch);
+
+/// A scenario that leaves open stages, micro-batches, schedule, chunks, replicas and recompute.
+Scenario open_scenario(int batch);
+
+/// A schedule and its chunks.
+struct AskedSchedule {
+    std::string_view schedule;
+    int chunks;
+};
+
+/// Chains of layers with costs of any size, and scenarios for them.
+class RandomPipelines {
+  public:
+    explicit RandomPipelines(std::uint64_t seed) : random_(seed) {}
+
+    int below(int end) { return testing::below(random_, end); }
+
+    Profile profile(int layers) { return random_chain(random_, layers, layers); }
+
+    /// One to three micro-batches for each rank, of one or two samples.
+    SettledScenario scenario(const AskedSchedule& asked, int ranks);
+
+    /// Half of these scenarios have a limit of memory.
+    SettledScenario scenario_with_limit(const AskedSchedule& asked, int ranks);
+
+  private:
+    std::mt19937_64 random_;
+};
 
 /// With so many layers of `chain_profile` in each stage.
 SettledScenario partitioned(std::vector<int> pieces, int micro_batches = 2, int batch = 2);

@@ -50,54 +50,25 @@ Score score_of(SettledScenario scenario, const Profile& profile, const std::vect
     return score_of(with_settled_capacity(testing::plan_of(scenario, profile)));
 }
 
-class Question {
-  public:
-    explicit Question(std::uint64_t seed) : random_(seed) {}
-
-    int below(int end) { return testing::below(random_, end); }
-
-    Profile profile(int layers) { return testing::random_chain(random_, layers, layers); }
-
-    SettledScenario scenario(std::string_view schedule, int ranks, int chunks) {
-        const int micro_batches = ranks * (1 + below(3));
-        SettledScenario scenario =
-            testing::scenario_of(ranks, micro_batches, micro_batches * (1 + below(2)));
-        scenario.pipeline.schedule = schedule;
-        scenario.pipeline.chunks = chunks;
-        if (below(2) == 0) {
-            scenario.cluster.memory_limit = Bytes{400 + below(3000)};
-        }
-        return scenario;
-    }
-
-  private:
-    std::mt19937_64 random_;
-};
-
-struct Asked {
-    std::string_view schedule;
-    int chunks;
-};
-
 // At most 10 layers, 3 ranks and 2 chunks: every partition is tried here, too.
 TEST(PartitionChoice, IsNeverWorseThanAnyOtherPartition) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
-    constexpr std::array all{Asked{"1f1b", 1},
-                             Asked{"zb-v", 2},
-                             Asked{"dualpipe-v", 2},
-                             Asked{"interleaved-1f1b", 2},
-                             Asked{"hanayo", 2},
-                             Asked{"chimera", 1}};
+    testing::RandomPipelines question(seed);
+    constexpr std::array all{testing::AskedSchedule{"1f1b", 1},
+                             testing::AskedSchedule{"zb-v", 2},
+                             testing::AskedSchedule{"dualpipe-v", 2},
+                             testing::AskedSchedule{"interleaved-1f1b", 2},
+                             testing::AskedSchedule{"hanayo", 2},
+                             testing::AskedSchedule{"chimera", 1}};
     int judged = 0;
     for (int round = 0; round < tests::soaked(100); ++round) {
-        const Asked& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
+        const testing::AskedSchedule& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
         const int ranks = asked.schedule == "chimera" ? 2 : 2 + question.below(2);
         const int pieces = ranks * asked.chunks;
         const int layers = pieces + question.below(11 - pieces);
         const Profile profile = question.profile(layers);
-        const SettledScenario scenario = question.scenario(asked.schedule, ranks, asked.chunks);
+        const SettledScenario scenario = question.scenario_with_limit(asked, ranks);
         SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, asked.schedule, layers));
         const Model model = scenario_model(scenario, &profile);
         std::optional<Score> best;
@@ -120,12 +91,12 @@ TEST(PartitionChoice, IsNeverWorseThanAnyOtherPartition) {
 TEST(PartitionChoice, FindsAPartitionThatFitsWhereFewDo) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
+    testing::RandomPipelines question(seed);
     for (int round = 0; round < tests::soaked(20); ++round) {
         const bool in_v = question.below(2) == 0;
         const int layers = 12 + question.below(3);
         const Profile profile = question.profile(layers);
-        SettledScenario scenario = question.scenario(in_v ? "zb-v" : "interleaved-1f1b", 3, 2);
+        SettledScenario scenario = question.scenario_with_limit({in_v ? "zb-v" : "interleaved-1f1b", 2}, 3);
         scenario.cluster.memory_limit.reset();
         SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, in_v, layers));
         Bytes least{std::numeric_limits<std::int64_t>::max()};

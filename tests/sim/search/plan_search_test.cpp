@@ -86,14 +86,8 @@ class RandomQuestion {
     }
 
     Scenario scenario() {
-        Scenario scenario = testing::scenario_of(1, 1, 1 << below(3)).as_scenario();
+        Scenario scenario = testing::open_scenario(1 << below(3));
         Scenario::PipelinePart& pipeline = scenario.pipeline;
-        pipeline.stages.open();
-        pipeline.micro_batches.open();
-        pipeline.schedule.open();
-        pipeline.chunks.open();
-        pipeline.data_parallel.open();
-        pipeline.recompute.open();
         pipeline.recompute_timing.open();  // that of each schedule
         if (const int timing = below(4); timing < 2) {
             pipeline.recompute_timing = static_cast<RecomputeTiming>(timing);

@@ -12,6 +12,7 @@
 #include "core/costs/cost_factors.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
+#include "sim/explain/explanation.h"
 #include "sim/search/partition_choice.h"
 #include "sim/search/plan_search.h"
 #include "sim/simulate/simulate.h"
@@ -37,46 +38,13 @@ bool fits(const Plan& plan) {
     return true;
 }
 
-class Question {
-  public:
-    explicit Question(std::uint64_t seed) : random_(seed) {}
-
-    int below(int end) { return testing::below(random_, end); }
-
-    Profile profile(int layers) { return testing::random_chain(random_, layers, layers); }
-
-    SettledScenario scenario(std::string_view schedule, int ranks, int chunks) {
-        const int micro_batches = ranks * (1 + below(3));
-        SettledScenario scenario =
-            testing::scenario_of(ranks, micro_batches, micro_batches * (1 + below(2)));
-        scenario.pipeline.schedule = schedule;
-        scenario.pipeline.chunks = chunks;
-        return scenario;
-    }
-
-    /// Leaves nearly everything open.
-    Scenario open_scenario() {
-        Scenario scenario = testing::scenario_of(1, 1, 4 << below(2)).as_scenario();
-        Scenario::PipelinePart& pipeline = scenario.pipeline;
-        pipeline.stages.open();
-        pipeline.micro_batches.open();
-        pipeline.schedule.open();
-        pipeline.chunks.open();
-        pipeline.data_parallel.open();
-        pipeline.recompute.open();
-        scenario.cluster.count = 2 + below(3);
-        scenario.cluster.per_node = 4;
-        return scenario;
-    }
-
-  private:
-    std::mt19937_64 random_;
-};
-
-struct Asked {
-    std::string_view schedule;
-    int chunks;
-};
+/// Leaves nearly everything open.
+Scenario open_scenario(testing::RandomPipelines& random) {
+    Scenario scenario = testing::open_scenario(4 << random.below(2));
+    scenario.cluster.count = 2 + random.below(3);
+    scenario.cluster.per_node = 4;
+    return scenario;
+}
 
 /// Layers that take so long that rounding to nanoseconds is below a thousandth of them, at half the
 /// time, too, and messages that take about as long.
@@ -103,13 +71,13 @@ std::vector<double> factors(int few = 11, int many = 151) {
 TEST(Stability, MakesNoStepLongerWhereEveryLayerIsFasterAndAllPartitionsAreTried) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
+    testing::RandomPipelines question(seed);
     for (int round = 0; round < tests::soaked(5); ++round) {
         const bool in_v = question.below(2) == 0;
         const int layers = 5 + question.below(4);
         const Profile profile = of_microseconds(question.profile(layers));
         SettledScenario scenario =
-            question.scenario(in_v ? "zb-v" : "1f1b", in_v ? 2 : 3, in_v ? 2 : 1);
+            question.scenario({in_v ? "zb-v" : "1f1b", in_v ? 2 : 1}, in_v ? 2 : 3);
         scenario.pipeline.channel_capacity = 100;
         const Model model = scenario_model(scenario, &profile);
         SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, in_v, layers));
@@ -129,19 +97,19 @@ TEST(Stability, MakesNoStepLongerWhereEveryLayerIsFasterAndAllPartitionsAreTried
 TEST(Stability, MakesNoStepLongerWhereEveryLayerIsFaster) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
-    constexpr std::array all{Asked{"1f1b", 1},
-                             Asked{"gpipe", 1},
-                             Asked{"zb-h1", 1},
-                             Asked{"zb-v", 2},
-                             Asked{"interleaved-1f1b", 2},
-                             Asked{"interleaved-1f1b", 3}};
+    testing::RandomPipelines question(seed);
+    constexpr std::array all{testing::AskedSchedule{"1f1b", 1},
+                             testing::AskedSchedule{"gpipe", 1},
+                             testing::AskedSchedule{"zb-h1", 1},
+                             testing::AskedSchedule{"zb-v", 2},
+                             testing::AskedSchedule{"interleaved-1f1b", 2},
+                             testing::AskedSchedule{"interleaved-1f1b", 3}};
     for (int round = 0; round < tests::soaked(5); ++round) {
-        const Asked& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
+        const testing::AskedSchedule& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
         const int ranks = 3 + question.below(2);
         const int layers = ranks * asked.chunks * (2 + question.below(3)) + question.below(7);
         const Profile profile = of_microseconds(question.profile(layers));
-        SettledScenario scenario = question.scenario(asked.schedule, ranks, asked.chunks);
+        SettledScenario scenario = question.scenario(asked, ranks);
         scenario.cluster.memory_limit.reset();
         const auto actions =
             static_cast<std::int64_t>(action_count(testing::plan_of(scenario, profile)));
@@ -170,11 +138,11 @@ TEST(Stability, MakesNoStepLongerWhereEveryLayerIsFaster) {
 TEST(Stability, OfAPlanMakesNoStepLongerWhereEveryLayerIsFaster) {
     const std::uint64_t seed = tests::seed();
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
-    Question question(seed);
+    testing::RandomPipelines question(seed);
     for (int round = 0; round < tests::soaked(2); ++round) {
         const int layers = 5 + question.below(5);
         const Profile profile = of_microseconds(question.profile(layers));
-        Scenario scenario = question.open_scenario();
+        Scenario scenario = open_scenario(question);
         if (question.below(2) == 0) {
             scenario.cluster.memory_limit = Bytes{1000 + question.below(4000)};
         }
