@@ -10,9 +10,9 @@
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
-/// What the parts of a plan must agree on: scenario, model, profile, and the grid, the schedule that
-/// says which rank has which piece. Each function throws Error(BadInput), or Error(Infeasible) for
-/// rows of a file, where they do not.
+/// What the parts of a plan must agree on: scenario, model, profile, and the grid, the schedule
+/// that says which rank has which piece. Each function throws Error(BadInput), or Error(Infeasible)
+/// for rows of a file, where they do not.
 namespace pipetwin {
 
 /// The cluster has a device for each stage of each replica, and for each of a rank's devices.
@@ -33,12 +33,12 @@ void require_costs_at(const std::vector<int>& sizes,
 /// The profile knows what core attention takes, where that is computed again.
 void require_known_attention(const SettledScenario& scenario, const Profile& profile);
 
-/// Two pipelines of one model have no tied ends: the gradients of both ends of both would have to be
-/// summed.
+/// Two pipelines of one model have no tied ends: the gradients of both ends of both would have to
+/// be summed.
 void refuse_tied_twins(const PlanParts& parts, const Schedule& grid, const Model& model);
 
-/// Batch norms have what they need: two values for each channel in the smallest micro-batch, and one
-/// set of running statistics.
+/// Batch norms have what they need: two values for each channel in the smallest micro-batch, and
+/// one set of running statistics.
 void refuse_batch_norms(const PlanParts& parts, const Schedule& grid, const Model& model);
 
 /// Two pipelines of one model have one replica.
@@ -48,8 +48,8 @@ void refuse_replicas_of_twins(const PlanParts& parts, const Schedule& grid);
 /// without these sums.
 void require_reductions(const PlanParts& parts);
 
-/// The norm of all gradients is known before any update, where gradients are clipped. Rows of a file
-/// may have updates of their own, which do not know of the norm.
+/// The norm of all gradients is known before any update, where gradients are clipped. Rows of a
+/// file may have updates of their own, which do not know of the norm.
 void require_norms(const SettledScenario& scenario, const PlanParts& parts);
 
 }  // namespace pipetwin

@@ -180,9 +180,9 @@ struct RankPlacement {
 };
 
 RankPlacement rank_placement(const PlanParts& settings,
-              const SettledScenario& scenario,
-              const Profile& profile,
-              const Planner::Given& given) {
+                             const SettledScenario& scenario,
+                             const Profile& profile,
+                             const Planner::Given& given) {
     Schedule grid = given.rows == nullptr ? grid_of(scenario) : (*given.rows)->schedule;
     require_recompute_fits(settings.recompute, grid, scenario);
     Cluster cluster(scenario, profile, grid.rank_count(), given.links);
@@ -427,8 +427,7 @@ Planner::Common::Common(const SettledScenario& of,
 Cut Planner::Common::cut(Partition partition) const {
     PIPETWIN_EXPECT(partition.stage_count() == model_stage_count(place.grid),
                     "one piece of the partition per piece of the schedule");
-    std::vector<Route> routes =
-        is_chain ? std::vector<Route>() : routes_of(model, partition);
+    std::vector<Route> routes = is_chain ? std::vector<Route>() : routes_of(model, partition);
     return {.partition = std::move(partition), .routes = std::move(routes)};
 }
 
@@ -461,8 +460,7 @@ void Planner::Common::join(PlanParts& of, const Schedule& grid) const {
         }
     }
     of.transfer = scenario.cluster.transfer;
-    of.contention =
-        contention(place.cluster, scenario.cluster, grid, profile.ranks, of.host_link);
+    of.contention = contention(place.cluster, scenario.cluster, grid, profile.ranks, of.host_link);
 }
 
 /// Every stage sums its gradients, `gradient` bytes for each of its weights. Of either half of that
@@ -486,8 +484,8 @@ void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const 
                                 : stays                            ? both - both / 2
                                                                    : both);
         if (pipeline.shard != Shard::None) {
-            of.weight_gather.push_back(
-                all_reduce_time(pipeline.all_reduce, group, own_weights) / 2);
+            of.weight_gather.push_back(all_reduce_time(pipeline.all_reduce, group, own_weights) /
+                                       2);
         }
     }
 }
@@ -590,9 +588,8 @@ Plan Planner::plan(const std::optional<std::vector<int>>& layers_per_piece,
 Plan Planner::plan_with_rows_of(const Plan& other, const std::vector<int>& layers_per_piece) const {
     const Common& of = *common_;
     const Cut cut = of.cut(Partition(layers_per_piece, of.model.layer_count()));
-    std::optional<Plan> same_rows = rows_follow_costs(of.scenario)
-                                        ? std::nullopt
-                                        : of.plan_with_rows_of(other, cut);
+    std::optional<Plan> same_rows =
+        rows_follow_costs(of.scenario) ? std::nullopt : of.plan_with_rows_of(other, cut);
     return same_rows ? *std::move(same_rows)
                      : of.plan(cut, of.parts.recompute, RowsFrom::Generator);
 }

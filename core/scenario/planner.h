@@ -71,8 +71,9 @@ class Planner {
     /// The scenario's plan. Throws as make_plan.
     Plan plan(RowsFrom rows) const;
 
-    /// The scenario's plan with so many layers in each piece, and with this recompute, from generated
-    /// rows. None: the partition is the scenario's, or the balanced one. Throws as make_plan.
+    /// The scenario's plan with so many layers in each piece, and with this recompute, from
+    /// generated rows. None: the partition is the scenario's, or the balanced one. Throws as
+    /// make_plan.
     Plan plan(const std::optional<std::vector<int>>& layers_per_piece,
               const RecomputeRules& recompute) const;
 

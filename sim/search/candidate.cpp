@@ -196,7 +196,7 @@ std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const
     return rows;
 }
 
-CostWays ways_of(const Scenario& scenario, const ScheduleChoice& choice) {
+CostOptions cost_options_of(const Scenario& scenario, const ScheduleChoice& choice) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     return {.layer_recompute =
                 pipeline.recompute.is_auto() ? choice.layer_recompute : pipeline.layer_recompute,
@@ -220,11 +220,11 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     if (candidate.choice.recompute_by_rank) {
         pipeline.recompute = scenario.pipeline.recompute.value_or(Recompute::None);
     }
-    const CostWays ways = ways_of(scenario, candidate.choice);
-    pipeline.layer_recompute = ways.layer_recompute;
-    pipeline.shard = ways.shard;
-    pipeline.sequence_parallel = ways.sequence_parallel;
-    pipeline.scatter_boundaries = ways.scatter_boundaries;
+    const CostOptions options = cost_options_of(scenario, candidate.choice);
+    pipeline.layer_recompute = options.layer_recompute;
+    pipeline.shard = options.shard;
+    pipeline.sequence_parallel = options.sequence_parallel;
+    pipeline.scatter_boundaries = options.scatter_boundaries;
     return settled;
 }
 
@@ -308,7 +308,7 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
     return shards;
 }
 
-CostWays Choices::fastest_layers(const Shape& shape) const {
+CostOptions Choices::fastest_layers(const Shape& shape) const {
     const Scenario::PipelinePart& pipeline = scenario_.pipeline;
     const bool shares_optimizer =
         pipeline.shard.is_auto() && shape.data_parallel > 1 && sharded_is_faster_;
@@ -319,25 +319,25 @@ CostWays Choices::fastest_layers(const Shape& shape) const {
 }
 
 /// What replicas and devices of a rank share, with the recompute of layers that the scenario says.
-std::vector<CostWays> Choices::shared_ways(const Shape& shape) const {
-    CostWays way = fastest_layers(shape);
+std::vector<CostOptions> Choices::options_with_shards(const Shape& shape) const {
+    CostOptions option = fastest_layers(shape);
     const bool may_scatter = scenario_.pipeline.scatter_boundaries.is_auto() &&
                              shape.tensor_parallel > 1 && shape.stages > 1 &&
-                             !way.sequence_parallel;
-    std::vector<CostWays> ways;
+                             !option.sequence_parallel;
+    std::vector<CostOptions> options;
     for (const Shard shard : shards_of(shape)) {
-        way.shard = shard;
-        ways.push_back(way);
+        option.shard = shard;
+        options.push_back(option);
         if (may_scatter) {
-            ways.push_back(way);
-            ways.back().scatter_boundaries = true;
+            options.push_back(option);
+            options.back().scatter_boundaries = true;
         }
     }
-    return ways;
+    return options;
 }
 
-std::vector<CostWays> Choices::ways(const Shape& shape) const {
-    std::vector<CostWays> all = shared_ways(shape);
+std::vector<CostOptions> Choices::cost_options(const Shape& shape) const {
+    std::vector<CostOptions> all = options_with_shards(shape);
     const std::size_t shared = all.size();
     for (const LayerRecompute layers : layer_recomputes_) {
         for (std::size_t i = 0; i < shared; ++i) {
@@ -391,12 +391,12 @@ void Choices::add_recomputes(ScheduleChoice order,
 
 std::vector<ScheduleChoice> Choices::of(const Shape& shape) const {
     std::vector<ScheduleChoice> choices;
-    const std::vector<CostWays> ways = shared_ways(shape);
+    const std::vector<CostOptions> options = options_with_shards(shape);
     for (ScheduleChoice& order : orders_of(shape)) {
-        for (const CostWays& way : ways) {
-            order.shard = way.shard;
-            order.sequence_parallel = way.sequence_parallel;
-            order.scatter_boundaries = way.scatter_boundaries;
+        for (const CostOptions& option : options) {
+            order.shard = option.shard;
+            order.sequence_parallel = option.sequence_parallel;
+            order.scatter_boundaries = option.scatter_boundaries;
             add_recomputes(order, shape, choices);
         }
     }

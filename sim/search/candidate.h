@@ -40,18 +40,19 @@ struct ScheduleChoice {
     auto operator<=>(const ScheduleChoice&) const = default;
 };
 
-/// What the costs of layers and messages depend on beside the shape.
-struct CostWays {
+/// What the costs of layers and messages depend on beside the shape: what is recomputed inside of
+/// layers, and what replicas and devices of a rank share.
+struct CostOptions {
     LayerRecompute layer_recompute = LayerRecompute::None;
     Shard shard = Shard::None;
     bool sequence_parallel = false;
     bool scatter_boundaries = false;
 
-    auto operator<=>(const CostWays&) const = default;
+    auto operator<=>(const CostOptions&) const = default;
 };
 
-/// Returns the ways of a choice. What the scenario writes down goes before what the choice says.
-CostWays ways_of(const Scenario& scenario, const ScheduleChoice& choice);
+/// The cost options of a choice. What the scenario writes down goes before what the choice says.
+CostOptions cost_options_of(const Scenario& scenario, const ScheduleChoice& choice);
 
 struct Candidate {
     Shape shape;
@@ -109,17 +110,17 @@ class Choices {
     /// Every choice for the shape.
     std::vector<ScheduleChoice> of(const Shape& shape) const;
 
-    /// All ways to share and to recompute that these choices have, each once.
-    std::vector<CostWays> ways(const Shape& shape) const;
+    /// All cost options that these choices have, each once.
+    std::vector<CostOptions> cost_options(const Shape& shape) const;
 
     /// The one of them with which no layer takes longer than with any other.
-    CostWays fastest_layers(const Shape& shape) const;
+    CostOptions fastest_layers(const Shape& shape) const;
 
     /// Whether layers may take less time where the sequence is divided.
     bool may_divide_sequence(const Shape& shape) const;
 
   private:
-    std::vector<CostWays> shared_ways(const Shape& shape) const;
+    std::vector<CostOptions> options_with_shards(const Shape& shape) const;
     std::vector<Shard> shards_of(const Shape& shape) const;
     std::vector<ScheduleChoice> orders_of(const Shape& shape) const;
     void add_recomputes(ScheduleChoice order,

@@ -13,7 +13,7 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/engine/conditions.h"
-#include "sim/search/open_queue.h"
+#include "sim/search/frontier.h"
 #include "sim/search/row_windows.h"
 
 namespace pipetwin::sim {
@@ -129,8 +129,8 @@ Fill fill_of(const Scenario& scenario, const Shape& shape) {
 }
 
 /// Whether messages between replicas are part of the layers' costs.
-bool gathers(const Shape& shape, const CostWays& ways) {
-    return shape.data_parallel > 1 && ways.shard >= Shard::Gradients;
+bool gathers(const Shape& shape, const CostOptions& options) {
+    return shape.data_parallel > 1 && options.shard >= Shard::Gradients;
 }
 
 /// Each has some kilobytes. More than these are computed whenever they are asked for.
@@ -161,13 +161,14 @@ CandidateBounds::CandidateBounds(const Scenario& scenario,
       choices_(scenario, model, profile),
       has_backward_(all_have_backwards(scenario)) {}
 
-CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape, const CostWays& ways) const {
+CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
+                                                 const CostOptions& options) const {
     const int samples = scenario_.training.batch / shape.data_parallel;
     SumsKey key{.tensor_parallel = shape.tensor_parallel,
                 .micro_batch_size = std::max(1, samples / shape.micro_batches),
-                .optimizer_shards = ways.shard != Shard::None ? shape.data_parallel : 1,
-                .layer_recompute = ways.layer_recompute,
-                .sequence_parallel = ways.sequence_parallel,
+                .optimizer_shards = options.shard != Shard::None ? shape.data_parallel : 1,
+                .layer_recompute = options.layer_recompute,
+                .sequence_parallel = options.sequence_parallel,
                 .accumulates = micro_batches_of(shape) > 1};
     // Lists of the cluster have an entry for each rank, and fit one number of them alone.
     const Scenario::ClusterPart& cluster = scenario_.cluster;
@@ -176,8 +177,8 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape, const CostW
         key.stages = shape.stages;
         key.replicas = shape.data_parallel;
     }
-    if (gathers(shape, ways)) {
-        key.gathered = ways.shard;
+    if (gathers(shape, options)) {
+        key.gathered = options.shard;
         key.replicas = shape.data_parallel;
     }
     return key;
@@ -188,14 +189,15 @@ int CandidateBounds::micro_batches_of(const Shape& shape) const {
     return std::min(shape.micro_batches, scenario_.training.batch / shape.data_parallel);
 }
 
-SettledScenario CandidateBounds::with_ways(const Shape& shape, const CostWays& ways) const {
+SettledScenario CandidateBounds::with_options(const Shape& shape,
+                                              const CostOptions& options) const {
     SettledScenario settled = with_candidate(
         scenario_, {.shape = shape, .choice = {.schedule = std::string(default_schedule)}});
     SettledScenario::PipelinePart& pipeline = settled.pipeline;
-    pipeline.layer_recompute = ways.layer_recompute;
-    pipeline.shard = ways.shard;
-    pipeline.sequence_parallel = ways.sequence_parallel;
-    pipeline.scatter_boundaries = ways.scatter_boundaries;
+    pipeline.layer_recompute = options.layer_recompute;
+    pipeline.shard = options.shard;
+    pipeline.sequence_parallel = options.sequence_parallel;
+    pipeline.scatter_boundaries = options.scatter_boundaries;
     return settled;
 }
 
@@ -238,14 +240,14 @@ CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
     return sums;
 }
 
-void CandidateBounds::learn(const Shape& shape, const CostWays& ways) {
-    const SumsKey key = key_of(shape, ways);
+void CandidateBounds::learn(const Shape& shape, const CostOptions& options) {
+    const SumsKey key = key_of(shape, options);
     if (sums_.contains(key)) {
         return;
     }
     Sums& sums = sums_[key];
     try {
-        const SettledScenario settled = with_ways(shape, ways);
+        const SettledScenario settled = with_options(shape, options);
         sums = make_sums(key, settled, Cluster(settled, profile_, shape.stages));
     } catch (const Error& error) {
         unknown_.emplace(key, error);
@@ -256,10 +258,10 @@ void CandidateBounds::learn(const Shape& shape, const CostWays& ways) {
 /// them.
 void CandidateBounds::learn(const Shape& shape) {
     learn(shape, choices_.fastest_layers(shape));
-    learn(shape, any_order_ways(shape));
-    for (const CostWays& ways : choices_.ways(shape)) {
-        if (!gathers(shape, ways)) {
-            learn(shape, ways);
+    learn(shape, any_order_options(shape));
+    for (const CostOptions& options : choices_.cost_options(shape)) {
+        if (!gathers(shape, options)) {
+            learn(shape, options);
         }
     }
 }
@@ -269,10 +271,10 @@ const Error* CandidateBounds::unknown(const Shape& shape) const {
     return found == unknown_.end() ? nullptr : &found->second;
 }
 
-CostWays CandidateBounds::any_order_ways(const Shape& shape) const {
-    CostWays ways = choices_.fastest_layers(shape);
-    ways.sequence_parallel = ways.sequence_parallel || choices_.may_divide_sequence(shape);
-    return ways;
+CostOptions CandidateBounds::any_order_options(const Shape& shape) const {
+    CostOptions options = choices_.fastest_layers(shape);
+    options.sequence_parallel = options.sequence_parallel || choices_.may_divide_sequence(shape);
+    return options;
 }
 
 Duration CandidateBounds::share_with(const Shape& shape, const LayerSums& sums) const {
@@ -283,7 +285,7 @@ Duration CandidateBounds::share_with(const Shape& shape, const LayerSums& sums) 
 }
 
 Duration CandidateBounds::share_of_any_order(const Shape& shape) const {
-    const auto known = sums_.find(key_of(shape, any_order_ways(shape)));
+    const auto known = sums_.find(key_of(shape, any_order_options(shape)));
     const bool divides = known != sums_.end() && known->second;
     return share_with(shape,
                       divides ? *known->second : sums_of(shape, choices_.fastest_layers(shape)));
@@ -313,7 +315,7 @@ Duration CandidateBounds::least(const Shape& shape) const {
 }
 
 BoundQuestion CandidateBounds::question_of(const Shape& shape,
-                                           const CostWays& ways,
+                                           const CostOptions& options,
                                            const Cluster& cluster,
                                            const LayerSums& sums) const {
     BoundQuestion question{
@@ -332,23 +334,23 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
         all_alike = cluster.replicas_of(rank) == group;
     }
     // Gradients that are summed with every micro-batch are not summed again.
-    const bool sums_up = all_alike && ways.shard < Shard::Gradients;
+    const bool sums_up = all_alike && options.shard < Shard::Gradients;
     question.replicas = sums_up ? group : ReplicaGroup{};
     return question;
 }
 
 ShapeBounds CandidateBounds::of(const Shape& shape, const ScheduleChoice& choice) const {
-    const CostWays ways = ways_of(scenario_, choice);
-    const SumsKey key = key_of(shape, ways);
-    const SettledScenario settled = with_ways(shape, ways);
+    const CostOptions options = cost_options_of(scenario_, choice);
+    const SumsKey key = key_of(shape, options);
+    const SettledScenario settled = with_options(shape, options);
     const Cluster cluster(settled, profile_, shape.stages);
     const auto known = sums_.find(key);
     Sums sums = known == sums_.end() ? nullptr : known->second;
     if (!sums) {
-        sums = gathers(shape, ways) ? gathered_sums(key, settled, cluster)
-                                    : make_sums(key, settled, cluster);
+        sums = gathers(shape, options) ? gathered_sums(key, settled, cluster)
+                                       : make_sums(key, settled, cluster);
     }
-    BoundQuestion question = question_of(shape, ways, cluster, *sums);
+    BoundQuestion question = question_of(shape, options, cluster, *sums);
     const Duration floor = least_with(shape, *sums);
     return {scenario_, shape, std::move(sums), std::move(question), floor};
 }

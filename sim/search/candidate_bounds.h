@@ -47,8 +47,8 @@ class CandidateBounds {
     Duration share_of_any_order(const Shape& shape) const;
 
     /// More about the candidates of one shape that share and recompute as `choice` does: it may be
-    /// asked about those whose `ways_of` is the same. For one thread. Throws Error where the costs
-    /// of these ways are not known.
+    /// asked about those whose `cost_options_of` is the same. For one thread. Throws Error where
+    /// the costs of these options are not known.
     ShapeBounds of(const Shape& shape, const ScheduleChoice& choice) const;
 
     const Choices& choices() const { return choices_; }
@@ -82,10 +82,11 @@ class CandidateBounds {
     };
 
     /// Where sizes differ by one, the smaller is the bound's.
-    SumsKey key_of(const Shape& shape, const CostWays& ways) const;
-    CostWays any_order_ways(const Shape& shape) const;
-    void learn(const Shape& shape, const CostWays& ways);
-    /// `settled` and `cluster`: the scenario and its machine with a shape and ways of that key.
+    SumsKey key_of(const Shape& shape, const CostOptions& options) const;
+    CostOptions any_order_options(const Shape& shape) const;
+    void learn(const Shape& shape, const CostOptions& options);
+    /// `settled` and `cluster`: the scenario and its machine with a shape and cost options of that
+    /// key.
     Sums make_sums(const SumsKey& key,
                    const SettledScenario& settled,
                    const Cluster& cluster) const;
@@ -94,18 +95,18 @@ class CandidateBounds {
     Sums gathered_sums(const SumsKey& key,
                        const SettledScenario& settled,
                        const Cluster& cluster) const;
-    const LayerSums& sums_of(const Shape& shape, const CostWays& ways) const {
-        return *sums_.at(key_of(shape, ways));
+    const LayerSums& sums_of(const Shape& shape, const CostOptions& options) const {
+        return *sums_.at(key_of(shape, options));
     }
     Duration share_with(const Shape& shape, const LayerSums& sums) const;
     Duration least_with(const Shape& shape, const LayerSums& sums) const;
     BoundQuestion question_of(const Shape& shape,
-                              const CostWays& ways,
+                              const CostOptions& options,
                               const Cluster& cluster,
                               const LayerSums& sums) const;
     int micro_batches_of(const Shape& shape) const;
-    /// For what depends on the shape and these ways alone.
-    SettledScenario with_ways(const Shape& shape, const CostWays& ways) const;
+    /// The scenario for what depends on the shape and these cost options alone.
+    SettledScenario with_options(const Shape& shape, const CostOptions& options) const;
 
     const Scenario& scenario_;
     const Model& model_;

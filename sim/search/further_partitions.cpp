@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "sim/search/open_queue.h"
+#include "sim/search/frontier.h"
 #include "sim/search/partition_choice.h"
 
 namespace pipetwin::sim {
@@ -24,24 +24,24 @@ namespace {
 constexpr std::int64_t most_looked_at = 500'000;
 constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
 constexpr std::int64_t fair_actions = 1'500'000;           ///< of many candidates for each
-constexpr std::size_t few_contenders = 4;  ///< for two searches of the partition of each
+constexpr std::size_t few_unexplored = 4;  ///< for two searches of the partition of each
 
 /// Whether so many actions are too few to move layers between its pieces.
 bool is_too_large_for(const Candidate& candidate, std::int64_t actions) {
     return actions < 10 * actions_of(candidate);
 }
 
-/// The order in which contenders are looked at: those with a plan or a bound, the most promising
+/// The order in which candidates are explored: those with a plan or a bound, the most promising
 /// first, by turns with those of which no partition has been found that fits, the least bound
 /// first.
-std::vector<Contender> in_turn(std::vector<Contender> contenders) {
+std::vector<Unexplored> in_turn(std::vector<Unexplored> unexplored) {
     const auto refused = std::ranges::partition(
-        contenders, [](const Contender& of) { return of.promise < Duration::max(); });
-    const std::span<Contender> known(contenders.begin(), refused.begin());
-    const std::span<Contender> others(refused.begin(), refused.end());
+        unexplored, [](const Unexplored& of) { return of.priority < Duration::max(); });
+    const std::span<Unexplored> known(unexplored.begin(), refused.begin());
+    const std::span<Unexplored> others(refused.begin(), refused.end());
     std::ranges::sort(known);
     std::ranges::sort(others);
-    std::vector<Contender> result;
+    std::vector<Unexplored> result;
     for (std::size_t i = 0; i < std::max(known.size(), others.size()); ++i) {
         if (i < known.size()) {
             result.push_back(known[i]);
@@ -79,10 +79,10 @@ void FurtherPartitions::take_back_refusal(const Candidate& candidate) {
 }
 
 /// Simulates partitions of a candidate. `best` becomes the step of the fastest of all.
-void FurtherPartitions::try_each(const Contender& contender,
+void FurtherPartitions::try_each(const Unexplored& node,
                                  const std::vector<std::vector<int>>& partitions,
                                  Duration& best) {
-    const Candidate& candidate = contender.candidate;
+    const Candidate& candidate = node.candidate;
     state_.partitions += std::ssize(partitions);
     std::vector<Outcome> outcomes(partitions.size());
     try {
@@ -108,7 +108,7 @@ void FurtherPartitions::try_each(const Contender& contender,
         }
         state_.all.add(std::move(outcome));
     }
-    if (fits && contender.promise == Duration::max()) {
+    if (fits && node.priority == Duration::max()) {
         take_back_refusal(candidate);
     }
 }
@@ -131,11 +131,11 @@ const FoundPlan* FurtherPartitions::fastest_of(const Candidate& candidate) const
 /// Moves layers between the pieces of a candidate, from each of these partitions on (an empty one
 /// stands for what `partition = "auto"` begins with), and simulates what comes of it. Returns the
 /// actions that were simulated. Throws as make_plan where the candidate is no plan.
-std::int64_t FurtherPartitions::improve_one(const Contender& contender,
+std::int64_t FurtherPartitions::improve_one(const Unexplored& node,
                                             const std::vector<std::vector<int>>& starts,
                                             std::int64_t actions,
                                             Duration& best) {
-    const Candidate& candidate = contender.candidate;
+    const Candidate& candidate = node.candidate;
     const SearchSpace& space = state_.space;
     SettledScenario settled = with_candidate(space.scenario, candidate);
     if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute.is_auto()) {
@@ -148,40 +148,39 @@ std::int64_t FurtherPartitions::improve_one(const Contender& contender,
         simulated += one.actions;
         chosen.push_back(std::move(one.layers_per_piece));
     }
-    try_each(contender, chosen, best);
+    try_each(node, chosen, best);
     return simulated;
 }
 
 /// Moves layers between the pieces of candidates that have too many partitions to try them all: of
 /// the most promising first. Those that turn out to be no plans, whatever the partition, are
 /// removed.
-void FurtherPartitions::improve(std::vector<Contender>& contenders, Duration& best) {
+void FurtherPartitions::improve(std::vector<Unexplored>& unexplored, Duration& best) {
     std::int64_t room = state_.options.most_partition_actions;
-    std::int64_t left = std::ssize(contenders);
+    std::int64_t left = std::ssize(unexplored);
     std::set<Candidate> no_plans;
-    for (const Contender& contender : contenders) {
-        const Candidate& candidate = contender.candidate;
+    for (const Unexplored& node : unexplored) {
+        const Candidate& candidate = node.candidate;
         const std::int64_t share = std::max(room / std::max<std::int64_t>(left--, 1), fair_actions);
         const std::int64_t actions = std::min({most_improved_actions, share, room});
-        if (is_too_large_for(candidate, actions) || !state_.goes_on(0, contender.least)) {
+        if (is_too_large_for(candidate, actions) || !state_.goes_on(0, node.relaxation)) {
             continue;
         }
         std::vector<std::vector<int>> starts{{}};
         if (const FoundPlan* const found = fastest_of(candidate)) {
             starts.insert(starts.begin(), found->partition);
-            if (contenders.size() > few_contenders) {
+            if (unexplored.size() > few_unexplored) {
                 starts.pop_back();
             }
         }
         try {
-            room -= improve_one(contender, starts, actions, best);
+            room -= improve_one(node, starts, actions, best);
         } catch (const Error&) {
             no_plans.insert(candidate);
         }
     }
-    std::erase_if(contenders, [&](const Contender& contender) {
-        return no_plans.contains(contender.candidate);
-    });
+    std::erase_if(unexplored,
+                  [&](const Unexplored& node) { return no_plans.contains(node.candidate); });
 }
 
 bool FurtherPartitions::finish(const FoundPlan& plan, std::int64_t& room) {
@@ -194,34 +193,34 @@ bool FurtherPartitions::finish(const FoundPlan& plan, std::int64_t& room) {
     Duration best = plan.step;
     const std::optional<Duration> least =
         state_.bounds.of(candidate.shape, candidate.choice).least(candidate.choice, best);
-    const Contender contender{
-        .promise = best, .least = least.value_or(Duration{}), .candidate = candidate};
+    const Unexplored node{
+        .priority = best, .relaxation = least.value_or(Duration{}), .candidate = candidate};
     const std::int64_t actions = std::min(most_improved_actions, room);
     const std::int64_t each = actions_of(candidate);
-    const FasterPartitions faster = faster_partitions(contender, best, actions);
+    const FasterPartitions faster = faster_partitions(node, best, actions);
     if (!faster.may_be_any) {
         return true;
     }
     if (faster.all && std::ssize(*faster.all) <= actions / each) {
         room -= std::ssize(*faster.all) * each;
-        try_each(contender, *faster.all, best);
+        try_each(node, *faster.all, best);
         return true;
     }
     if (is_too_large_for(candidate, actions)) {
         return false;
     }
-    const std::int64_t simulated = improve_one(contender, {{}}, actions, best);
+    const std::int64_t simulated = improve_one(node, {{}}, actions, best);
     room -= simulated;
     const bool has_ended_by_itself = simulated + 2 * each < actions;
     return actions == most_improved_actions || has_ended_by_itself;
 }
 
 /// `room`: actions that may be simulated.
-FasterPartitions FurtherPartitions::faster_partitions(const Contender& contender,
+FasterPartitions FurtherPartitions::faster_partitions(const Unexplored& node,
                                                       Duration best,
                                                       std::int64_t room) const {
-    const Candidate& candidate = contender.candidate;
-    if (contender.least >= best) {
+    const Candidate& candidate = node.candidate;
+    if (node.relaxation >= best) {
         return {};
     }
     const ShapeBounds bounds = state_.bounds.of(candidate.shape, candidate.choice);
@@ -232,46 +231,46 @@ FasterPartitions FurtherPartitions::faster_partitions(const Contender& contender
     return faster;
 }
 
-const FasterPartitions& FurtherPartitions::LookedAhead::of(std::size_t index,
-                                                           Duration best,
-                                                           std::int64_t room) {
+const FasterPartitions& FurtherPartitions::Prefetched::of(std::size_t index,
+                                                          Duration best,
+                                                          std::int64_t room) {
     if (best != best_ || index >= first_ + found_.size()) {
         constexpr std::size_t at_once = 16;
         first_ = index;
         best_ = best;
-        found_.assign(std::min(at_once, contenders_.size() - index), {});
+        found_.assign(std::min(at_once, unexplored_.size() - index), {});
         tbb::parallel_for(std::size_t{0}, found_.size(), [&](std::size_t i) {
-            found_[i] = partitions_.faster_partitions(contenders_[index + i], best, room);
+            found_[i] = partitions_.faster_partitions(unexplored_[index + i], best, room);
         });
     }
     return found_[index - first_];
 }
 
-/// Simulates what is left of the partitions of the contenders; returns what bounds the candidates
-/// that have too many.
-Duration FurtherPartitions::try_contenders(Duration best) {
+/// Simulates what is left of the partitions of the unexplored candidates; returns what bounds the
+/// candidates that have too many.
+Duration FurtherPartitions::explore(Duration best) {
     Duration bound = Duration::max();
     std::int64_t room = state_.options.most_partition_actions;
-    std::vector<Contender> too_many;
+    std::vector<Unexplored> too_many;
     if (room == 0 && best < Duration::max()) {
-        for (const Contender& contender : std::exchange(state_.all.contenders, {})) {
-            bound = std::min(bound, contender.least);
+        for (const Unexplored& node : std::exchange(state_.all.unexplored, {})) {
+            bound = std::min(bound, node.relaxation);
         }
         return bound;
     }
     std::int64_t looked_at = 0;
-    const std::vector<Contender> contenders = in_turn(std::exchange(state_.all.contenders, {}));
-    LookedAhead ahead(*this, contenders);
-    for (std::size_t i = 0; i < contenders.size(); ++i) {
-        const Contender& contender = contenders[i];
-        if (contender.least >= best) {
+    const std::vector<Unexplored> unexplored = in_turn(std::exchange(state_.all.unexplored, {}));
+    Prefetched ahead(*this, unexplored);
+    for (std::size_t i = 0; i < unexplored.size(); ++i) {
+        const Unexplored& node = unexplored[i];
+        if (node.relaxation >= best) {
             continue;
         }
-        const Candidate& candidate = contender.candidate;
+        const Candidate& candidate = node.candidate;
         looked_at += std::int64_t{state_.space.model.layer_count()} * candidate.shape.stages *
                      candidate.choice.chunks;
-        if (looked_at > most_looked_at || !state_.goes_on(0, contender.least)) {
-            bound = std::min(bound, contender.least);
+        if (looked_at > most_looked_at || !state_.goes_on(0, node.relaxation)) {
+            bound = std::min(bound, node.relaxation);
             continue;
         }
         const FasterPartitions& faster = ahead.of(i, best, room);
@@ -281,18 +280,18 @@ Duration FurtherPartitions::try_contenders(Duration best) {
         const std::int64_t most = room / actions_of(candidate);
         if (faster.all && std::ssize(*faster.all) <= most) {
             room -= std::ssize(*faster.all) * actions_of(candidate);
-            try_each(contender, *faster.all, best);
+            try_each(node, *faster.all, best);
             continue;
         }
-        too_many.push_back(contender);
+        too_many.push_back(node);
     }
     improve(too_many, best);
-    for (const Contender& contender : too_many) {
+    for (const Unexplored& node : too_many) {
         const Duration ceiling = std::min(best, bound);
-        if (contender.least < ceiling) {
-            const ScheduleChoice& choice = contender.candidate.choice;
-            const ShapeBounds bounds = state_.bounds.of(contender.candidate.shape, choice);
-            bound = std::min(bound, bounds.closest_bound(choice, contender.least, ceiling));
+        if (node.relaxation < ceiling) {
+            const ScheduleChoice& choice = node.candidate.choice;
+            const ShapeBounds bounds = state_.bounds.of(node.candidate.shape, choice);
+            bound = std::min(bound, bounds.closest_bound(choice, node.relaxation, ceiling));
         }
     }
     return bound;
@@ -377,7 +376,7 @@ class Rows {
     }
 
     /// What was left out beside a row, though it may be faster than that.
-    std::optional<Open> sibling(const Candidate& candidate, Duration step) const {
+    std::optional<FrontierNode> sibling(const Candidate& candidate, Duration step) const {
         if (state_.simulated.contains(candidate)) {
             return std::nullopt;
         }
@@ -387,10 +386,11 @@ class Rows {
             if (!least || *least >= step) {
                 return std::nullopt;
             }
-            return Open{.bound = bounds.least_of_first(candidate.choice, *least).value_or(*least),
-                        .least = *least,
-                        .actions = actions_of(candidate),
-                        .candidate = candidate};
+            return FrontierNode{
+                .bound = bounds.least_of_first(candidate.choice, *least).value_or(*least),
+                .relaxation = *least,
+                .actions = actions_of(candidate),
+                .candidate = candidate};
         } catch (const Error&) {  // its costs are not known
             return std::nullopt;
         }
@@ -404,21 +404,21 @@ class Rows {
             return;
         }
         const Duration step = step_of(candidate);
-        std::vector<Open> siblings;
+        std::vector<FrontierNode> siblings;
         for (const ScheduleChoice& other : state_.bounds.choices().of(shape)) {
             if (other.schedule == choice.schedule && other.chunks == choice.chunks) {
-                if (auto open = sibling({.shape = shape, .choice = other}, step)) {
-                    siblings.push_back(*std::move(open));
+                if (auto node = sibling({.shape = shape, .choice = other}, step)) {
+                    siblings.push_back(*std::move(node));
                 }
             }
         }
-        std::ranges::stable_sort(siblings, {}, &Open::bound);
+        std::ranges::stable_sort(siblings, {}, &FrontierNode::bound);
         siblings.resize(std::min(siblings.size(), most_siblings));
         std::vector<Outcome> outcomes(siblings.size());
         tbb::parallel_for(std::size_t{0}, siblings.size(), [&](std::size_t i) {
             outcomes[i] = state_.simulate(siblings[i].candidate, siblings[i].bound);
         });
-        for (const Open& sibling : siblings) {
+        for (const FrontierNode& sibling : siblings) {
             state_.simulated.insert(sibling.candidate);
         }
         for (Outcome& outcome : outcomes) {

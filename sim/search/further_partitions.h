@@ -23,9 +23,10 @@ class FurtherPartitions {
     /// Keeps a reference.
     explicit FurtherPartitions(SearchState& state) : state_(state) {}
 
-    /// Simulates what could be faster than `best` of the search's contenders, and moves layers in
-    /// those that have too many partitions; returns a bound of those.
-    Duration try_contenders(Duration best);
+    /// Simulates the partitions of the search's unexplored candidates that could be faster than
+    /// `best`, and moves layers in candidates that have too many partitions; returns a bound of
+    /// these.
+    Duration explore(Duration best);
 
     /// Simulates what could be faster than `plan`, the fastest of its candidate: all of it, or as
     /// much as `partition = "auto"` of that candidate does. Takes the actions off `room`. False
@@ -33,39 +34,40 @@ class FurtherPartitions {
     bool finish(const FoundPlan& plan, std::int64_t& room);
 
   private:
-    /// Looks for the faster partitions of the contenders that come next at the same time, as long
-    /// as the best plan stays the best.
-    class LookedAhead {
+    /// The faster partitions of a list of candidates, found for several of them at the same time
+    /// before they are asked for, as long as the incumbent stays the best plan.
+    class Prefetched {
       public:
-        LookedAhead(const FurtherPartitions& partitions, const std::vector<Contender>& contenders)
-            : partitions_(partitions), contenders_(contenders) {}
+        Prefetched(const FurtherPartitions& partitions, const std::vector<Unexplored>& unexplored)
+            : partitions_(partitions), unexplored_(unexplored) {}
 
-        /// The `faster_partitions` of a contender. With more room there may be more of them; those
-        /// of less room are the same ones, or none.
+        /// The faster partitions of the candidate at `index`. They may have been found when there
+        /// was room for more actions than `room`: then they may be more than have room, where with
+        /// `room` there would be none.
         const FasterPartitions& of(std::size_t index, Duration best, std::int64_t room);
 
       private:
         const FurtherPartitions& partitions_;
-        const std::vector<Contender>& contenders_;
-        std::size_t first_ = 0;  ///< contender of the first of `found_`
-        Duration best_{};        ///< for which they were found
+        const std::vector<Unexplored>& unexplored_;
+        std::size_t first_ = 0;  ///< index of the first of `found_`
+        Duration best_{};        ///< incumbent for which they were found
         std::vector<FasterPartitions> found_{};
     };
 
     bool is_quick_to_count(const Candidate& candidate) const;
-    FasterPartitions faster_partitions(const Contender& contender,
+    FasterPartitions faster_partitions(const Unexplored& node,
                                        Duration best,
                                        std::int64_t room) const;
-    void try_each(const Contender& contender,
+    void try_each(const Unexplored& node,
                   const std::vector<std::vector<int>>& partitions,
                   Duration& best);
     void take_back_refusal(const Candidate& candidate);
     const FoundPlan* fastest_of(const Candidate& candidate) const;
-    std::int64_t improve_one(const Contender& contender,
+    std::int64_t improve_one(const Unexplored& node,
                              const std::vector<std::vector<int>>& starts,
                              std::int64_t actions,
                              Duration& best);
-    void improve(std::vector<Contender>& contenders, Duration& best);
+    void improve(std::vector<Unexplored>& unexplored, Duration& best);
 
     SearchState& state_;
 };

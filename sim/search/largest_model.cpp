@@ -238,7 +238,7 @@ class LargestSearch {
 
   private:
     std::shared_ptr<const Sized> sized(int copies);
-    std::vector<SizedCandidate> contenders(int copies);
+    std::vector<SizedCandidate> candidates_for(int copies);
     int copies_for_any_shape() const;
     std::optional<Room> room_for_copies(const SettledScenario& settled);
     Attempt attempt(const Candidate& candidate, const Sized& model, bool closest = false) const;
@@ -321,7 +321,7 @@ int LargestSearch::copies_for_any_shape() const {
 }
 
 /// The candidates for a model with so many copies; what promises most comes first.
-std::vector<SizedCandidate> LargestSearch::contenders(int copies) {
+std::vector<SizedCandidate> LargestSearch::candidates_for(int copies) {
     const auto model = sized(copies);
     const Choices choices(scenario_, model->model, model->profile);
     std::vector<SizedCandidate> all;
@@ -425,14 +425,14 @@ void LargestSearch::add_closest(std::vector<SizedCandidate> all, LargestModel& l
 
 std::optional<ClosestPlan> LargestSearch::closest() {
     LargestModel result;
-    std::vector<SizedCandidate> all = contenders(1);
+    std::vector<SizedCandidate> all = candidates_for(1);
     std::erase_if(all, [](const SizedCandidate& contender) { return contender.least > 1; });
     add_closest(std::move(all), result);
     return result.next;
 }
 
 LargestModel LargestSearch::run(const LargestProgress& progress) {
-    const std::vector<SizedCandidate> all = contenders(copies_for_any_shape());
+    const std::vector<SizedCandidate> all = candidates_for(copies_for_any_shape());
     if (all.empty() && unknown_) {
         throw Error(*unknown_);
     }

@@ -24,8 +24,8 @@
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/explanation.h"
+#include "sim/search/frontier.h"
 #include "sim/search/layer_sums.h"
-#include "sim/search/open_queue.h"
 #include "sim/search/row_windows.h"
 #include "sim/simulate/simulate.h"
 
@@ -243,7 +243,7 @@ class LeastMemory {
     const Candidate& candidate_;
     const SettledScenario settled_;
     const Planner planner_;
-    const Plan first_;  ///< has the rows
+    const Plan first_;    ///< has the rows
     std::int64_t each_;   ///< actions of a plan
     int least_capacity_;  ///< of channels, without a deadlock
     std::int64_t tries_ = 1;

@@ -35,8 +35,8 @@
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/canonical_costs.h"
+#include "sim/search/frontier.h"
 #include "sim/search/layer_sums.h"
-#include "sim/search/open_queue.h"
 #include "sim/search/row_windows.h"
 #include "sim/search/step_paths.h"
 #include "sim/simulate/simulate.h"
@@ -50,7 +50,7 @@ constexpr std::int64_t most_tries = 5'000;
 constexpr std::int64_t most_tries_of_orders = 30;  ///< where every one searches for its order
 constexpr std::int64_t least_tries = 8;            ///< for a search
 constexpr std::ptrdiff_t most_descents = 8;        ///< from different starts
-constexpr int most_kicks = 40;                     ///< in vain
+constexpr int most_perturbations = 40;             ///< in vain
 constexpr std::ptrdiff_t tried_at_once = 8;
 constexpr std::ptrdiff_t repairs_at_once = 4;
 constexpr std::int64_t most_in_vain = 32;  ///< tries of a descent without a better one
@@ -320,9 +320,10 @@ class PartitionSearch {
         for (const Tried& start : begins()) {
             descend(start.score.excess > 0 ? repaired(start) : start);
         }
-        for (int in_vain = 0; in_vain < most_kicks && left_ > 0 && !best_.empty(); ++in_vain) {
+        for (int in_vain = 0; in_vain < most_perturbations && left_ > 0 && !best_.empty();
+             ++in_vain) {
             const Tried from = best_.front();
-            const Sizes sizes = moved_at_random(from.sizes);
+            const Sizes sizes = perturbed(from.sizes);
             if (known_.contains(sizes)) {
                 continue;
             }
@@ -354,49 +355,50 @@ class PartitionSearch {
     }
 
     /// A partition that has not been tried, and about how it would do.
-    struct Promise {
+    struct Neighbour {
         std::int64_t excess = 0;
         double step = 0;  ///< nanoseconds
         Sizes sizes{};
     };
 
-    /// What single moves promise: those in which no known chain is longer than `most` nanoseconds.
-    std::vector<Promise> promises(const Tried& from, double most) const {
+    /// The partitions that single moves lead to, those in which no known chain is longer than
+    /// `most` nanoseconds.
+    std::vector<Neighbour> neighbours(const Tried& from, double most) const {
         const PathLengths lengths(paths_, trials_.times(), first_layers(from.sizes));
         std::optional<MemoryGuess> guess;
         if (memory_ != nullptr) {
             guess.emplace(*memory_, from);
         }
-        std::vector<Promise> result;
+        std::vector<Neighbour> result;
         for (const Move& move : moves_) {
             if (from.sizes[as_index(move.from)] <= move.layers) {
                 continue;
             }
-            Promise promise{.step = lengths.longest_after(move, most)};
-            if (promise.step > most) {
+            Neighbour neighbour{.step = lengths.longest_after(move, most)};
+            if (neighbour.step > most) {
                 continue;
             }
-            promise.sizes = *after(from.sizes, move);
-            if (!known_.contains(promise.sizes)) {
-                promise.excess = guess ? guess->excess(first_layers(promise.sizes)) : 0;
-                result.push_back(std::move(promise));
+            neighbour.sizes = *after(from.sizes, move);
+            if (!known_.contains(neighbour.sizes)) {
+                neighbour.excess = guess ? guess->excess(first_layers(neighbour.sizes)) : 0;
+                result.push_back(std::move(neighbour));
             }
         }
         return result;
     }
 
-    /// The best of the promises by some order, without the rest.
+    /// The best of the neighbours by some order, without the rest.
     template <class Order>
-    static std::vector<Sizes> first_of(std::vector<Promise> promises,
+    static std::vector<Sizes> first_of(std::vector<Neighbour> neighbours,
                                        std::ptrdiff_t count,
                                        Order order) {
-        std::ranges::stable_sort(promises, {}, order);
+        std::ranges::stable_sort(neighbours, {}, order);
         std::vector<Sizes> result;
-        for (Promise& promise : promises) {
+        for (Neighbour& neighbour : neighbours) {
             if (std::ssize(result) == count) {
                 break;
             }
-            result.push_back(std::move(promise.sizes));
+            result.push_back(std::move(neighbour.sizes));
         }
         return result;
     }
@@ -418,17 +420,17 @@ class PartitionSearch {
     /// help most.
     Tried repaired(Tried from) {
         while (left_ > 0 && from.score.excess > 0) {
-            std::vector<Promise> all = promises(from, std::numeric_limits<double>::max());
+            std::vector<Neighbour> all = neighbours(from, std::numeric_limits<double>::max());
             std::int64_t least = from.score.excess;
-            for (const Promise& promise : all) {
-                least = std::min(least, promise.excess);
+            for (const Neighbour& neighbour : all) {
+                least = std::min(least, neighbour.excess);
             }
             const std::int64_t most = least + (from.score.excess - least) / 2;
-            std::erase_if(all, [&](const Promise& one) {
+            std::erase_if(all, [&](const Neighbour& one) {
                 return one.excess > most || one.excess >= from.score.excess;
             });
             const std::vector<Sizes> next =
-                first_of(std::move(all), repairs_at_once, &Promise::step);
+                first_of(std::move(all), repairs_at_once, &Neighbour::step);
             try_all(next, from.score.excess);
             const Tried* const best =
                 best_of(next, [](const Tried& one) { return one.score.step; });
@@ -445,11 +447,11 @@ class PartitionSearch {
         std::int64_t in_vain = 0;
         while (left_ > 0 && in_vain < most_in_vain) {
             const std::vector<Sizes> next = first_of(
-                promises(from,
-                         from.score.excess > 0 ? std::numeric_limits<double>::max()
-                                               : static_cast<double>(from.score.step.count())),
+                neighbours(from,
+                           from.score.excess > 0 ? std::numeric_limits<double>::max()
+                                                 : static_cast<double>(from.score.step.count())),
                 tried_at_once,
-                [](const Promise& one) { return std::pair(one.excess, one.step); });
+                [](const Neighbour& one) { return std::pair(one.excess, one.step); });
             if (next.empty()) {
                 return;
             }
@@ -463,7 +465,7 @@ class PartitionSearch {
         }
     }
 
-    Sizes moved_at_random(Sizes sizes) {
+    Sizes perturbed(Sizes sizes) {
         constexpr int at_once = 4;
         for (int made = 0, tried = 0; made < at_once && tried < 100; ++tried) {
             // Knuth's linear congruential generator (MMIX).

@@ -15,9 +15,9 @@
 
 #include "core/base/error.h"
 #include "core/scenario/cost_table.h"
+#include "sim/search/frontier.h"
 #include "sim/search/further_partitions.h"
 #include "sim/search/least_memory.h"
-#include "sim/search/open_queue.h"
 #include "sim/search/partition_choice.h"
 #include "sim/search/search_state.h"
 
@@ -29,10 +29,10 @@ constexpr double runner_up = 0.05;  ///< of the best plan's step: how much slowe
 constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
 constexpr std::ptrdiff_t most_too_large = 500;         ///< candidates that are kept
 
-/// What becomes of one of those that are open.
+/// What becomes of one node of the frontier.
 struct Step {
     Outcome outcome;
-    std::vector<Open> opened;
+    std::vector<FrontierNode> children;
     /// Candidates that do not fit, with about what their fullest rank holds.
     std::vector<std::pair<Bytes, Candidate>> too_large{};
 };
@@ -48,21 +48,21 @@ class Search {
     SearchResult run();
 
   private:
-    OpenQueue open_shapes();
-    bool is_slower(const Open& open) const;
-    bool is_known(const Open& open) const;
+    Frontier frontier_of_shapes();
+    bool is_slower(const FrontierNode& node) const;
+    bool is_known(const FrontierNode& node) const;
     Duration to_beat(const Shape& shape) const;
-    void add_contender(const Open& open);
-    void leave_out(const Open& open);
-    std::vector<Open> next_wave(OpenQueue& queue);
-    Step look_into(const Open& shape) const;
-    void look_into(const Open& shape,
+    void add_unexplored(const FrontierNode& node);
+    void leave_out(const FrontierNode& node);
+    std::vector<FrontierNode> next_wave(Frontier& frontier);
+    Step look_into(const FrontierNode& shape) const;
+    void look_into(const FrontierNode& shape,
                    const ScheduleChoice& choice,
                    Duration ceiling,
                    ShapeBounds& bounds,
                    Step& step) const;
-    Step simulate(const Open& open) const;
-    void take(Step step, OpenQueue& queue);
+    Step simulate(const FrontierNode& node) const;
+    void take(Step step, Frontier& frontier);
     void try_runners_up(Duration best);
     SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
 
@@ -74,8 +74,8 @@ class Search {
     std::optional<ClosestPlan> closest_{};
 };
 
-OpenQueue Search::open_shapes() {
-    std::vector<Open> open;
+Frontier Search::frontier_of_shapes() {
+    std::vector<FrontierNode> nodes;
     Duration least = Duration::max();
     for (const Shape& shape : shapes_) {
         state_.bounds.learn(shape);
@@ -83,18 +83,18 @@ OpenQueue Search::open_shapes() {
         // Where no costs are known there are no plans.
         const Duration bound =
             state_.bounds.unknown(shape) ? Duration::max() : state_.bounds.least(shape);
-        open.push_back({.bound = bound,
-                        .least = bound,
-                        .actions = actions_of(first),
-                        .candidate = first,
-                        .is_shape = true});
-        least = std::min(least, open.back().bound);
+        nodes.push_back({.bound = bound,
+                         .relaxation = bound,
+                         .actions = actions_of(first),
+                         .candidate = first,
+                         .is_shape = true});
+        least = std::min(least, nodes.back().bound);
     }
-    OpenQueue queue{OpenOrder(least)};
-    for (Open& one : open) {
-        queue.add(std::move(one));
+    Frontier frontier{FrontierOrder(least)};
+    for (FrontierNode& one : nodes) {
+        frontier.add(std::move(one));
     }
-    return queue;
+    return frontier;
 }
 
 /// The step that a candidate has to be faster than: that of the best plan, or less by what does not
@@ -108,66 +108,66 @@ Duration Search::to_beat(const Shape& shape) const {
     return best - (content ? part(best, state_.options.tolerance) : Duration{});
 }
 
-bool Search::is_slower(const Open& open) const {
-    return !state_.bounds.unknown(open.candidate.shape) &&
-           open.bound >= to_beat(open.candidate.shape);
+bool Search::is_slower(const FrontierNode& node) const {
+    return !state_.bounds.unknown(node.candidate.shape) &&
+           node.bound >= to_beat(node.candidate.shape);
 }
 
 /// Whether it recomputes as needed where nothing is needed: with the bound of the candidate without
 /// recompute, which fits, the same partitions come out the same.
-bool Search::is_known(const Open& open) const {
-    if (!open.candidate.choice.recompute_by_rank) {
+bool Search::is_known(const FrontierNode& node) const {
+    if (!node.candidate.choice.recompute_by_rank) {
         return false;
     }
-    Candidate twin = open.candidate;
+    Candidate twin = node.candidate;
     twin.choice.recompute_by_rank = false;
     const auto found = without_recompute_.find(twin);
-    return found != without_recompute_.end() && found->second == open.bound;
+    return found != without_recompute_.end() && found->second == node.bound;
 }
 
 /// A candidate that is not simulated, if other partitions than the first ones could be faster than
 /// the best plan.
-void Search::add_contender(const Open& open) {
+void Search::add_unexplored(const FrontierNode& node) {
     const bool is_open = state_.space.scenario.pipeline.partition.is_auto();
-    if (is_open && open.least < state_.best.of(open.candidate.shape)) {
-        state_.all.contenders.push_back(
-            {.promise = open.bound, .least = open.least, .candidate = open.candidate});
+    if (is_open && node.relaxation < state_.best.of(node.candidate.shape)) {
+        state_.all.unexplored.push_back(
+            {.priority = node.bound, .relaxation = node.relaxation, .candidate = node.candidate});
     }
 }
 
-void Search::leave_out(const Open& open) {
+void Search::leave_out(const FrontierNode& node) {
     const std::int64_t count =
-        open.is_shape ? std::ssize(state_.bounds.choices().of(open.candidate.shape)) : 1;
-    state_.all.candidates += open.is_shape ? count : 0;
+        node.is_shape ? std::ssize(state_.bounds.choices().of(node.candidate.shape)) : 1;
+    state_.all.candidates += node.is_shape ? count : 0;
     state_.all.pruned += count;
     ++state_.settled;
-    if (!open.is_shape) {
-        runners_up_.add(open);
-        if (open.least < open.bound) {
-            add_contender(open);
+    if (!node.is_shape) {
+        runners_up_.add(node);
+        if (node.relaxation < node.bound) {
+            add_unexplored(node);
         }
     }
-    if (open.bound < state_.best.of(open.candidate.shape)) {
-        state_.spared = std::min(state_.spared, open.bound);
+    if (node.bound < state_.best.of(node.candidate.shape)) {
+        state_.pruned_bound = std::min(state_.pruned_bound, node.bound);
     }
 }
 
 /// What is done at the same time. The same on every machine.
-std::vector<Open> Search::next_wave(OpenQueue& queue) {
+std::vector<FrontierNode> Search::next_wave(Frontier& frontier) {
     constexpr std::size_t most = 32;
     constexpr std::int64_t most_actions = 2'000'000;
     constexpr std::int64_t of_a_shape = 20'000;  // looking into it takes about as long
-    std::vector<Open> wave;
+    std::vector<FrontierNode> wave;
     std::int64_t actions = 0;
-    while (!queue.empty() && wave.size() < most) {
-        const Open& next = queue.first();
+    while (!frontier.empty() && wave.size() < most) {
+        const FrontierNode& next = frontier.first();
         if (is_slower(next)) {
-            leave_out(queue.take());
+            leave_out(frontier.take());
             continue;
         }
         if (is_known(next)) {
             // The partitions that are tried first come out the same; others may not.
-            add_contender(queue.take());
+            add_unexplored(frontier.take());
             ++state_.all.pruned;
             ++state_.settled;
             continue;
@@ -176,13 +176,13 @@ std::vector<Open> Search::next_wave(OpenQueue& queue) {
         if (!wave.empty() && actions > most_actions) {
             break;
         }
-        wave.push_back(queue.take());
+        wave.push_back(frontier.take());
     }
     return wave;
 }
 
 /// The choices of a shape.
-Step Search::look_into(const Open& shape) const {
+Step Search::look_into(const FrontierNode& shape) const {
     Step step;
     const Shape& of = shape.candidate.shape;
     const std::vector<ScheduleChoice> choices = state_.bounds.choices().of(of);
@@ -196,13 +196,13 @@ Step Search::look_into(const Open& shape) const {
     const Duration best = state_.best.of(of);
     const Duration ceiling =
         best == Duration::max() ? best : best + part(best, runner_up) + Duration{1};
-    std::map<CostWays, ShapeBounds> bounds_of_ways;
+    std::map<CostOptions, ShapeBounds> bounds_of_options;
     for (const ScheduleChoice& choice : choices) {
-        const CostWays ways = ways_of(state_.space.scenario, choice);
-        auto known = bounds_of_ways.find(ways);
-        if (known == bounds_of_ways.end()) {
+        const CostOptions options = cost_options_of(state_.space.scenario, choice);
+        auto known = bounds_of_options.find(options);
+        if (known == bounds_of_options.end()) {
             try {
-                known = bounds_of_ways.emplace(ways, state_.bounds.of(of, choice)).first;
+                known = bounds_of_options.emplace(options, state_.bounds.of(of, choice)).first;
             } catch (const Error& error) {
                 step.outcome.refuse(error, {.shape = of, .choice = choice});
                 continue;
@@ -214,7 +214,7 @@ Step Search::look_into(const Open& shape) const {
 }
 
 /// Opens or refuses a choice of a shape. What is not below `ceiling` is not looked at closely.
-void Search::look_into(const Open& shape,
+void Search::look_into(const FrontierNode& shape,
                        const ScheduleChoice& choice,
                        Duration ceiling,
                        ShapeBounds& bounds,
@@ -231,20 +231,20 @@ void Search::look_into(const Open& shape,
         step.too_large.emplace_back(bounds.even_share_of_memory(choice), candidate);
     }
     if (any && !bound && bounds.has_more_partitions()) {
-        step.outcome.contenders.push_back(
-            {.promise = Duration::max(), .least = least, .candidate = candidate});
+        step.outcome.unexplored.push_back(
+            {.priority = Duration::max(), .relaxation = least, .candidate = candidate});
     }
     if (bound) {
-        step.opened.push_back({.bound = *bound,
-                               .least = least,
-                               .actions = actions_of(candidate),
-                               .candidate = candidate});
+        step.children.push_back({.bound = *bound,
+                                 .relaxation = least,
+                                 .actions = actions_of(candidate),
+                                 .candidate = candidate});
     }
 }
 
-Step Search::simulate(const Open& open) const {
-    const Candidate& candidate = open.candidate;
-    Step step{.outcome = state_.simulate(candidate, open.bound), .opened = {}};
+Step Search::simulate(const FrontierNode& node) const {
+    const Candidate& candidate = node.candidate;
+    Step step{.outcome = state_.simulate(candidate, node.bound), .children = {}};
     if (step.outcome.breaks_a_rule) {
         return step;
     }
@@ -254,15 +254,15 @@ Step Search::simulate(const Open& open) const {
         step.too_large.emplace_back(bounds.even_share_of_memory(candidate.choice), candidate);
     }
     if (state_.space.scenario.pipeline.partition.is_auto()) {
-        step.outcome.contenders.push_back(
-            {.promise = found.empty() ? Duration::max() : found.front().step,
-             .least = open.least,
+        step.outcome.unexplored.push_back(
+            {.priority = found.empty() ? Duration::max() : found.front().step,
+             .relaxation = node.relaxation,
              .candidate = candidate});
     }
     return step;
 }
 
-void Search::take(Step step, OpenQueue& queue) {
+void Search::take(Step step, Frontier& frontier) {
     for (const FoundPlan& found : step.outcome.found) {
         state_.best.add(found);
     }
@@ -273,11 +273,11 @@ void Search::take(Step step, OpenQueue& queue) {
             state_.too_large.erase(std::prev(state_.too_large.end()));
         }
     }
-    for (Open& opened : step.opened) {
-        if (is_slower(opened)) {
-            leave_out(opened);
+    for (FrontierNode& children : step.children) {
+        if (is_slower(children)) {
+            leave_out(children);
         } else {
-            queue.add(std::move(opened));
+            frontier.add(std::move(children));
         }
     }
     ++state_.settled;
@@ -285,8 +285,9 @@ void Search::take(Step step, OpenQueue& queue) {
 
 /// So that the best plan has others to be compared with.
 void Search::try_runners_up(Duration best) {
-    std::vector<Open> nearest = runners_up_.within(best, runner_up);
-    std::erase_if(nearest, [](const Open& open) { return open.actions > largest_runner_up; });
+    std::vector<FrontierNode> nearest = runners_up_.within(best, runner_up);
+    std::erase_if(nearest,
+                  [](const FrontierNode& node) { return node.actions > largest_runner_up; });
     constexpr std::size_t at_once = 16;
     for (std::size_t first = 0;
          first < nearest.size() && state_.all.searched < state_.options.least_ranked &&
@@ -300,7 +301,7 @@ void Search::try_runners_up(Duration best) {
             state_.simulated.insert(nearest[first + i].candidate);
         }
         for (Step& step : steps) {
-            step.outcome.contenders.clear();
+            step.outcome.unexplored.clear();
             state_.all.add(std::move(step.outcome));
             --state_.all.pruned;
         }
@@ -352,10 +353,10 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
 }
 
 SearchResult Search::run() {
-    OpenQueue queue = open_shapes();
+    Frontier frontier = frontier_of_shapes();
     bool ended = false;
     while (!ended) {
-        const std::vector<Open> wave = next_wave(queue);
+        const std::vector<FrontierNode> wave = next_wave(frontier);
         std::vector<Step> steps(wave.size());
         tbb::parallel_for(std::size_t{0}, wave.size(), [&](std::size_t i) {
             steps[i] = wave[i].is_shape ? look_into(wave[i]) : simulate(wave[i]);
@@ -368,30 +369,29 @@ SearchResult Search::run() {
             if (!steps[i].outcome.found.empty() && choice.recompute == Recompute::None) {
                 without_recompute_.emplace(wave[i].candidate, wave[i].bound);
             }
-            take(std::move(steps[i]), queue);
+            take(std::move(steps[i]), frontier);
         }
-        ended = !state_.goes_on(queue.size(), queue.least()) || queue.empty();
+        ended = !state_.goes_on(frontier.size(), frontier.least()) || frontier.empty();
     }
-    const Duration bound = std::min(state_.spared, queue.least());
+    const Duration bound = std::min(state_.pruned_bound, frontier.least());
     Duration any_partition_bound = bound;
     FurtherPartitions partitions(state_);
-    if (queue.empty()) {
-        any_partition_bound =
-            partitions.try_contenders(state_.best.of_all().value_or(Duration::max()));
+    if (frontier.empty()) {
+        any_partition_bound = partitions.explore(state_.best.of_all().value_or(Duration::max()));
     } else {
-        any_partition_bound = std::min(bound, queue.least_of_any_partition());
-        for (const Contender& contender : state_.all.contenders) {
-            any_partition_bound = std::min(any_partition_bound, contender.least);
+        any_partition_bound = std::min(bound, frontier.least_of_any_partition());
+        for (const Unexplored& node : state_.all.unexplored) {
+            any_partition_bound = std::min(any_partition_bound, node.relaxation);
         }
     }
-    if (queue.empty() && state_.best.of_all()) {
+    if (frontier.empty() && state_.best.of_all()) {
         try_runners_up(*state_.best.of_all());
         finish_rows(state_, partitions);
     }
-    if (state_.options.finds_closest && queue.empty() && state_.all.found.empty()) {
+    if (state_.options.finds_closest && frontier.empty() && state_.all.found.empty()) {
         closest_ = closest_to_fitting(state_);
     }
-    return result(queue.empty(), bound, any_partition_bound);
+    return result(frontier.empty(), bound, any_partition_bound);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::pair<int, int> cell_of(const Shape& shape) {
 
 }  // namespace
 
-Duration Best::of(const Shape& shape) const {
+Duration Incumbents::of(const Shape& shape) const {
     if (!cell_stages_.contains(shape.stages)) {
         return all_;
     }
@@ -21,7 +21,7 @@ Duration Best::of(const Shape& shape) const {
     return found == of_cell_.end() ? Duration::max() : found->second;
 }
 
-void Best::add(const FoundPlan& plan) {
+void Incumbents::add(const FoundPlan& plan) {
     all_ = std::min(all_, plan.step);
     const auto [entry, is_new] = of_cell_.try_emplace(cell_of(plan.candidate.shape), plan.step);
     entry->second = std::min(entry->second, plan.step);
@@ -37,7 +37,7 @@ bool SearchState::goes_on(std::size_t left, Duration bound) {
     const auto done = static_cast<double>(settled);
     is_stopped = !options.progress({.share = done / (done + static_cast<double>(left)),
                                     .best = best.of_all(),
-                                    .bound = std::min(spared, bound)});
+                                    .bound = std::min(pruned_bound, bound)});
     return !is_stopped;
 }
 

@@ -19,10 +19,10 @@
 namespace pipetwin::sim {
 
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
-class Best {
+class Incumbents {
   public:
-    /// Makes a cell for each number of micro-batches for these numbers of stages.
-    explicit Best(const std::vector<int>& cell_stages)
+    /// These numbers of stages have a cell for each number of micro-batches.
+    explicit Incumbents(const std::vector<int>& cell_stages)
         : cell_stages_(cell_stages.begin(), cell_stages.end()) {}
 
     /// The step that a plan of this shape has to beat; `Duration::max()`: any.
@@ -59,10 +59,10 @@ struct SearchState {
     const SearchSpace space;
     const SearchOptions& options;
     CandidateBounds bounds;
-    Best best;
+    Incumbents best;
     Outcome all{};
     /// The least bound of what was left out though it might be faster than the best.
-    Duration spared = Duration::max();
+    Duration pruned_bound = Duration::max();
     std::set<std::pair<Bytes, Candidate>> too_large{};  ///< those that come nearest to fit
     std::set<Candidate> simulated{};                    ///< with the partitions that come first
     std::int64_t settled = 0;                           ///< shapes and candidates

@@ -84,7 +84,7 @@ void Outcome::refuse(const Error& why, const Candidate& candidate) {
 
 void Outcome::add(Outcome other) {
     std::ranges::move(other.found, std::back_inserter(found));
-    std::ranges::move(other.contenders, std::back_inserter(contenders));
+    std::ranges::move(other.unexplored, std::back_inserter(unexplored));
     for (auto& [rule, entry] : other.infeasible) {
         const auto [known, is_new] = infeasible.try_emplace(rule, entry);
         known->second.count += is_new ? 0 : entry.count;

@@ -22,22 +22,21 @@
 /// Candidates made into plans and simulated.
 namespace pipetwin::sim {
 
-/// A candidate of which only some partitions were simulated, or none; none is faster than `least`.
-/// The contender with the smallest `promise` is looked at first: the step of a partition that fits,
-/// or the bound of the candidate.
-struct Contender {
-    Duration promise{};
-    Duration least{};
+/// A candidate of which only some partitions were simulated, or none.
+struct Unexplored {
+    /// The step of a partition that fits, or the candidate's bound: the smallest is explored first.
+    Duration priority{};
+    Duration relaxation{};  ///< no partition is faster
     Candidate candidate;
 
-    auto operator<=>(const Contender&) const = default;
+    auto operator<=>(const Unexplored&) const = default;
 };
 
 /// What candidates have come to.
 struct Outcome {
     std::vector<FoundPlan> found{};
     std::map<std::string, Infeasible> infeasible{};  ///< by reason, without its numbers
-    std::vector<Contender> contenders{};
+    std::vector<Unexplored> unexplored{};
     std::int64_t candidates = 0;
     std::int64_t searched = 0;
     std::int64_t pruned = 0;

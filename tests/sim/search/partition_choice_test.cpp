@@ -63,7 +63,8 @@ TEST(PartitionChoice, IsNeverWorseThanAnyOtherPartition) {
                              testing::AskedSchedule{"chimera", 1}};
     int judged = 0;
     for (int round = 0; round < tests::soaked(100); ++round) {
-        const testing::AskedSchedule& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
+        const testing::AskedSchedule& asked =
+            all.at(as_index(question.below(static_cast<int>(all.size()))));
         const int ranks = asked.schedule == "chimera" ? 2 : 2 + question.below(2);
         const int pieces = ranks * asked.chunks;
         const int layers = pieces + question.below(11 - pieces);
@@ -96,7 +97,8 @@ TEST(PartitionChoice, FindsAPartitionThatFitsWhereFewDo) {
         const bool in_v = question.below(2) == 0;
         const int layers = 12 + question.below(3);
         const Profile profile = question.profile(layers);
-        SettledScenario scenario = question.scenario_with_limit({in_v ? "zb-v" : "interleaved-1f1b", 2}, 3);
+        SettledScenario scenario =
+            question.scenario_with_limit({in_v ? "zb-v" : "interleaved-1f1b", 2}, 3);
         scenario.cluster.memory_limit.reset();
         SCOPED_TRACE(fmt::format("round {}: {}, {} layers", round, in_v, layers));
         Bytes least{std::numeric_limits<std::int64_t>::max()};

@@ -105,7 +105,8 @@ TEST(Stability, MakesNoStepLongerWhereEveryLayerIsFaster) {
                              testing::AskedSchedule{"interleaved-1f1b", 2},
                              testing::AskedSchedule{"interleaved-1f1b", 3}};
     for (int round = 0; round < tests::soaked(5); ++round) {
-        const testing::AskedSchedule& asked = all.at(as_index(question.below(static_cast<int>(all.size()))));
+        const testing::AskedSchedule& asked =
+            all.at(as_index(question.below(static_cast<int>(all.size()))));
         const int ranks = 3 + question.below(2);
         const int layers = ranks * asked.chunks * (2 + question.below(3)) + question.below(7);
         const Profile profile = of_microseconds(question.profile(layers));

@@ -13,13 +13,13 @@
 #include "core/base/units.h"
 #include "sim/search/candidate.h"
 
-/// What a plan search has still to look at, and in which order.
+/// The frontier of a best-first search with bounds: what is still to be looked at, in which order.
 namespace pipetwin::sim {
 
 /// A shape whose choices are not looked at yet, or a candidate that is not simulated yet.
-struct Open {
-    Duration bound{};          ///< with the partitions that are tried first
-    Duration least{};          ///< with any partition; of a shape its bound
+struct FrontierNode {
+    Duration bound{};          ///< of its step, with the partitions that are tried first
+    Duration relaxation{};     ///< bound with any partition whatever; of a shape its bound
     std::int64_t actions = 0;  ///< of its plan, about; of a shape those of its smallest
     Candidate candidate;
     bool is_shape = false;
@@ -39,36 +39,36 @@ inline std::int64_t actions_of(const Candidate& candidate) {
 /// Bounds in steps of a hundredth of the least; within a step plans that are simulated fast come
 /// first. And plans of up to 300 thousand actions come before larger ones, those before plans of
 /// more than three million: what they find spares most of the large ones.
-class OpenOrder {
+class FrontierOrder {
   public:
-    explicit OpenOrder(Duration least) : least_(std::max(least, Duration{1})) {}
+    explicit FrontierOrder(Duration least) : least_(std::max(least, Duration{1})) {}
 
-    bool operator()(const Open& a, const Open& b) const { return key(a) < key(b); }
+    bool operator()(const FrontierNode& a, const FrontierNode& b) const { return key(a) < key(b); }
 
   private:
     using Key = std::tuple<int, std::int64_t, std::int64_t, bool, const Candidate&>;
 
-    Key key(const Open& open) const {
-        const int size = (open.actions > 300'000 ? 1 : 0) + (open.actions > 3'000'000 ? 1 : 0);
-        const std::int64_t step = (open.bound - least_) / std::max(least_ / 100, Duration{1});
-        return {size, step, open.actions, !open.is_shape, open.candidate};
+    Key key(const FrontierNode& node) const {
+        const int size = (node.actions > 300'000 ? 1 : 0) + (node.actions > 3'000'000 ? 1 : 0);
+        const std::int64_t step = (node.bound - least_) / std::max(least_ / 100, Duration{1});
+        return {size, step, node.actions, !node.is_shape, node.candidate};
     }
 
     Duration least_;
 };
 
 /// What is left to do, in that order.
-class OpenQueue {
+class Frontier {
   public:
-    explicit OpenQueue(OpenOrder order) : open_(order) {}
+    explicit Frontier(FrontierOrder order) : nodes_(order) {}
 
-    void add(Open open) {
-        bounds_.insert(open.bound);
-        open_.insert(std::move(open));
+    void add(FrontierNode node) {
+        bounds_.insert(node.bound);
+        nodes_.insert(std::move(node));
     }
-    const Open& first() const { return *open_.begin(); }
-    Open take() {
-        Open first = std::move(open_.extract(open_.begin()).value());
+    const FrontierNode& first() const { return *nodes_.begin(); }
+    FrontierNode take() {
+        FrontierNode first = std::move(nodes_.extract(nodes_.begin()).value());
         bounds_.erase(bounds_.find(first.bound));
         return first;
     }
@@ -77,34 +77,34 @@ class OpenQueue {
     /// The least that any of them takes with any partition.
     Duration least_of_any_partition() const {
         Duration least = Duration::max();
-        for (const Open& open : open_) {
-            least = std::min(least, open.least);
+        for (const FrontierNode& node : nodes_) {
+            least = std::min(least, node.relaxation);
         }
         return least;
     }
-    bool empty() const { return open_.empty(); }
-    std::size_t size() const { return open_.size(); }
+    bool empty() const { return nodes_.empty(); }
+    std::size_t size() const { return nodes_.size(); }
 
   private:
-    std::set<Open, OpenOrder> open_;
+    std::set<FrontierNode, FrontierOrder> nodes_;
     std::multiset<Duration> bounds_{};
 };
 
 /// Candidates that were left out, as far as they come near the best plan.
 class RunnersUp {
   public:
-    void add(const Open& open) {
-        nearest_.insert(open);
+    void add(const FrontierNode& node) {
+        nearest_.insert(node);
         if (nearest_.size() > most) {
             nearest_.erase(std::prev(nearest_.end()));
         }
     }
     /// The entries that are nearest to `best`, and not more than `share` of it away.
-    std::vector<Open> within(Duration best, double share) const {
-        std::vector<Open> result;
-        for (const Open& open : nearest_) {
-            if (open.bound <= best + part(best, share)) {
-                result.push_back(open);
+    std::vector<FrontierNode> within(Duration best, double share) const {
+        std::vector<FrontierNode> result;
+        for (const FrontierNode& node : nearest_) {
+            if (node.bound <= best + part(best, share)) {
+                result.push_back(node);
             }
         }
         return result;
@@ -112,12 +112,12 @@ class RunnersUp {
 
   private:
     struct ByBound {
-        bool operator()(const Open& a, const Open& b) const {
+        bool operator()(const FrontierNode& a, const FrontierNode& b) const {
             return std::tie(a.bound, a.candidate) < std::tie(b.bound, b.candidate);
         }
     };
     static constexpr std::size_t most = 256;
-    std::set<Open, ByBound> nearest_{};
+    std::set<FrontierNode, ByBound> nearest_{};
 };
 
 }  // namespace pipetwin::sim
