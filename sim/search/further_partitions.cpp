@@ -144,7 +144,12 @@ std::int64_t FurtherPartitions::improve_one(const Unexplored& node,
     std::vector<std::vector<int>> chosen;
     std::int64_t simulated = 0;
     for (const std::vector<int>& start : starts) {
-        ChosenPartition one = chosen_partition(settled, space.model, space.profile, actions, start);
+        ChosenPartition one = chosen_partition(settled,
+                                               space.model,
+                                               space.profile,
+                                               actions,
+                                               start,
+                                               &state_.tried_partitions[candidate]);
         simulated += one.actions;
         chosen.push_back(std::move(one.layers_per_piece));
     }

@@ -9,6 +9,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
+#include "sim/search/partition_descent.h"
 
 /// What `partition = "auto"` stands for.
 namespace pipetwin::sim {
@@ -48,12 +49,14 @@ struct ChosenPartition {
 };
 
 /// The partition of such a plan, looked for until so many actions have been simulated. The search
-/// begins with `first`, too, where there is one.
+/// begins with `first`, too, where there is one. What is in `tried` counts, but is not simulated
+/// again; what else is tried is added: for several searches of one scenario.
 ChosenPartition chosen_partition(const SettledScenario& scenario,
                                  const Model& model,
                                  const Profile& profile,
                                  std::int64_t actions,
-                                 const std::vector<int>& first = {});
+                                 const std::vector<int>& first = {},
+                                 KnownPartitions* tried = nullptr);
 
 /// What `partition = "auto"` of one scenario stands for as its layers take other times: without a
 /// search and a simulation of everything for each of them.

@@ -13,6 +13,7 @@
 #include "sim/search/candidate.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/found_plan.h"
+#include "sim/search/partition_descent.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/trial.h"
 
@@ -65,6 +66,7 @@ struct SearchState {
     Duration pruned_bound = Duration::max();
     std::set<std::pair<Bytes, Candidate>> too_large{};  ///< those that come nearest to fit
     std::set<Candidate> simulated{};                    ///< with the partitions that come first
+    std::map<Candidate, KnownPartitions> tried_partitions{};  ///< by searches of the partition
     std::int64_t settled = 0;                           ///< shapes and candidates
     std::int64_t partitions = 0;                        ///< simulated after the first ones
     bool is_stopped = false;                            ///< the caller has said so
