@@ -562,14 +562,6 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
     return use;
 }
 
-std::vector<Bytes> resident_totals(const Plan& plan) {
-    std::vector<Bytes> totals;
-    for (int rank = 0; rank < plan.rank_count(); ++rank) {
-        totals.push_back(resident_memory(plan, rank).total());
-    }
-    return totals;
-}
-
 BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak) {
     const Bytes context = peak[MemoryKind::Context];
     const Bytes communication =

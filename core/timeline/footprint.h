@@ -65,10 +65,6 @@ MemoryChange memory_change(const Plan& plan, const Action& action);
 /// each incoming skip as many as `channel_places` says (none while the capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
-/// [rank]: bytes of `resident_memory`. Peaks of plans that differ in capacity alone differ by
-/// these.
-std::vector<Bytes> resident_totals(const Plan& plan);
-
 /// What each device of a rank holds beside the model and its activations. The first two are
 /// MemoryKind::Context; the last is part of no kind, and the memory limits leave room for it.
 struct BesideModel {

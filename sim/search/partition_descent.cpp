@@ -4,6 +4,7 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "core/base/as_index.h"
@@ -169,15 +170,12 @@ TriedPartition PartitionTrials::simulated(Sizes sizes, std::int64_t most_excess)
             return result;
         }
     }
-    const std::vector<Bytes> resident = resident_totals(unsettled);
-    auto [plan, timeline] = settled_timeline(std::move(unsettled), std::move(recycled_.local()));
+    auto [plan, timeline, room] =
+        settled_timeline(std::move(unsettled), std::move(recycled_.local()));
     if (plan->host_link) {
         result.peaks = peak_totals(plan, timeline);
     } else {
-        const std::vector<Bytes> with_room = resident_totals(plan);
-        for (std::size_t rank = 0; rank < resident.size(); ++rank) {
-            result.peaks[rank] += with_room[rank] - resident[rank];
-        }
+        std::ranges::transform(result.peaks, room, result.peaks.begin(), std::plus{});
     }
     result.score = {.excess = excess_of(plan, result.peaks),
                     .step = step_time(timeline),

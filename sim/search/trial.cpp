@@ -197,7 +197,7 @@ void CandidateTrials::add(const std::vector<int>& partition,
     if (!step) {
         return;
     }
-    const auto& [plan, timeline] = *step;
+    const auto& [plan, timeline, room] = *step;
     const std::vector<Bytes> peaks =
         plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
     if (fits(plan, peaks) && step_time(timeline) < best) {

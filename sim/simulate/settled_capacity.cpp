@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -158,6 +159,16 @@ int capacity_in_fixed_order(const Plan& plan) {
     });
 }
 
+/// [rank]: bytes that it holds before its first action. Peaks of plans that differ in capacity alone
+/// differ by these.
+std::vector<Bytes> resident_totals(const Plan& plan) {
+    std::vector<Bytes> totals;
+    for (int rank = 0; rank < plan.rank_count(); ++rank) {
+        totals.push_back(resident_memory(plan, rank).total());
+    }
+    return totals;
+}
+
 /// Gives plans of one scenario their capacity, and tells whether the ranks have the memory for it.
 class RoomInMemory {
   public:
@@ -274,10 +285,18 @@ SettledStep simulate_settled(Plan plan, RecordLinks links) {
 }
 
 SettledTimeline settled_timeline(Plan plan, Timeline recycled) {
+    std::vector<Bytes> room = resident_totals(plan);
+    const auto settled = [&room](Plan with_capacity, Timeline timeline) {
+        const std::vector<Bytes> resident = resident_totals(with_capacity);
+        std::ranges::transform(resident, room, room.begin(), std::minus{});
+        return SettledTimeline{.plan = std::move(with_capacity),
+                               .timeline = std::move(timeline),
+                               .room = std::move(room)};
+    };
     if (plan->channel_capacity || plan->contention.any() || !room_takes_memory(plan)) {
         plan = with_settled_capacity(std::move(plan));
         Timeline timeline = simulate(plan, std::move(recycled));
-        return {.plan = std::move(plan), .timeline = std::move(timeline)};
+        return settled(std::move(plan), std::move(timeline));
     }
     Conditions conditions = planned_conditions(plan);
     FastEnough is_fast_enough(plan);
@@ -298,7 +317,7 @@ SettledTimeline settled_timeline(Plan plan, Timeline recycled) {
     if (!of_likely || plan->channel_capacity != likely) {
         timeline = simulate(plan, std::move(timeline));
     }
-    return {.plan = std::move(plan), .timeline = std::move(timeline)};
+    return settled(std::move(plan), std::move(timeline));
 }
 
 }  // namespace pipetwin::sim

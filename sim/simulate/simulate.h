@@ -68,6 +68,7 @@ SettledStep simulate_settled(Plan plan, RecordLinks links = RecordLinks::Yes);
 struct SettledTimeline {
     Plan plan;
     Timeline timeline;
+    std::vector<Bytes> room;  ///< [rank]: what the settled capacity adds to its memory
 };
 
 /// Settles the plan's capacity (`with_settled_capacity`) and simulates it. `recycled` is an older
