@@ -328,15 +328,23 @@ struct Planner::Common {
 
     Cut cut(Partition partition) const;
     Partition own_partition(const RecomputeRules& recompute) const;
+    /// The grid with the messages of a cut.
+    Schedule with_skips(const Cut& cut) const;
     /// The layers as stages; `grid` has the skips of the cut.
     PlanParts summed(const Cut& cut, const Schedule& grid) const;
     /// Links and what shares them.
     void join(PlanParts& of, const Schedule& grid) const;
     void add_all_reduce(PlanParts& of, const Schedule& grid) const;
 
-    Plan plan(const Cut& cut, const RecomputeRules& recompute, RowsFrom rows) const;
+    Plan plan(PlanParts summed,
+              Schedule grid,
+              const RecomputeRules& recompute,
+              RowsFrom rows) const;
+    Plan plan(const Cut& cut, const RecomputeRules& recompute) const;
     /// With the rows of another plan; none where these have other messages.
-    std::optional<Plan> plan_with_rows_of(const Plan& other, const Cut& cut) const;
+    std::optional<PlanParts> with_rows_of(const Plan& other, const Cut& cut) const;
+    /// What readers of a plan want to know.
+    void add_texts(PlanParts& of) const;
 
     const SettledScenario& scenario;
     const Model& model;
@@ -344,7 +352,9 @@ struct Planner::Common {
     LinkFactors factors;
     std::optional<Plan> rows;  ///< that were given
     bool is_chain;
-    PlanParts parts;  ///< of every plan, those that no cut changes
+    PlanParts parts;                   ///< of every plan, those that no cut changes
+    std::vector<std::string> names{};  ///< of the layers
+    std::vector<std::string> notes{};
     RankPlacement place;
     LayerCosts costs;
     std::vector<std::vector<StageCosts>> stage_costs{};  ///< [cost class][kind of device]
@@ -364,9 +374,7 @@ PlanParts checked_settings(const SettledScenario& scenario,
                            const Profile& profile) {
     require_same_layers(model, profile);
     require_devices(scenario);
-    PlanParts parts = settings_of(scenario, profile);
-    parts.layer_names = layer_names(model);
-    return parts;
+    return settings_of(scenario, profile);
 }
 
 }  // namespace
@@ -421,6 +429,8 @@ Planner::Common::Common(const SettledScenario& of,
     if (grid.tied_ends) {
         parts.notes.push_back(tied_note(profile.precision, rules));
     }
+    notes = std::exchange(parts.notes, {});
+    names = layer_names(model);
 }
 
 /// In a chain no output skips a stage, and a message is all that a stage sends.
@@ -429,6 +439,12 @@ Cut Planner::Common::cut(Partition partition) const {
                     "one piece of the partition per piece of the schedule");
     std::vector<Route> routes = is_chain ? std::vector<Route>() : routes_of(model, partition);
     return {.partition = std::move(partition), .routes = std::move(routes)};
+}
+
+Schedule Planner::Common::with_skips(const Cut& cut) const {
+    Schedule grid = place.grid;
+    grid.skips = skips_of(cut.routes, grid);
+    return grid;
 }
 
 Partition Planner::Common::own_partition(const RecomputeRules& recompute) const {
@@ -525,22 +541,34 @@ PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
     return of;
 }
 
-Plan Planner::Common::plan(const Cut& cut, const RecomputeRules& recompute, RowsFrom from) const {
-    Schedule grid = place.grid;
-    grid.skips = skips_of(cut.routes, grid);
-    PlanParts of = summed(cut, grid);
-    of.recompute = recompute;
-    of.schedule = lowered_order(scenario, std::move(grid), of);
-    const bool generated = !has_schedule_file(scenario) && scenario.pipeline.deferred_weights == 0;
-    if (!generated || is_forward_only(of.schedule)) {  // others recompute what they are asked to
-        of.recompute = lowered_recompute(of.schedule, of.recompute);
-    }
-    require_reductions(of);
-    require_norms(scenario, of);
-    return Plan::make(std::move(of), generated ? from : RowsFrom::Anywhere);
+void Planner::Common::add_texts(PlanParts& of) const {
+    of.layer_names = names;
+    add(of.notes, notes);
 }
 
-std::optional<Plan> Planner::Common::plan_with_rows_of(const Plan& other, const Cut& cut) const {
+Plan Planner::Common::plan(PlanParts summed,
+                           Schedule grid,
+                           const RecomputeRules& recompute,
+                           RowsFrom from) const {
+    summed.recompute = recompute;
+    summed.schedule = lowered_order(scenario, std::move(grid), summed);
+    const bool generated = !has_schedule_file(scenario) && scenario.pipeline.deferred_weights == 0;
+    if (!generated ||
+        is_forward_only(summed.schedule)) {  // others recompute what they are asked to
+        summed.recompute = lowered_recompute(summed.schedule, summed.recompute);
+    }
+    require_reductions(summed);
+    require_norms(scenario, summed);
+    return Plan::make(std::move(summed), generated ? from : RowsFrom::Anywhere);
+}
+
+Plan Planner::Common::plan(const Cut& cut, const RecomputeRules& recompute) const {
+    Schedule grid = with_skips(cut);
+    PlanParts of = summed(cut, grid);
+    return plan(std::move(of), std::move(grid), recompute, RowsFrom::Generator);
+}
+
+std::optional<PlanParts> Planner::Common::with_rows_of(const Plan& other, const Cut& cut) const {
     Schedule grid = other->schedule;
     if (skips_of(cut.routes, grid) != grid.skips) {
         return std::nullopt;
@@ -549,7 +577,7 @@ std::optional<Plan> Planner::Common::plan_with_rows_of(const Plan& other, const 
     grid.tied_ends = place.grid.tied_ends;
     of.schedule = std::move(grid);
     of.recompute = other->recompute;
-    return Plan::make(std::move(of), RowsFrom::Generator);
+    return of;
 }
 
 Planner::Planner(const SettledScenario& scenario,
@@ -568,11 +596,15 @@ const LayerCosts& Planner::layer_costs() const {
 Plan Planner::plan(RowsFrom rows) const {
     const Common& of = *common_;
     if (!of.rows) {
-        return of.plan(*of.own, of.parts.recompute, rows);
+        PlanParts parts = of.summed(*of.own, of.place.grid);
+        of.add_texts(parts);
+        return of.plan(std::move(parts), of.place.grid, of.parts.recompute, rows);
     }
-    std::optional<Plan> same_rows = of.plan_with_rows_of(*of.rows, *of.own);
-    return same_rows ? *std::move(same_rows)
-                     : Planner(of.scenario, of.model, of.profile, {.links = of.factors}).plan(rows);
+    if (std::optional<PlanParts> parts = of.with_rows_of(*of.rows, *of.own)) {
+        of.add_texts(*parts);
+        return Plan::make(*std::move(parts), RowsFrom::Generator);
+    }
+    return Planner(of.scenario, of.model, of.profile, {.links = of.factors}).plan(rows);
 }
 
 Plan Planner::plan(const std::optional<std::vector<int>>& layers_per_piece,
@@ -581,17 +613,18 @@ Plan Planner::plan(const std::optional<std::vector<int>>& layers_per_piece,
     require_recompute_fits(recompute, of.place.grid, of.scenario);
     return of.plan(of.cut(layers_per_piece ? Partition(*layers_per_piece, of.model.layer_count())
                                            : of.own_partition(recompute)),
-                   recompute,
-                   RowsFrom::Generator);
+                   recompute);
 }
 
 Plan Planner::plan_with_rows_of(const Plan& other, const std::vector<int>& layers_per_piece) const {
     const Common& of = *common_;
     const Cut cut = of.cut(Partition(layers_per_piece, of.model.layer_count()));
-    std::optional<Plan> same_rows =
-        rows_follow_costs(of.scenario) ? std::nullopt : of.plan_with_rows_of(other, cut);
-    return same_rows ? *std::move(same_rows)
-                     : of.plan(cut, of.parts.recompute, RowsFrom::Generator);
+    if (!rows_follow_costs(of.scenario)) {
+        if (std::optional<PlanParts> parts = of.with_rows_of(other, cut)) {
+            return Plan::make(*std::move(parts), RowsFrom::Generator);
+        }
+    }
+    return of.plan(cut, of.parts.recompute);
 }
 
 Plan make_plan(const SettledScenario& scenario,

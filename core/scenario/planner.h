@@ -41,10 +41,10 @@ LayerCosts layer_costs(const Plan& plan,
 /// Makes the plans of one scenario for any partition and recompute. What does not depend on these
 /// is worked out once, in the constructor. Steps of a plan, each of which names its result:
 ///
-///     placed --> costed --> cut -----> summed -----> joined -----> lowered --> Plan
-///     ranks,     layers     pieces,    costs and     links,        rows
-///     devices               messages   states of     reductions
-///                                      stages
+///     placed --> costed --> cut ----> joined --> summed ------> lowered --> Plan
+///     ranks,     layers     pieces,   links      costs and      rows
+///     devices               messages             states of
+///                                                stages
 class Planner {
   public:
     /// What the plans take over in place of their own.
@@ -72,14 +72,14 @@ class Planner {
     Plan plan(RowsFrom rows) const;
 
     /// The scenario's plan with so many layers in each piece, and with this recompute, from
-    /// generated rows. None: the partition is the scenario's, or the balanced one. Throws as
-    /// make_plan.
+    /// generated rows. None: the partition is the scenario's, or the balanced one. It is made to be
+    /// simulated: names of layers and notes are left out. Throws as make_plan.
     Plan plan(const std::optional<std::vector<int>>& layers_per_piece,
               const RecomputeRules& recompute) const;
 
     /// The scenario's plan with so many layers in each piece, and with the rows of another of its
-    /// plans; with its own where rows follow costs, or where it has other messages. Throws as
-    /// make_plan.
+    /// plans; with its own where rows follow costs, or where it has other messages. It is made to
+    /// be simulated: names of layers and notes are left out. Throws as make_plan.
     Plan plan_with_rows_of(const Plan& other, const std::vector<int>& layers_per_piece) const;
 
   private:

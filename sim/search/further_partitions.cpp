@@ -82,6 +82,9 @@ void FurtherPartitions::take_back_refusal(const Candidate& candidate) {
 void FurtherPartitions::try_each(const Unexplored& node,
                                  const std::vector<std::vector<int>>& partitions,
                                  Duration& best) {
+    if (partitions.empty()) {
+        return;
+    }
     const Candidate& candidate = node.candidate;
     state_.partitions += std::ssize(partitions);
     std::vector<Outcome> outcomes(partitions.size());

@@ -161,9 +161,16 @@ class Choice {
             }
         };
         const std::vector<Move> moves = all_moves(pieces(), has_whole_blocks(model_) ? 1 : 2);
-        for (const Profile& profile : profiles) {
+        for (std::size_t number = 0; number < profiles.size(); ++number) {
+            const Profile& profile = profiles[number];
+            KnownSearch unknown;
+            KnownSearch& of_costs =
+                tried_ == nullptr ? unknown : (*tried_)[{scenario.pipeline.micro_batches, number}];
             const RankChain chain = rank_chain_of(scenario, model_, profile);
-            const Sizes balanced = partition_for(chain).layers_per_stage();
+            if (!of_costs.balanced) {
+                of_costs.balanced = partition_for(chain).layers_per_stage();
+            }
+            const Sizes& balanced = *of_costs.balanced;
             if (begins_with_it_) {
                 add(begun_with_);
             }
@@ -171,22 +178,21 @@ class Choice {
             if (tries < least_tries) {
                 break;
             }
-            const bool is_first = &profile == &profiles.front();
+            const bool is_first = number == 0;
             const double share = is_first ? share_of_first : share_of_next;
             const auto own = static_cast<std::int64_t>(share * static_cast<double>(tries));
-            const auto number = static_cast<std::size_t>(&profile - profiles.data());
-            const PartitionTrials trials(
-                scenario,
-                model_,
-                profile,
-                rows,
-                tried_ == nullptr ? nullptr
-                                  : &(*tried_)[{scenario.pipeline.micro_batches, number}]);
+            const PartitionTrials trials(scenario, model_, profile, rows, &of_costs.tried);
             const std::optional<HeldMemory> memory = held_by_ranks(chain, profile);
             PartitionDescents descents(trials, moves, memory ? &*memory : nullptr, own);
             std::vector<Sizes> begins = found;
             if (is_first) {  // whose work is about the same at all costs
-                std::ranges::move(starts(chain, memory), std::back_inserter(begins));
+                if (!of_costs.within_memory) {
+                    of_costs.within_memory = within_memory(chain, memory);
+                }
+                for (const std::vector<Sizes>& starts :
+                     {even_splits(chain), *of_costs.within_memory, equal_in_turn()}) {
+                    begins.insert(begins.end(), starts.begin(), starts.end());
+                }
             }
             descents.search(begins);
             left_ -= (own - descents.left()) * each / each_;
@@ -250,32 +256,32 @@ class Choice {
         return result;
     }
 
-    /// Where the search begins: balanced ranks, pieces that are about alike, and where memory is
-    /// limited partitions that balance what the ranks hold, or the work within the limits.
-    std::vector<Sizes> starts(const RankChain& chain,
-                              const std::optional<HeldMemory>& memory) const {
-        std::vector<Sizes> starts = even_splits(chain);
+    /// Where memory is limited, partitions that balance what the ranks hold, or the work within the
+    /// limits.
+    static std::vector<Sizes> within_memory(const RankChain& chain,
+                                            const std::optional<HeldMemory>& memory) {
+        std::vector<Sizes> starts;
+        if (!memory) {
+            return starts;
+        }
         const auto add = [&](const RankChain& of) {
             if (auto split = rank_partition(of)) {
                 starts.push_back(std::move(split->sizes));
             }
         };
-        if (memory) {
-            add({.layers = chain.layers,
-                 .rank_of_piece = chain.rank_of_piece,
-                 .quantities = {memory->held}});
-            // Messages, workspace and gradients need some of the room, too.
-            for (const double share : {1.0, 0.97, 0.92}) {
-                RankChain limited = chain;
-                limited.quantities.push_back(memory->held);
-                for (const std::int64_t limit : memory->limits) {
-                    limited.quantities.back().limits.push_back(
-                        static_cast<std::int64_t>(share * static_cast<double>(limit)));
-                }
-                add(limited);
+        add({.layers = chain.layers,
+             .rank_of_piece = chain.rank_of_piece,
+             .quantities = {memory->held}});
+        // Messages, workspace and gradients need some of the room, too.
+        for (const double share : {1.0, 0.97, 0.92}) {
+            RankChain limited = chain;
+            limited.quantities.push_back(memory->held);
+            for (const std::int64_t limit : memory->limits) {
+                limited.quantities.back().limits.push_back(
+                    static_cast<std::int64_t>(share * static_cast<double>(limit)));
             }
+            add(limited);
         }
-        std::ranges::move(equal_in_turn(), std::back_inserter(starts));
         return starts;
     }
 

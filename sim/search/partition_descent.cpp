@@ -63,6 +63,12 @@ std::vector<int> first_layers(const Sizes& sizes) {
     return firsts;
 }
 
+/// The scenario with a partition: the balanced one would have to be found.
+SettledScenario with_partition_of(const Plan& plan, SettledScenario scenario) {
+    scenario.pipeline.partition = plan->partition.value().layers_per_stage();
+    return scenario;
+}
+
 std::vector<int> kind_of_piece(const SettledScenario& scenario,
                                const Profile& profile,
                                const Plan& plan) {
@@ -155,7 +161,8 @@ PartitionTrials::PartitionTrials(const SettledScenario& scenario,
                                  const Profile& profile,
                                  const Plan& first,
                                  TriedPartitions* known)
-    : planner_(scenario, model, profile),
+    : scenario_(with_partition_of(first, scenario)),
+      planner_(scenario_, model, profile),
       first_(first),
       times_(piece_times(planner_.layer_costs(), kind_of_piece(scenario, profile, first))),
       known_(known) {}
@@ -191,10 +198,11 @@ std::vector<TriedPartition> PartitionTrials::tried(const std::vector<Sizes>& spl
     std::vector<TriedPartition> result(splits.size());
     std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < splits.size(); ++i) {
-        const auto known = known_ == nullptr ? TriedPartitions::iterator() : known_->find(splits[i]);
-        const bool is_known = known_ != nullptr && known != known_->end() &&
-                              (known->second.path ||
-                               known->second.excess_without_room > most_excess);
+        const auto known =
+            known_ == nullptr ? TriedPartitions::iterator() : known_->find(splits[i]);
+        const bool is_known =
+            known_ != nullptr && known != known_->end() &&
+            (known->second.path || known->second.excess_without_room > most_excess);
         if (is_known) {
             result[i] = known->second;
         } else {
@@ -234,7 +242,8 @@ void PartitionDescents::try_all(std::vector<Sizes> splits, std::int64_t most_exc
         }
         TriedPartition& kept = tried_.at(one.sizes);
         kept = std::move(one);
-        best_.insert(std::ranges::upper_bound(best_, kept.score, {}, &TriedPartition::score), &kept);
+        best_.insert(std::ranges::upper_bound(best_, kept.score, {}, &TriedPartition::score),
+                     &kept);
     }
 }
 
@@ -349,13 +358,12 @@ const TriedPartition* PartitionDescents::repaired(const TriedPartition* from) {
 void PartitionDescents::descend(const TriedPartition* from) {
     std::int64_t in_vain = 0;
     while (left_ > 0 && in_vain < most_in_vain) {
-        const std::vector<Sizes> next =
-            first_of(neighbours(*from,
-                                from->score.excess > 0
-                                    ? std::numeric_limits<double>::max()
-                                    : static_cast<double>(from->score.step.count())),
-                     tried_at_once,
-                     [](const Neighbour& one) { return std::pair(one.excess, one.step); });
+        const std::vector<Sizes> next = first_of(
+            neighbours(*from,
+                       from->score.excess > 0 ? std::numeric_limits<double>::max()
+                                              : static_cast<double>(from->score.step.count())),
+            tried_at_once,
+            [](const Neighbour& one) { return std::pair(one.excess, one.step); });
         if (next.empty()) {
             return;
         }

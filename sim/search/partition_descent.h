@@ -47,9 +47,16 @@ struct TriedPartition {
 /// The partitions of one scenario that were tried at one set of costs, by their sizes.
 using TriedPartitions = std::map<std::vector<int>, TriedPartition>;
 
-/// The partitions of one scenario that were tried, by the number of micro-batches and of the
-/// canonical costs.
-using KnownPartitions = std::map<std::pair<int, std::size_t>, TriedPartitions>;
+/// What searches of one scenario's partition at one set of costs have in common.
+struct KnownSearch {
+    TriedPartitions tried{};
+    std::optional<std::vector<int>> balanced{};  ///< none: not found yet, as the next one
+    std::optional<std::vector<std::vector<int>>> within_memory{};  ///< starts
+};
+
+/// The searches of one scenario's partition, by the number of micro-batches and of the canonical
+/// costs.
+using KnownPartitions = std::map<std::pair<int, std::size_t>, KnownSearch>;
 
 /// Tries partitions of one scenario at some costs of its layers.
 class PartitionTrials {
@@ -72,6 +79,7 @@ class PartitionTrials {
   private:
     TriedPartition simulated(std::vector<int> sizes, std::int64_t most_excess) const;
 
+    const SettledScenario scenario_;  ///< with a partition
     const Planner planner_;
     const Plan& first_;
     PieceTimes times_;

@@ -67,9 +67,9 @@ struct SearchState {
     std::set<std::pair<Bytes, Candidate>> too_large{};  ///< those that come nearest to fit
     std::set<Candidate> simulated{};                    ///< with the partitions that come first
     std::map<Candidate, KnownPartitions> tried_partitions{};  ///< by searches of the partition
-    std::int64_t settled = 0;                           ///< shapes and candidates
-    std::int64_t partitions = 0;                        ///< simulated after the first ones
-    bool is_stopped = false;                            ///< the caller has said so
+    std::int64_t settled = 0;                                 ///< shapes and candidates
+    std::int64_t partitions = 0;                              ///< simulated after the first ones
+    bool is_stopped = false;                                  ///< the caller has said so
 };
 
 }  // namespace pipetwin::sim

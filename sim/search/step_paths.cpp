@@ -82,31 +82,30 @@ StepPath step_path(const Plan& plan,
 
 PathLengths::PathLengths(std::span<const StepPath> paths,
                          const PieceTimes& times,
-                         std::span<const int> first_layers) {
+                         std::span<const int> first_layers)
+    : pieces_(first_layers.size() - 1) {
     const int layers = first_layers.back();
-    const std::size_t pieces = first_layers.size() - 1;
     paths_.reserve(paths.size());
+    sums_.reserve(paths.size() * 2 * as_index(most_moved) * (pieces_ + 1));
     for (const StepPath& path : paths) {
-        Lengths& lengths = paths_.emplace_back();
-        lengths.length = length_of(path, times, first_layers);
+        paths_.push_back(
+            {.length = length_of(path, times, first_layers), .first_sum = sums_.size()});
         for (int by = -most_moved; by <= most_moved; ++by) {
             if (by == 0) {
                 continue;
             }
-            std::vector<double>& sums = lengths.shifts[shift_index(by)];
-            sums.reserve(pieces + 1);
-            sums.assign(2, 0.0);
-            for (std::size_t piece = 1; piece < pieces; ++piece) {
+            sums_.insert(sums_.end(), 2, 0.0);
+            for (std::size_t piece = 1; piece < pieces_; ++piece) {
                 const int at = first_layers[piece];
                 const int to = std::clamp(at + by, 0, layers);
                 // The piece in front gets the layers between, or gives them away.
-                sums.push_back(sums.back() +
-                               length_of(path.of_piece[piece - 1], times, piece - 1, at, to) -
-                               length_of(path.of_piece[piece], times, piece, at, to));
+                sums_.push_back(sums_.back() +
+                                length_of(path.of_piece[piece - 1], times, piece - 1, at, to) -
+                                length_of(path.of_piece[piece], times, piece, at, to));
             }
         }
     }
-    std::ranges::stable_sort(paths_, std::greater{}, &Lengths::length);
+    std::ranges::stable_sort(paths_, std::greater{}, &Path::length);
 }
 
 double PathLengths::longest_after(const Move& move, double most) const {
@@ -115,9 +114,9 @@ double PathLengths::longest_after(const Move& move, double most) const {
     const std::size_t first = as_index(std::min(move.from, move.to)) + 1;
     const std::size_t last = as_index(std::max(move.from, move.to)) + 1;
     double longest = 0;
-    for (const Lengths& lengths : paths_) {
-        const std::vector<double>& sums = lengths.shifts[shift];
-        longest = std::max(longest, lengths.length + sums[last] - sums[first]);
+    for (const Path& path : paths_) {
+        const double* const sums = &sums_[path.first_sum + shift * (pieces_ + 1)];
+        longest = std::max(longest, path.length + sums[last] - sums[first]);
         if (longest > most) {
             break;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -64,12 +64,14 @@ class PathLengths {
     double longest_after(const Move& move, double most) const;
 
   private:
-    struct Lengths {
+    struct Path {
         double length = 0;
-        /// [down by 2, 1; up by 1, 2][k]: what moving each of the first k boundaries adds.
-        std::array<std::vector<double>, 2 * as_index(most_moved)> shifts{};
+        std::size_t first_sum = 0;  ///< index of the path's part of `sums_`
     };
-    std::vector<Lengths> paths_{};  ///< the longest first
+    std::size_t pieces_;
+    std::vector<Path> paths_{};  ///< the longest first
+    /// [path][down by 2, 1; up by 1, 2][k]: what moving each of the first k boundaries adds.
+    std::vector<double> sums_{};
 };
 
 }  // namespace pipetwin::sim

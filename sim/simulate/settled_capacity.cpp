@@ -159,8 +159,8 @@ int capacity_in_fixed_order(const Plan& plan) {
     });
 }
 
-/// [rank]: bytes that it holds before its first action. Peaks of plans that differ in capacity alone
-/// differ by these.
+/// [rank]: bytes that it holds before its first action. Peaks of plans that differ in capacity
+/// alone differ by these.
 std::vector<Bytes> resident_totals(const Plan& plan) {
     std::vector<Bytes> totals;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {
@@ -300,23 +300,25 @@ SettledTimeline settled_timeline(Plan plan, Timeline recycled) {
     }
     Conditions conditions = planned_conditions(plan);
     FastEnough is_fast_enough(plan);
-    // Room for one message is enough in most plans: its timeline is kept.
-    constexpr int likely = 1;
-    std::optional<EndedTimeline> of_likely;
+    std::optional<Timeline> enough;  // of the smallest capacity so far
+    std::optional<int> settled_at;
     const int capacity = least_capacity(plan.micro_batches(), [&](int some) {
         conditions.channel_capacity = some;
-        if (some == likely) {
-            of_likely = timeline_if_it_ends(plan, conditions, std::move(recycled));
-            return of_likely && is_fast_enough(*of_likely);
+        std::optional<EndedTimeline> ended =
+            timeline_if_it_ends(plan, conditions, std::move(recycled));
+        const bool is_enough = ended && is_fast_enough(*ended);
+        if (is_enough) {
+            recycled = enough ? *std::move(enough) : Timeline();
+            enough = std::move(ended->timeline);
+            settled_at = some;
+        } else if (ended) {
+            recycled = std::move(ended->timeline);
         }
-        const std::optional<EndedStep> ended = step_if_it_ends(plan, conditions);
-        return ended && is_fast_enough(*ended);
+        return is_enough;
     });
     plan = with_capacity_in_memory(std::move(plan), capacity);
-    Timeline timeline = of_likely ? std::move(of_likely->timeline) : std::move(recycled);
-    if (!of_likely || plan->channel_capacity != likely) {
-        timeline = simulate(plan, std::move(timeline));
-    }
+    Timeline timeline = plan->channel_capacity == settled_at ? *std::move(enough)
+                                                             : simulate(plan, std::move(recycled));
     return settled(std::move(plan), std::move(timeline));
 }
 

@@ -75,7 +75,7 @@ const std::vector<House>& houses() {
          {{"sim/stats"},
           {"sim/engine"},
           {"sim/simulate"},
-          {"sim/explain"},
+          {"sim/explain", "sim/bounds"},
           {"sim/variation", "sim/search"},
           {"sim/calibration"},
           {"sim/questions"}}},
