@@ -12,9 +12,9 @@
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
+#include "sim/bounds/row_windows.h"
 #include "sim/engine/conditions.h"
 #include "sim/search/frontier.h"
-#include "sim/search/row_windows.h"
 
 namespace pipetwin::sim {
 

@@ -18,9 +18,9 @@
 #include "core/partition/rank_partition.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/settled_scenario.h"
+#include "sim/bounds/layer_sums.h"
+#include "sim/bounds/step_bound.h"
 #include "sim/search/candidate.h"
-#include "sim/search/layer_sums.h"
-#include "sim/search/step_bound.h"
 
 namespace pipetwin::sim {
 

@@ -23,10 +23,10 @@
 #include "core/scenario/planner.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
+#include "sim/bounds/layer_sums.h"
+#include "sim/bounds/row_windows.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/frontier.h"
-#include "sim/search/layer_sums.h"
-#include "sim/search/row_windows.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

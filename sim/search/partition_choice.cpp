@@ -25,11 +25,11 @@
 #include "core/scenario/cost_table.h"
 #include "core/scenario/planner.h"
 #include "core/timeline/footprint.h"
+#include "sim/bounds/layer_sums.h"
+#include "sim/bounds/row_windows.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/canonical_costs.h"
 #include "sim/search/frontier.h"
-#include "sim/search/layer_sums.h"
-#include "sim/search/row_windows.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -78,7 +78,7 @@ struct SearchResult {
 };
 
 /// Tries everything that the scenario leaves open ("auto"), best bound first, and leaves out what
-/// cannot beat the best plan so far (sim/search/step_bound.h): branch and bound. Deterministic:
+/// cannot beat the best plan so far (sim/bounds/step_bound.h): branch and bound. Deterministic:
 /// threads share out the work of a wave, and every wave begins with what the ones before have
 /// found.
 ///

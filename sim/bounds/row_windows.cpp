@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/row_windows.h"
+#include "sim/bounds/row_windows.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include "core/base/as_index.h"
 #include "core/costs/all_reduce.h"
 #include "core/schedule/generators/schedule_traits.h"
-#include "sim/search/layer_sums.h"
+#include "sim/bounds/layer_sums.h"
 
 /// What no plan can go below: cheap enough to leave most of them out.
 namespace pipetwin::sim {

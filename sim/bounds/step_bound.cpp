@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/step_bound.h"
+#include "sim/bounds/step_bound.h"
 
 #include <algorithm>
 #include <cstdint>

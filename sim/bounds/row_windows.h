@@ -4,8 +4,8 @@
 #include "core/partition/rank_partition.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
-#include "sim/search/layer_sums.h"
-#include "sim/search/step_bound.h"
+#include "sim/bounds/layer_sums.h"
+#include "sim/bounds/step_bound.h"
 
 /// What the order of the actions says of ranks with several pieces, whatever the partition.
 namespace pipetwin::sim {

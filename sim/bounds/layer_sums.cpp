@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/layer_sums.h"
+#include "sim/bounds/layer_sums.h"
 
 #include <algorithm>
 #include <cstdint>
