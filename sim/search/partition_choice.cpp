@@ -30,6 +30,7 @@
 #include "sim/explain/explanation.h"
 #include "sim/search/canonical_costs.h"
 #include "sim/search/frontier.h"
+#include "sim/search/partition_descent.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {
@@ -165,7 +166,8 @@ class Choice {
             const Profile& profile = profiles[number];
             KnownSearch unknown;
             KnownSearch& of_costs =
-                tried_ == nullptr ? unknown : (*tried_)[{scenario.pipeline.micro_batches, number}];
+                tried_ == nullptr ? unknown
+                                  : tried_->searches[{scenario.pipeline.micro_batches, number}];
             const RankChain chain = rank_chain_of(scenario, model_, profile);
             if (!of_costs.balanced) {
                 of_costs.balanced = partition_for(chain).layers_per_stage();

@@ -9,10 +9,11 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
-#include "sim/search/partition_descent.h"
 
 /// What `partition = "auto"` stands for.
 namespace pipetwin::sim {
+
+struct KnownPartitions;
 
 /// The plan of a scenario, with its capacity settled (`settled_capacity`). Where the scenario
 /// leaves the partition open it is the one whose simulated step is shortest of those that were

@@ -54,9 +54,11 @@ struct KnownSearch {
     std::optional<std::vector<std::vector<int>>> within_memory{};  ///< starts
 };
 
-/// The searches of one scenario's partition, by the number of micro-batches and of the canonical
-/// costs.
-using KnownPartitions = std::map<std::pair<int, std::size_t>, KnownSearch>;
+/// The searches of one scenario's partition.
+struct KnownPartitions {
+    /// By the number of micro-batches, and that of the canonical costs.
+    std::map<std::pair<int, std::size_t>, KnownSearch> searches{};
+};
 
 /// Tries partitions of one scenario at some costs of its layers.
 class PartitionTrials {
