@@ -20,6 +20,7 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
+#include "sim/search/partition_descent.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"
@@ -111,6 +112,32 @@ TEST(PartitionChoice, FindsAPartitionThatFitsWhereFewDo) {
             static_cast<std::int64_t>(action_count(testing::plan_of(scenario, profile)));
         const ChosenPartition chosen = chosen_partition(scenario, model, profile, 200 * actions);
         EXPECT_EQ(std::get<std::int64_t>(score_of(scenario, profile, chosen.layers_per_piece)), 0);
+    }
+}
+
+// The actions of what is known count as if they had been simulated, so searches end where they
+// would have ended.
+TEST(PartitionChoice, IsTheSameWhereEarlierSearchesAreKnown) {
+    testing::RandomPipelines question(tests::seed());
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", tests::seed()));
+    for (int round = 0; round < tests::soaked(10); ++round) {
+        const int layers = 14 + question.below(6);
+        const Profile profile = question.profile(layers);
+        const SettledScenario scenario =
+            question.scenario_with_limit({"interleaved-1f1b", 1 + question.below(2)}, 3);
+        const Model model = scenario_model(scenario, &profile);
+        const Plan plan = testing::plan_of(scenario, profile);
+        const auto actions = 100 * static_cast<std::int64_t>(action_count(plan));
+        const std::vector<int>& balanced = plan->partition->layers_per_stage();
+        KnownPartitions known;
+        for (const std::vector<int>& first : {std::vector<int>(), balanced, std::vector<int>()}) {
+            const ChosenPartition fresh =
+                chosen_partition(scenario, model, profile, actions, first);
+            const ChosenPartition again =
+                chosen_partition(scenario, model, profile, actions, first, &known);
+            EXPECT_EQ(again.layers_per_piece, fresh.layers_per_piece) << round;
+            EXPECT_EQ(again.actions, fresh.actions) << round;
+        }
     }
 }
 

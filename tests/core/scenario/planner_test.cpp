@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/scenario/planner.h"
+
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
+#include "core/artifacts/plan_json.h"
 #include "core/plan/plan_order.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/memory_limits.h"
@@ -11,7 +18,7 @@
 #include "tests/support/scenario_plans.h"
 
 namespace pipetwin {
-namespace plan_from_scenario_test {
+namespace planner_test {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -497,5 +504,45 @@ TEST(ScenarioPlan, BlocksOfAGptCountTheEmbeddingFirstAndTheHeadLast) {
     EXPECT_EQ(make_plan(scenario, model, profile)->partition, Partition({2, 6}, 8));
 }
 
-}  // namespace plan_from_scenario_test
+/// With the names and notes of `alone`, which plans that are only simulated do without.
+std::string named_like(const Plan& alone, const Plan& plan) {
+    PlanParts parts = plan.parts();
+    parts.layer_names = alone->layer_names;
+    parts.notes = alone->notes;
+    return print_plan(Plan::make(std::move(parts)));
+}
+
+// The last layer reads the first one, too: whether that output skips a stage depends on the cut.
+TEST(Planner, GivesThePlanOfEachPartitionWhereMessagesDependOnIt) {
+    Profile profile = chain_profile();
+    profile.layers[4].inputs = {"d", "a"};
+    SettledScenario open = scenario_of(3, 4, 4);
+    const Model model = scenario_model(open, &profile);
+    const Planner planner(open, model, profile);
+    const Plan first = planner.plan(RowsFrom::Generator);
+    for (const std::vector<int>& sizes : testing::all_partitions(5, 3)) {
+        SettledScenario scenario = open;
+        scenario.pipeline.partition = sizes;
+        const Plan alone = make_plan(scenario, model, profile);
+        EXPECT_EQ(named_like(alone, planner.plan_with_rows_of(first, sizes)), print_plan(alone));
+        EXPECT_EQ(named_like(alone, planner.plan(sizes, open.pipeline.recompute)),
+                  print_plan(alone));
+    }
+}
+
+// Each recompute has rows of its own.
+TEST(Planner, GivesThePlanOfEachRecompute) {
+    const Profile profile = chain_profile();
+    const SettledScenario open = scenario_of(3, 4, 4);
+    const Model model = scenario_model(open, &profile);
+    const Planner planner(open, model, profile);
+    for (const Recompute recompute : {Recompute::None, Recompute::ExceptLast, Recompute::Always}) {
+        SettledScenario scenario = open;
+        scenario.pipeline.recompute = recompute;
+        const Plan alone = make_plan(scenario, model, profile);
+        EXPECT_EQ(named_like(alone, planner.plan(std::nullopt, recompute)), print_plan(alone));
+    }
+}
+
+}  // namespace planner_test
 }  // namespace pipetwin
