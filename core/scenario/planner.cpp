@@ -453,8 +453,7 @@ Partition Planner::Common::own_partition(const RecomputeRules& recompute) const 
         return *written;
     }
     try {
-        return partition_for(
-            rank_chain(costs.samples.front(), place.kinds, place.grid, recompute));
+        return partition_for(rank_chain(costs.samples.front(), place.kinds, place.grid, recompute));
     } catch (const Error& error) {  // fewer layers than stages
         throw has_schedule_file(scenario)
             ? error.about("pipeline.schedule").with_hint("take a schedule file of fewer stages")

@@ -123,9 +123,8 @@ std::vector<Profile> canonical_profiles(const SettledScenario& scenario,
     if (!only_first) {
         SettledScenario even = scenario;
         even.pipeline.partition = equal_counts(model.layer_count(), plan->partition->stage_count());
-        const Plan idle =
-            with_settled_capacity(Planner(even, model, timeless)
-                                      .plan_with_rows_of(plan, *even.pipeline.partition));
+        const Plan idle = with_settled_capacity(
+            Planner(even, model, timeless).plan_with_rows_of(plan, *even.pipeline.partition));
         idle_step = static_cast<double>(step_time(simulate(idle)).count());
     }
     std::vector<Profile> profiles;

@@ -214,7 +214,43 @@ Plan with_capacity_in_memory(Plan plan, int capacity) {
     return std::move(plan).with_proven_capacity(is_one ? low : capacity);
 }
 
-/// The plan with the capacity of `capacity_in_fixed_order`, and the times of the step.
+/// A plan with its capacity, as `with_settled_capacity` gives it to one without contention whose
+/// messages have bytes.
+template <class Ended>
+struct SettledBy {
+    Plan plan;
+    std::optional<Ended> ended;  ///< the step at that capacity; none: it was not simulated
+};
+
+/// Settles the capacity with steps that `try_step(plan, conditions)` simulates; it returns none for
+/// rows that wait for each other. Steps that are not needed any more go to `recycle`.
+template <class Ended, class TryStep, class Recycle>
+SettledBy<Ended> settled_by(Plan plan, TryStep try_step, Recycle recycle) {
+    Conditions conditions = planned_conditions(plan);
+    FastEnough is_fast_enough(plan);
+    std::optional<Ended> enough;  // with the smallest capacity so far
+    std::optional<int> settled_at;
+    const int capacity = least_capacity(plan.micro_batches(), [&](int some) {
+        conditions.channel_capacity = some;
+        std::optional<Ended> ended = try_step(plan, conditions);
+        const bool is_enough = ended && is_fast_enough(*ended);
+        if (is_enough) {
+            std::swap(enough, ended);
+            settled_at = some;
+        }
+        if (ended) {
+            recycle(*std::move(ended));
+        }
+        return is_enough;
+    });
+    plan = with_capacity_in_memory(std::move(plan), capacity);
+    if (plan->channel_capacity != settled_at) {
+        enough.reset();
+    }
+    return {.plan = std::move(plan), .ended = std::move(enough)};
+}
+
+/// As `capacity_in_fixed_order`, with the times of the step.
 SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
     if (!room_takes_memory(plan)) {
         // In a fixed order times follow from what each action waits for. Of all messages the one
@@ -224,26 +260,14 @@ SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
         return {.plan = std::move(plan).with_proven_capacity(capacity),
                 .times = std::move(run.times)};
     }
-    Conditions conditions = planned_conditions(plan);
-    FastEnough is_fast_enough(plan);
-    std::optional<TimedStep> best;
-    const int capacity = least_capacity(plan.micro_batches(), [&](int some) {
-        conditions.channel_capacity = some;
-        std::optional<TimedStep> timed = times_if_it_ends(plan, conditions, links);
-        const bool is_enough = timed && is_fast_enough(*timed);
-        if (is_enough) {  // the smallest so far
-            best = std::move(timed);
-        }
-        return is_enough;
-    });
-    if (!best) {
-        best = times_if_it_ends(plan, without_capacity(plan), links);
+    const auto try_step = [links](const Plan& some, const Conditions& conditions) {
+        return times_if_it_ends(some, conditions, links);
+    };
+    auto [settled, ended] = settled_by<TimedStep>(std::move(plan), try_step, [](TimedStep&&) {});
+    if (!ended) {
+        ended = try_step(settled, planned_conditions(settled));
     }
-    plan = with_capacity_in_memory(std::move(plan), capacity);
-    if (*plan->channel_capacity != capacity) {
-        best = times_if_it_ends(plan, planned_conditions(plan), links);
-    }
-    return {.plan = std::move(plan), .times = std::move(best->times)};
+    return {.plan = std::move(settled), .times = std::move(ended.value().times)};
 }
 
 }  // namespace
@@ -298,28 +322,15 @@ SettledTimeline settled_timeline(Plan plan, Timeline recycled) {
         Timeline timeline = simulate(plan, std::move(recycled));
         return settled(std::move(plan), std::move(timeline));
     }
-    Conditions conditions = planned_conditions(plan);
-    FastEnough is_fast_enough(plan);
-    std::optional<Timeline> enough;  // of the smallest capacity so far
-    std::optional<int> settled_at;
-    const int capacity = least_capacity(plan.micro_batches(), [&](int some) {
-        conditions.channel_capacity = some;
-        std::optional<EndedTimeline> ended =
-            timeline_if_it_ends(plan, conditions, std::move(recycled));
-        const bool is_enough = ended && is_fast_enough(*ended);
-        if (is_enough) {
-            recycled = enough ? *std::move(enough) : Timeline();
-            enough = std::move(ended->timeline);
-            settled_at = some;
-        } else if (ended) {
-            recycled = std::move(ended->timeline);
-        }
-        return is_enough;
-    });
-    plan = with_capacity_in_memory(std::move(plan), capacity);
-    Timeline timeline = plan->channel_capacity == settled_at ? *std::move(enough)
-                                                             : simulate(plan, std::move(recycled));
-    return settled(std::move(plan), std::move(timeline));
+    auto [with_capacity, ended] = settled_by<EndedTimeline>(
+        std::move(plan),
+        [&](const Plan& some, const Conditions& conditions) {
+            return timeline_if_it_ends(some, conditions, std::move(recycled));
+        },
+        [&](EndedTimeline&& step) { recycled = std::move(step.timeline); });
+    Timeline timeline =
+        ended ? std::move(ended->timeline) : simulate(with_capacity, std::move(recycled));
+    return settled(std::move(with_capacity), std::move(timeline));
 }
 
 }  // namespace pipetwin::sim
