@@ -26,7 +26,7 @@
 namespace pipetwin {
 
 int optimizer_slots(const ScenarioParts& scenario) {
-    return traits(scenario.training.optimizer).slots +
+    return traits(scenario.training.optimizer).state_slots +
            (scenario.training.average_decay > 0 ? 1 : 0);
 }
 
