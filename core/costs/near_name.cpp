@@ -181,8 +181,7 @@ std::string_view near_model(std::string_view name, std::span<const std::string> 
         std::to_array<std::pair<std::string_view, std::string_view>>({{"gpt2xl", "gpt2-1.5b"},
                                                                       {"gpt2large", "gpt2-774m"},
                                                                       {"gpt2medium", "gpt2-355m"},
-                                                                      {"gpt2small", "gpt2-124m"},
-                                                                      {"gpt2", "gpt2-124m"}});
+                                                                      {"gpt2small", "gpt2-124m"}});
     for (const auto& [other, ours] : other_names) {
         if (letters == other && std::ranges::find(known, ours) != known.end()) {
             return ours;
@@ -193,9 +192,12 @@ std::string_view near_model(std::string_view name, std::span<const std::string> 
         return within;
     }
     constexpr std::size_t fewest_letters = 4;
-    const std::string_view longer = shortest(known, [&letters](const std::string& one) {
+    const auto is_its_family = [&letters](const std::string& one) {
         return letters.size() >= fewest_letters && letters_of(one).starts_with(letters);
-    });
+    };
+    const std::string_view longer = std::ranges::count_if(known, is_its_family) == 1
+                                        ? *std::ranges::find_if(known, is_its_family)
+                                        : std::string_view();
     const std::optional<SizedModel> asked = sized_model(name);
     if (!longer.empty() || !asked) {
         return longer;

@@ -88,8 +88,8 @@ class Planner {
     std::unique_ptr<const Common> common_;
 };
 
-/// As `make_plan` of core/plan/plan.h, with the rows of a plan of a scenario that differs from this
-/// one in costs, links and partition alone, and whose rows do not follow costs.
+/// Makes the plan of a scenario with the rows of another plan, whose scenario differs from this one
+/// in costs, links and partition alone, and whose rows do not follow costs.
 Plan make_plan_with_rows_of(const Plan& other,
                             const SettledScenario& scenario,
                             const Model& model,

@@ -451,7 +451,8 @@ void TomlTable::expect_keys(std::span<const std::string_view> known) const {
                     path_.empty()
                         ? fmt::format("unknown key '{}'", printable(first->str()))
                         : fmt::format("unknown key '{}' in '{}'", printable(first->str()), path_),
-                    suggestion(first->str(), known));
+                    suggestion(first->str(), known))
+            .about(path_of(first->str()));
     }
 }
 

@@ -22,7 +22,7 @@ namespace pipetwin::sim {
 /// What a candidate has to beat: the fastest plan so far, of all or of its own cell.
 class Incumbents {
   public:
-    /// These numbers of stages have a cell for each number of micro-batches.
+    /// `cell_stages`: numbers of stages that have a cell for each number of micro-batches.
     explicit Incumbents(const std::vector<int>& cell_stages)
         : cell_stages_(cell_stages.begin(), cell_stages.end()) {}
 

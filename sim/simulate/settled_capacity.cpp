@@ -250,7 +250,7 @@ SettledBy<Ended> settled_by(Plan plan, TryStep try_step, Recycle recycle) {
     return {.plan = std::move(plan), .ended = std::move(enough)};
 }
 
-/// As `capacity_in_fixed_order`, with the times of the step.
+/// Settles the capacity of a plan whose rows fix all times, and keeps the times of its step.
 SettledStep settled_in_fixed_order(Plan plan, RecordLinks links) {
     if (!room_takes_memory(plan)) {
         // In a fixed order times follow from what each action waits for. Of all messages the one
