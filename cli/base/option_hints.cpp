@@ -115,15 +115,15 @@ class OptionHint {
     }
 
     std::string text() {
+        if (const std::string key = written_key(); !key.empty() && !is_plain_plan()) {
+            return value_.empty() ? fmt::format("write --set {}=VALUE", key)
+                                  : tried_setting(key, value_, scenario_, overrides({}));
+        }
         if (const std::string option = "--" + plain_; option != unknown_.word && has(option)) {
             return did_you_mean(option);
         }
         if (unknown_.word == "-s" && has("--set")) {
             return did_you_mean("--set");
-        }
-        if (const std::string key = written_key(); !key.empty()) {
-            return value_.empty() ? fmt::format("write --set {}=VALUE", key)
-                                  : tried_setting(key, value_, scenario_, overrides({}));
         }
         std::string hint = hint_of(meaning_of(plain_));
         hint = hint.empty() ? unit_hint() : hint;
