@@ -10,6 +10,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/partition/partition_search.h"
 #include "core/plan/cost_notes.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
@@ -453,6 +454,10 @@ Partition Planner::Common::own_partition(const RecomputeRules& recompute) const 
         return *written;
     }
     try {
+        const int pieces = model_stage_count(place.grid);
+        // Two pipelines of one model have each piece on two ranks: no number of chunks changes it.
+        check_stage_count(
+            pieces, model.layer_count(), std::max(1, pieces / place.grid.rank_count()));
         return partition_for(rank_chain(costs.samples.front(), place.kinds, place.grid, recompute));
     } catch (const Error& error) {  // fewer layers than stages
         throw has_schedule_file(scenario)
