@@ -27,10 +27,11 @@ fs::path shipped_scenario(std::string_view name) {
     return status || near.empty() || *near.begin() == ".." ? file : near;
 }
 
-/// Adds the shape and the costs of the first two steps: 1 ms forward, 2 ms backward on a rank.
-CommandWords with_plain_work(CommandWords words) {
+/// Adds the shape and the costs of the first two steps: 1 ms and 2 ms for the options `forward` and
+/// `backward`. "--rank-forward-ms" counts all stages of a rank, so all plans do the same work.
+CommandWords with_plain_work(CommandWords words, const char* forward, const char* backward) {
     for (const char* const word :
-         {"--stages", "4", "--micro-batches", "8", "--forward-ms", "1", "--backward-ms", "2"}) {
+         {"--stages", "4", "--micro-batches", "8", forward, "1", backward, "2"}) {
         words.emplace_back(word);
     }
     return words;
@@ -60,7 +61,9 @@ TourStep schedule_step(const fs::path& tour) {
             "Ranks wait while the pipeline fills and while it drains: the share of time in which "
             "they are idle is called the bubble, and the times of one forward and one backward "
             "are enough to compute it.",
-        .commands = {with_plain_work({"simulate", "--schedule", names_of({ScheduleKind::GPipe})}) +
+        .commands = {with_plain_work({"simulate", "--schedule", names_of({ScheduleKind::GPipe})},
+                                     "--forward-ms",
+                                     "--backward-ms") +
                          CommandWords{"--out", plan.string()},
                      {"export", "svg", plan.string(), "--out", picture.string()}},
         .files = {picture}};
@@ -80,7 +83,9 @@ TourStep side_by_side_step(const fs::path& tour) {
                                                     ScheduleKind::OneFOneB,
                                                     ScheduleKind::ZbH1,
                                                     ScheduleKind::Interleaved1F1B,
-                                                    ScheduleKind::ZbV})}) +
+                                                    ScheduleKind::ZbV})},
+                                         "--rank-forward-ms",
+                                         "--rank-backward-ms") +
                          CommandWords{"--svg", picture.string(), "--csv", table.string()}},
             .files = {picture, table}};
 }

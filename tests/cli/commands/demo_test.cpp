@@ -69,6 +69,8 @@ TEST_F(Demo, GoesOnAtTheFirstStepThatIsNotDone) {
     EXPECT_THAT(second.out, StartsWith("Step 2 of 7"));
     EXPECT_THAT(second.out, Not(HasSubstr("--force")));
     EXPECT_THAT(content_of(of_tour("2-side-by-side.csv")), HasSubstr("gpipe"));
+    // Interleaving divides fill and drain by its two chunks: 8 x 3 ms + 3 x 3 ms / 2.
+    EXPECT_THAT(content_of(of_tour("2-side-by-side.txt")), HasSubstr("28.500 ms"));
     EXPECT_THAT(demo({"--list"}).out, HasSubstr("  2  done  "));
     EXPECT_THAT(demo({"--list"}).out, HasSubstr("  3  next  "));
     const Outcome again = demo({"--to", "2"});
