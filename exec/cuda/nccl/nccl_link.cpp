@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "exec/cuda/nccl/nccl_communicator.h"
+#include "exec/device/device_failure.h"
 
 namespace pipetwin::cuda {
 namespace {
@@ -214,7 +215,10 @@ class NcclGather final : public exec::GpuGather {
           communicator_(device, id, {.rank = member.index, .ranks = member.count}) {}
 
     void begin(std::span<const std::byte> mine) override {
-        PIPETWIN_EXPECT(state_ == State::Done, "one round at a time");
+        if (state_ != State::Done) {  // a process was lost in a round before: the caller says which
+            throw exec::DeviceFailure(
+                "a round before was given up", "", exec::DeviceFailure::Lasts::Once);
+        }
         PIPETWIN_EXPECT(!mine.empty() && mine.size() <= most, "a round has room for it");
         bytes_ = mine.size();
         std::memcpy(host_mine(), mine.data(), bytes_);
