@@ -32,10 +32,11 @@
 namespace pipetwin::cli {
 namespace {
 
-/// How long the others may take to come to their end, too.
+/// Time that the other processes have to end after one has failed.
 constexpr std::chrono::seconds patience{3};
 
-/// Where nobody knows who is left, each waits for those before it to speak.
+/// Time that a process leaves to each process before it to report the error, where it is not known
+/// which processes are left.
 constexpr std::chrono::milliseconds turn{500};
 
 /// How long a process may say nothing.

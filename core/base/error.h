@@ -90,7 +90,7 @@ class Error : public std::runtime_error {
     const std::string& hint() const { return hint_text_; }
     const Hint& advice() const { return hint_; }  ///< the hint, with its values
 
-    /// The key of a scenario that is to blame, "pipeline.stages"; empty: none, or nobody says.
+    /// The key of a scenario that the error is about, "pipeline.stages"; empty: none is known.
     const std::string& key() const { return subject_.key; }
     const KeyValue& subject() const { return subject_; }  ///< that key with the value it has
     /// Whether the place is that of the key in its file, or of the option that set it.

@@ -74,9 +74,9 @@ Model model_with_costs(const ScenarioParts& scenario, const FoundProfile& found)
 /// "gpt-text.profile.json" for scenarios/gpt-text.toml.
 std::filesystem::path profile_name(const ScenarioParts& scenario);
 
-/// The plan of a scenario with its channel capacity settled and its memory checked, that of the
-/// devices and that of this machine, of which `memory_left` may be taken; none: nobody knows.
-/// Throws Error(Infeasible).
+/// The plan of a scenario with its channel capacity settled. Throws Error(Infeasible) if it does
+/// not fit into the memory of a device, or takes more than `memory_left` of this machine's; without
+/// `memory_left` this machine's memory is not checked.
 Plan settled_plan(const SettledScenario& scenario,
                   const Model& model,
                   const Profile& profile,

@@ -29,7 +29,7 @@ constexpr double runner_up = 0.05;  ///< of the best plan's step: how much slowe
 constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
 constexpr std::ptrdiff_t most_too_large = 500;         ///< candidates that are kept
 
-/// What becomes of one node of the frontier.
+/// The result of expanding one node of the frontier: an outcome, and the node's children.
 struct Step {
     Outcome outcome;
     std::vector<FrontierNode> children;
