@@ -30,7 +30,7 @@ constexpr std::int64_t largest_runner_up = 3'000'000;  ///< actions
 constexpr std::ptrdiff_t most_too_large = 500;         ///< candidates that are kept
 
 /// The result of expanding one node of the frontier: an outcome, and the node's children.
-struct Step {
+struct Expansion {
     Outcome outcome;
     std::vector<FrontierNode> children;
     /// Candidates that do not fit, with about what their fullest rank holds.
@@ -55,14 +55,14 @@ class Search {
     void add_unexplored(const FrontierNode& node);
     void leave_out(const FrontierNode& node);
     std::vector<FrontierNode> next_wave(Frontier& frontier);
-    Step look_into(const FrontierNode& shape) const;
+    Expansion look_into(const FrontierNode& shape) const;
     void look_into(const FrontierNode& shape,
                    const ScheduleChoice& choice,
                    Duration ceiling,
                    ShapeBounds& bounds,
-                   Step& step) const;
-    Step simulate(const FrontierNode& node) const;
-    void take(Step step, Frontier& frontier);
+                   Expansion& step) const;
+    Expansion simulate(const FrontierNode& node) const;
+    void take(Expansion step, Frontier& frontier);
     void try_runners_up(Duration best);
     SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
 
@@ -182,8 +182,8 @@ std::vector<FrontierNode> Search::next_wave(Frontier& frontier) {
 }
 
 /// The choices of a shape.
-Step Search::look_into(const FrontierNode& shape) const {
-    Step step;
+Expansion Search::look_into(const FrontierNode& shape) const {
+    Expansion step;
     const Shape& of = shape.candidate.shape;
     const std::vector<ScheduleChoice> choices = state_.bounds.choices().of(of);
     step.outcome.candidates = std::ssize(choices);
@@ -218,7 +218,7 @@ void Search::look_into(const FrontierNode& shape,
                        const ScheduleChoice& choice,
                        Duration ceiling,
                        ShapeBounds& bounds,
-                       Step& step) const {
+                       Expansion& step) const {
     const Candidate candidate{.shape = shape.candidate.shape, .choice = choice};
     const Duration floor = std::max(bounds.floor(), shape.bound);
     const std::optional<Duration> any =
@@ -242,9 +242,9 @@ void Search::look_into(const FrontierNode& shape,
     }
 }
 
-Step Search::simulate(const FrontierNode& node) const {
+Expansion Search::simulate(const FrontierNode& node) const {
     const Candidate& candidate = node.candidate;
-    Step step{.outcome = state_.simulate(candidate, node.bound), .children = {}};
+    Expansion step{.outcome = state_.simulate(candidate, node.bound), .children = {}};
     if (step.outcome.breaks_a_rule) {
         return step;
     }
@@ -262,7 +262,7 @@ Step Search::simulate(const FrontierNode& node) const {
     return step;
 }
 
-void Search::take(Step step, Frontier& frontier) {
+void Search::take(Expansion step, Frontier& frontier) {
     for (const FoundPlan& found : step.outcome.found) {
         state_.best.add(found);
     }
@@ -293,14 +293,14 @@ void Search::try_runners_up(Duration best) {
          first < nearest.size() && state_.all.searched < state_.options.least_ranked &&
          state_.goes_on(0, best);
          first += at_once) {
-        std::vector<Step> steps(std::min(at_once, nearest.size() - first));
+        std::vector<Expansion> steps(std::min(at_once, nearest.size() - first));
         tbb::parallel_for(std::size_t{0}, steps.size(), [&](std::size_t i) {
             steps[i] = simulate(nearest[first + i]);
         });
         for (std::size_t i = 0; i < steps.size(); ++i) {
             state_.simulated.insert(nearest[first + i].candidate);
         }
-        for (Step& step : steps) {
+        for (Expansion& step : steps) {
             step.outcome.unexplored.clear();
             state_.all.add(std::move(step.outcome));
             --state_.all.pruned;
@@ -357,7 +357,7 @@ SearchResult Search::run() {
     bool ended = false;
     while (!ended) {
         const std::vector<FrontierNode> wave = next_wave(frontier);
-        std::vector<Step> steps(wave.size());
+        std::vector<Expansion> steps(wave.size());
         tbb::parallel_for(std::size_t{0}, wave.size(), [&](std::size_t i) {
             steps[i] = wave[i].is_shape ? look_into(wave[i]) : simulate(wave[i]);
         });
