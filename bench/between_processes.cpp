@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 
 #include "core/base/median.h"
+#include "core/model/model.h"
 #include "exec/device/memory.h"
 #include "exec/transport/link_ladder.h"
 #include "exec/transport/mpi_process_group.h"

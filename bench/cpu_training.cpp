@@ -35,7 +35,10 @@
 #include <fmt/ranges.h>
 
 #include "core/base/median.h"
+#include "core/model/model.h"
 #include "core/model/transformers.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/cpu/products/products.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"

@@ -15,6 +15,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/interop/safetensors.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/data/batch.h"

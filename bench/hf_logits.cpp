@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/text/json_text.h"
 #include "exec/device/arena.h"

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 
 #include "core/base/median.h"
+#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"

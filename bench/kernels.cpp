@@ -20,6 +20,8 @@
 
 #include <fmt/format.h>
 
+#include "core/model/gelu_form.h"
+#include "core/scenario/choices.h"
 #include "exec/base/random.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"

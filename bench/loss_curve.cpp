@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/data/batch.h"

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/base/noise.h"
 #include "exec/data/random_batch.h"

@@ -25,6 +25,7 @@
 #include "core/costs/estimate.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
+#include "core/model/model.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/trial.h"
 

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
 #include "sim/simulate/simulate.h"

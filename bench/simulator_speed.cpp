@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/engine/event_engine.h"
 #include "sim/engine/fixed_order.h"

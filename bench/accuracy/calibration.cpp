@@ -11,7 +11,9 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::accuracy {
 

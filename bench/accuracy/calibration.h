@@ -5,9 +5,14 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Model;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::accuracy {
 

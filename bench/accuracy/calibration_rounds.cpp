@@ -10,7 +10,10 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "core/plan/stage_costs.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/profiler.h"
 #include "exec/profiling/side_by_side.h"

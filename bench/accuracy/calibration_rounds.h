@@ -7,8 +7,13 @@
 #include <memory>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/choices.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::accuracy {
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "exec/base/noise.h"
 #include "exec/profiling/profiler.h"

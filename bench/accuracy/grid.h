@@ -9,7 +9,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/accuracy/profiled_plan.h"
 
+#include "core/model/model.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
 #include "exec/training/noise_gate.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::accuracy {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "core/timeline/compare.h"
+
+namespace pipetwin {
+
+class Model;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::accuracy {
 

@@ -22,6 +22,7 @@
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/profiling/profiler.h"
 #include "sim/simulate/replay_error.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::accuracy {

@@ -13,6 +13,7 @@
 #include <fmt/ostream.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "exec/executor/executor.h"
 
 namespace pipetwin::accuracy {

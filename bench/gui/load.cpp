@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/text/json_text.h"
 #include "core/timeline/footprint.h"

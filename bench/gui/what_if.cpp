@@ -26,6 +26,7 @@
 #include "core/base/error.h"
 #include "gui/timeline/timeline_painter.h"
 #include "gui/view/analysis/step_analysis.h"
+#include "gui/view/run/planned_run.h"
 #include "gui/view/what_if/heat_map.h"
 #include "gui/what_if/simulation_controller.h"
 #include "sim/search/partition_choice.h"

@@ -36,6 +36,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"

@@ -2,6 +2,7 @@
 #include "bench/support/memory_track.h"
 
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::bench {
 

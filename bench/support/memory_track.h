@@ -5,9 +5,14 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/task_graph.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::bench {
 

@@ -16,7 +16,9 @@
 #include "cli/base/option_hints.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/scenario/scenario.h"
 #include "core/schedule/action.h"
+#include "core/schedule/schedule.h"
 #include "core/text/file_damage.h"
 #include "core/text/input_file.h"
 

@@ -12,6 +12,8 @@
 #include "cli/base/help_format.h"
 #include "cli/base/plan_grammar.h"
 #include "core/base/version.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin::cli {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/scenario/scenario.h"
+#include "core/text/override.h"
 
 namespace pipetwin::cli {
 

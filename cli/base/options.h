@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "core/artifacts/model_flops.h"
-#include "core/scenario/scenario.h"
+#include "core/schedule/lower.h"
+#include "core/text/override.h"
 
 /// Options of every command, as the user writes them after `pipetwin`. Parsing fills these structs
 /// in and checks nothing that needs a file.

@@ -9,6 +9,7 @@
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule.h"
 #include "sim/variation/jitter.h"
 

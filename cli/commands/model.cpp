@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/model/model.h"
+
 #include <filesystem>
 #include <optional>
 

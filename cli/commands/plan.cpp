@@ -33,6 +33,7 @@
 #include "core/costs/profile_json.h"
 #include "core/costs/repeated_layers.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/model/model.h"
 #include "core/partition/layer_order.h"
 #include "core/plan/stage_costs.h"
 #include "core/schedule/generators/generate.h"

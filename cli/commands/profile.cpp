@@ -15,6 +15,8 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
+#include "core/model/model.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/base/noise.h"
 #include "sim/questions/prediction.h"
 

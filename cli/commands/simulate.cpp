@@ -23,6 +23,8 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
+#include "core/model/model.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/explain/cluster_links.h"
@@ -30,6 +32,7 @@
 #include "sim/questions/doubled_plan.h"
 #include "sim/questions/plan_memory.h"
 #include "sim/questions/prediction.h"
+#include "sim/simulate/settled_capacity.h"
 
 namespace pipetwin::cli {
 

@@ -19,6 +19,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
+#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/text/json_text.h"
 #include "exec/data/pairs/pair_tokens.h"

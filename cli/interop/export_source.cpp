@@ -15,6 +15,7 @@
 #include "core/interop/hf_trainable.h"
 #include "core/interop/torchtitan.h"
 #include "core/model/model.h"
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/rows_hash.h"

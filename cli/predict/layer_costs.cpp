@@ -9,6 +9,10 @@
 #include "core/base/error.h"
 #include "core/costs/layer_estimate.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/model/model.h"
+#include "core/plan/stage_costs.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
 #include "exec/executor/backend.h"
 #include "exec/layers/make_layer.h"
 

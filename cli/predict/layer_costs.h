@@ -4,8 +4,13 @@
 #include <string>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
+
+namespace pipetwin {
+
+class Model;
+struct Scenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

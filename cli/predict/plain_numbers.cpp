@@ -20,9 +20,11 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
+#include "core/plan/plain_plan.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/receives.h"
 
 namespace pipetwin::cli {
 

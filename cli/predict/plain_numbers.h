@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "cli/base/options.h"
-#include "core/plan/plan.h"
+#include "core/plan/plain_plan.h"
+#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 

@@ -16,6 +16,7 @@
 #include "core/base/printable.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "cli/base/options.h"
-#include "core/plan/plan.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/schedule_traits.h"
 
 /// Times of ranks on the command line (--rank-forward-ms): a rank's share of the model takes the

@@ -8,6 +8,7 @@
 
 #include "core/artifacts/measured_runs.h"
 #include "core/base/number_text.h"
+#include "core/model/model.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin::cli {

@@ -12,6 +12,9 @@
 #include "cli/base/memory_left.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {

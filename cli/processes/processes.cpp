@@ -21,6 +21,8 @@
 #include "cli/base/stop_signal.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/base/cores.h"
 #include "exec/executor/backend.h"
 #include "exec/gpu/cuda_module.h"

@@ -11,12 +11,17 @@
 
 #include "cli/base/console.h"
 #include "core/base/error.h"
-#include "core/scenario/settled_scenario.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/executor/process_place.h"
 #include "exec/transport/launch_environment.h"
 #include "exec/transport/monitor.h"
 #include "exec/transport/process_group.h"
+
+namespace pipetwin {
+
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

@@ -26,6 +26,7 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/version.h"
+#include "core/model/model.h"
 #include "core/svg/svg.h"
 #include "sim/calibration/step_range.h"
 #include "sim/explain/cluster_links.h"

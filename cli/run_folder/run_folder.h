@@ -10,8 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/scenario/scenario.h"
 #include "exec/base/retry.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

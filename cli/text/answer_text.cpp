@@ -13,10 +13,12 @@
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
+#include "core/costs/estimate_error.h"
 #include "core/interop/hf_config.h"
 #include "core/model/decoder_model.h"
 #include "core/partition/model_blocks.h"
 #include "core/scenario/rank_device.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 

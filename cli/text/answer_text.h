@@ -11,6 +11,12 @@
 #include "sim/questions/prediction.h"
 #include "sim/search/every_shape.h"
 
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
+
 /// The answer to "what should I train this model with", in the units in which clusters are bought.
 namespace pipetwin::cli {
 

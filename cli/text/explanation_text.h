@@ -5,8 +5,13 @@
 #include <vector>
 
 #include "cli/text/sentences.h"
-#include "core/plan/plan.h"
 #include "sim/explain/explanation.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// A prediction explained in sentences that need no manual (the rules: docs/simulation.md).
 namespace pipetwin::cli {

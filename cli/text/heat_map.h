@@ -4,9 +4,14 @@
 #include <string>
 
 #include "cli/text/json_output.h"
-#include "core/scenario/scenario.h"
 #include "core/svg/heat_map_svg.h"
 #include "sim/search/plan_search.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
 
 /// The best plan of every number of stages and of micro-batches.
 namespace pipetwin::cli {

@@ -9,7 +9,10 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
 #include "core/base/version.h"
+#include "core/costs/estimate_error.h"
 #include "core/timeline/footprint.h"
+#include "sim/explain/critical_path.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 

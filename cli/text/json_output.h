@@ -6,6 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/costs/estimate_error.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/compare.h"
 #include "exec/gpu/cuda_module.h"

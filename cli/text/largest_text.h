@@ -7,8 +7,13 @@
 #include "cli/text/json_output.h"
 #include "core/costs/profile.h"
 #include "core/costs/repeated_layers.h"
-#include "core/scenario/scenario.h"
 #include "sim/search/largest_model.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
 
 /// The largest model that fits, as text and as JSON.
 namespace pipetwin::cli {

@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/layer_estimate.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "exec/executor/backend.h"
 #include "exec/layers/make_layer.h"
 

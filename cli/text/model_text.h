@@ -8,10 +8,15 @@
 
 #include "cli/text/json_output.h"
 #include "core/base/units.h"
-#include "core/model/model.h"
 #include "core/partition/partition.h"
-#include "core/scenario/scenario.h"
 #include "core/svg/model_svg.h"
+
+namespace pipetwin {
+
+class Model;
+struct Scenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

@@ -19,6 +19,7 @@
 #include "core/base/printable.h"
 #include "core/costs/estimate_error.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "sim/search/largest_model.h"

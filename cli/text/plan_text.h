@@ -7,8 +7,13 @@
 
 #include "cli/base/console.h"
 #include "cli/text/json_output.h"
-#include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
 
 /// Results of a plan search, as text and as JSON.
 namespace pipetwin::cli {

@@ -11,6 +11,7 @@
 #include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
+#include "core/model/model.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
 #include "exec/executor/backend.h"

@@ -5,9 +5,14 @@
 
 #include "cli/base/console.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 /// The search for a plan, as commands run it.
 namespace pipetwin::cli {

@@ -5,8 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "core/scenario/scenario.h"
 #include "sim/search/plan_search.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

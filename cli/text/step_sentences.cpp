@@ -10,6 +10,7 @@
 #include "cli/text/text_output.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 
 namespace pipetwin::cli {

@@ -4,8 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "sim/explain/explanation.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

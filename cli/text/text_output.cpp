@@ -14,6 +14,8 @@
 #include "core/base/printable.h"
 #include "core/timeline/render_timeline.h"
 #include "sim/calibration/step_range.h"
+#include "sim/explain/critical_path.h"
+#include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {
 

@@ -12,6 +12,7 @@
 #include "cli/text/text_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/plan/plan.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::cli {

@@ -7,9 +7,14 @@
 
 #include "cli/base/options.h"
 #include "cli/text/json_output.h"
-#include "core/plan/plan.h"
 #include "sim/variation/goodput.h"
 #include "sim/variation/jitter.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// Results of `simulate` about steps that do not all last the same, and about runs that are
 /// interrupted.

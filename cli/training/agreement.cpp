@@ -14,6 +14,8 @@
 #include "core/base/number_text.h"
 #include "core/base/version.h"
 #include "core/costs/profile_json.h"
+#include "core/model/model.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/text/json_text.h"
 #include "exec/data/batch.h"
 #include "exec/executor/backend.h"

@@ -4,8 +4,14 @@
 #include "cli/base/console.h"
 #include "cli/processes/processes.h"
 #include "core/costs/profile.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Plan;
+struct Scenario;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// What the processes of a training agree on before its first step. Every process calls each
 /// function. In a training of one process they send and compare nothing.

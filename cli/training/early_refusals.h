@@ -5,8 +5,14 @@
 
 #include "cli/base/options.h"
 #include "cli/processes/processes.h"
-#include "core/model/model.h"
-#include "core/scenario/settled_scenario.h"
+#include "core/scenario/scenario.h"
+
+namespace pipetwin {
+
+class Model;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// Refusals that need no measured costs: `run`, `train` and `profile` ask for them before they
 /// measure, which takes most of a minute.

@@ -6,6 +6,7 @@
 
 #include "cli/base/progress.h"
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "exec/base/cores.h"
 #include "exec/executor/backend.h"
 #include "exec/profiling/calibrate.h"

@@ -5,11 +5,16 @@
 #include "cli/base/options.h"
 #include "cli/processes/processes.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "exec/profiling/profiler.h"
 #include "exec/training/trainer.h"
+
+namespace pipetwin {
+
+class Model;
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// What layers cost on this machine: before a training and between its steps.
 namespace pipetwin::cli {

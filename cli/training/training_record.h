@@ -13,10 +13,15 @@
 #include "cli/training/training_costs.h"
 #include "core/base/error.h"
 #include "core/costs/profile.h"
-#include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/data/data_check.h"
 #include "exec/training/trainer.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::cli {
 

@@ -32,6 +32,7 @@
 #include "core/base/undertaking.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/hf_folder.h"
+#include "core/model/model.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"

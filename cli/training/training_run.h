@@ -9,7 +9,6 @@
 #include "cli/base/options.h"
 #include "cli/processes/processes.h"
 #include "cli/run_folder/finished_run.h"
-#include "core/scenario/settled_scenario.h"
 #include "exec/training/trainer.h"
 
 namespace pipetwin::cli {

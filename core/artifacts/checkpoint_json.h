@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/scenario/scenario.h"
-
 /// The manifest of a checkpoint, `checkpoint.json`: the training that it belongs to, and the bytes
 /// that it consists of.
 namespace pipetwin {

@@ -2,6 +2,10 @@
 #include "core/artifacts/model_flops.h"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "core/scenario/settled_scenario.h"
+#include "core/schedule/recompute.h"
 
 namespace pipetwin {
 

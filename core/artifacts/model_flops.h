@@ -7,9 +7,10 @@
 #include <string_view>
 
 #include "core/costs/profile.h"
-#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
+
+struct SettledScenario;
 
 /// Ways to count the operations of a training step, for TFLOP/s and for MFU. All count two for each
 /// multiplication of a matrix product with its addition, and three forwards.

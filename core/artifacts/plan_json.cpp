@@ -3,6 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/costs/contention.h"
+#include "core/costs/profile.h"
+#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
+#include "core/schedule/recompute.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 

@@ -5,9 +5,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/plan/plan.h"
+#include "core/schedule/recompute.h"
 
 namespace pipetwin {
+
+class Plan;
 
 /// plan.json of a run folder: everything in PlanParts but the rows (they stand in schedule.csv),
 /// plus the hash, the smallest capacity and peak bytes per rank (those with every stash on its

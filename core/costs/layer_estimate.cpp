@@ -8,6 +8,9 @@
 #include "core/costs/layer_work.h"
 #include "core/model/batch_norms.h"
 #include "core/model/inner_layers.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
+#include "core/model/pixels.h"
 
 namespace pipetwin {
 

@@ -4,10 +4,12 @@
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 
 /// What layers of an executable model cost that was never measured.
 namespace pipetwin {
+
+struct Layer;
+class Model;
 
 /// Operations of a layer's forward for one sample, as `LayerCost::operations` counts them: two for
 /// each multiplication of a product with its addition, attention over all pairs of a query and a

@@ -18,6 +18,7 @@
 #include "core/interop/hf_folder.h"
 #include "core/interop/hf_names.h"
 #include "core/interop/safetensors.h"
+#include "core/model/model.h"
 #include "core/text/input_file.h"
 
 namespace pipetwin {

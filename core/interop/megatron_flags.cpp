@@ -22,6 +22,9 @@
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_rows.h"
 #include "core/interop/megatron_memory.h"
+#include "core/scenario/choices.h"
+#include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
 
 namespace pipetwin {
 

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/interop/megatron_model.h"
+#include "core/scenario/choices.h"
 
 namespace pipetwin {
 

@@ -6,7 +6,7 @@
 
 #include "core/interop/launch/training_run.h"
 #include "core/interop/megatron_flags.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/choices.h"
 
 /// What Megatron-LM's flags say of what a device keeps, computes again and sends, in the words of a
 /// scenario.

@@ -2,6 +2,8 @@
 #include "core/model/batch_norms.h"
 
 #include "core/model/inner_layers.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
 
 namespace pipetwin {
 

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 
 namespace pipetwin {
+
+struct Layer;
 
 /// A batch norm, wherever it stands in a model.
 struct PlacedBatchNorm {

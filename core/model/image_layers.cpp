@@ -7,6 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "core/model/layer_spec.h"
+#include "core/model/pixels.h"
+
 namespace pipetwin {
 
 namespace {

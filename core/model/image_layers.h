@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/model/layer_placement.h"
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 
 /// What layers of images make of what they read, and how many parameters they have. They fill in
 /// what the user left out, and throw Error(BadInput) where sizes do not fit. Not for use outside

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 
 /// Models of images, cut into the units of partition that torchgpipe's benchmarks have
 /// (kakaobrain/torchgpipe v0.0.7, benchmarks/models). The last unit ends with the loss.

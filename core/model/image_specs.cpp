@@ -2,10 +2,13 @@
 #include "core/model/image_specs.h"
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
+#include "core/model/pixels.h"
 
 namespace pipetwin {
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
+#include "core/model/pixels.h"
 
 /// Layers that models of images are written with. Not for use outside this folder.
 namespace pipetwin {

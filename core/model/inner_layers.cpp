@@ -8,6 +8,8 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/layer_kinds.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
 #include "core/model/placed_graph.h"
 
 namespace pipetwin {

@@ -5,10 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 
 /// Sequences whose layers read each other by name.
 namespace pipetwin {
+
+class Model;
 
 /// One layer inside a sequence with branches.
 ///

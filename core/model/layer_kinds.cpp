@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/model/image_layers.h"
 #include "core/model/layer_placement.h"
 

@@ -7,7 +7,10 @@
 #include <string_view>
 #include <variant>
 
-#include "core/model/model.h"
+#include "core/model/gelu_form.h"
+#include "core/model/layer_spec.h"
+#include "core/model/pixels.h"
+#include "core/model/rotary.h"
 
 namespace pipetwin {
 

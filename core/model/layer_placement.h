@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 
 /// How layers get their names and shapes. Not for use outside this folder.
 namespace pipetwin {

@@ -14,6 +14,7 @@
 #include "core/model/layer_graph.h"
 #include "core/model/layer_placement.h"
 #include "core/model/placed_graph.h"
+#include "core/model/transformers.h"
 
 namespace pipetwin {
 

@@ -8,7 +8,6 @@
 
 #include "core/model/layer_graph.h"
 #include "core/model/layer_placement.h"
-#include "core/model/model.h"
 
 /// Shapes of layers that read each other by name. Not for use outside this folder.
 namespace pipetwin {

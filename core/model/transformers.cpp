@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/model/layer_placement.h"
+#include "core/model/model.h"
 
 namespace pipetwin {
 

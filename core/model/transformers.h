@@ -1,10 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/model/model.h"
+#include "core/model/gelu_form.h"
 #include "core/model/rotary.h"
 
 namespace pipetwin {
+
+class Model;
+
+/// Sizes of a GPT: pre-norm blocks, learned positions, GELU, head without bias.
+struct GptSizes {
+    int layers = 0;
+    int d_model = 0;
+    int heads = 0;
+    int context = 0;
+    int vocabulary = 0;
+    int feed_forward = 0;  ///< 0: 4 * d_model
+    bool tied = false;     ///< the head's matrix is the token table
+    double dropout = 0;    ///< behind the embedding, and at the end of both halves of a block
+    GeluForm gelu = GeluForm::Exact;
+
+    bool operator==(const GptSizes&) const = default;
+};
+
+/// Units: "embedding", "block0.attention", "block0.feed_forward", ..., "head" (2 * layers + 2).
+/// Attention unit: x + attention(norm(x)); feed-forward unit: x + linear(gelu(linear(norm(x))));
+/// head: norm, linear without bias, cross-entropy.
+Model gpt_model(const GptSizes& sizes);
 
 /// Sizes of a Llama: pre-norm blocks with RMSNorm, rotary positions, grouped queries and SwiGLU; no
 /// biases (Touvron et al., arXiv 2302.13971 and 2307.09288).

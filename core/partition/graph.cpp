@@ -9,6 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/partition/chain.h"
 #include "core/partition/ideals.h"
 #include "core/partition/partition_search.h"

@@ -4,10 +4,11 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/model/model.h"
 #include "core/partition/partition.h"
 
 namespace pipetwin {
+
+class Model;
 
 /// Layers in an order in which the stages are contiguous; every layer comes after those it reads.
 struct GraphSplit {

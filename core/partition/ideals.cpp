@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 
 namespace pipetwin {
 

@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/model/model.h"
 
 namespace pipetwin {
+
+class Model;
 
 /// The ideals (down-sets) of a model's graph: sets of layers that hold with each layer all that it
 /// reads. In ascending size, and among those of one size in the lexicographic order of their

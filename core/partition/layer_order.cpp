@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/partition/graph.h"
 #include "core/partition/partition.h"
 

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 
 /// Another order of the layers of a model with branches, for the sake of its stages.
 namespace pipetwin {
+
+class Model;
 
 /// Returns the profile with its layers in another order, in which each comes after those it reads.
 /// `order[i]` is the layer that becomes layer i.

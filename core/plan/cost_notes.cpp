@@ -9,6 +9,7 @@
 
 #include "core/base/number_text.h"
 #include "core/partition/partition.h"
+#include "core/plan/plan.h"
 #include "core/schedule/lower.h"
 
 namespace pipetwin {

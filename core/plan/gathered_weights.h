@@ -3,7 +3,6 @@
 
 #include "core/costs/all_reduce.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 
 /// Layers whose gradients are summed, and whose weights are gathered, with every micro-batch, as
 /// each replica has only its share of them (ZeRO-2, ZeRO-3).

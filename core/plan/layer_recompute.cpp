@@ -8,6 +8,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/stage_costs.h"
 #include "core/plan/stage_tensors.h"

@@ -5,11 +5,12 @@
 
 #include "core/base/as_index.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/schedule/recompute.h"
 
 /// Recompute of parts of a stage, as Megatron-LM and PyTorch have it.
 namespace pipetwin {
+
+class Model;
 
 /// Layers `first` to `end` - 1 of a model.
 struct LayerRange {

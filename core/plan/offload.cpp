@@ -4,6 +4,11 @@
 #include <optional>
 
 #include "core/base/as_index.h"
+#include "core/base/units.h"
+#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
+#include "core/schedule/action.h"
+#include "core/schedule/recompute.h"
 
 namespace pipetwin {
 

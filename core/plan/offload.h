@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/plan/plan.h"
+#include "core/base/units.h"
 
 namespace pipetwin {
+
+class Plan;
 
 /// A stash that leaves its device for host memory, and comes back before it is needed. The places
 /// are cells of the rank's row.

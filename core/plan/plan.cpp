@@ -11,6 +11,7 @@
 #include "core/plan/offload.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/rows_hash.h"
 #include "core/schedule/validate.h"
 

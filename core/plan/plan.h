@@ -5,64 +5,23 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/units.h"
 #include "core/costs/contention.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/plan/action_messages.h"
-#include "core/schedule/generators/generate.h"
-#include "core/schedule/lower.h"
-#include "core/schedule/receives.h"
+#include "core/plan/stage_cost.h"
+#include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
 
+class Model;
 struct ScenarioParts;
 struct SettledScenario;
-
-/// Costs of one stage for one micro-batch. Memory terms follow the rules of `LayerSample`.
-struct StageCost {
-    Duration forward{};
-    Duration recompute{};
-    Duration backward{};        ///< the whole of it; not below zero
-    Duration backward_input{};  ///< where a schedule splits it
-    Duration backward_weight{};
-    Bytes input{};            ///< all that it is sent; for the first stage the model's own input
-    Bytes output{};           ///< all that it sends to later stages; 0 for the last
-    Bytes saved{};            ///< kept from F to B when everything is kept, input included
-    Bytes split{};            ///< kept in addition from I to W: gradients of the inner outputs
-    Bytes input_saved{};      ///< part of `saved` that goes with I
-    Bytes unread_gradient{};  ///< part of the output's gradient that goes with I
-    /// Most held during an F that keeps `saved`, where layers drop what they compute again; 0: no
-    /// more than `saved` and the output.
-    Bytes forward_peak{};
-    Bytes forward_drop_peak{};  ///< most held during an F that keeps its input only, input included
-    Bytes backward_peak{};      ///< most held during B: what is left of `saved`, and both gradients
-    /// Most held during I: what is left of `saved`, what W reads, and both gradients; 0: no more
-    /// than all of `saved` and `split`, and both gradients.
-    Bytes backward_input_peak{};
-    /// Part of `backward_peak` that is there only while B runs, where blocks do not keep what they
-    /// need: what it computes again, and the gradients inside of the stage. 0: nothing is computed
-    /// again.
-    Bytes backward_again{};
-    ActionMessages forward_messages{};          ///< of `forward`, and as much of `recompute`
-    ActionMessages backward_input_messages{};   ///< of `backward_input`, and of `backward`
-    ActionMessages backward_weight_messages{};  ///< of `backward_weight`, and of `backward`
-};
-
-/// Memory that a stage holds all the time, and the times of its update.
-struct StageState {
-    Bytes weights{};
-    Bytes gradients{};  ///< with room for those of another stage that shares the weights
-    Bytes optimizer_state{};
-    Bytes running{};    ///< statistics of its norms; of the weights' kind of memory
-    Bytes workspace{};  ///< largest of its layers
-    Duration optimizer{};
-    Duration norm{};  ///< of its gradients
-};
 
 /// Everything a plan is made of. Stages are 0..S-1, boundary b lies between stages b and b+1.
 struct PlanParts {
@@ -209,36 +168,6 @@ std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stal
 /// by at most 1, the larger ones first. Throws Error(BadInput), naming the value, if either
 /// is out of range.
 std::vector<int> micro_batch_sizes(int batch, int micro_batches);
-
-/// Plain numbers: uniform or per-stage costs without a model.
-struct PlainCosts {
-    ScheduleKind schedule = ScheduleKind::GPipe;
-    std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
-    Receives receives = Receives::Blocking;      ///< of `schedule_from_file`
-    std::string schedule_name{default_schedule};
-    ScheduleShape shape;
-    std::vector<Duration> forward;  ///< one per stage
-    std::vector<Duration> backward;
-    std::vector<Duration> backward_input;  ///< empty: halves of backward
-    std::vector<Duration> backward_weight;
-    std::vector<Duration> recompute_cost;  ///< empty: as forward
-    RecomputeRules recompute;
-    std::optional<RecomputeTiming> recompute_timing;  ///< none: the default of `schedule`
-    LinkCost link;
-    Bytes boundary;  ///< of every message
-    /// Pieces of the model, no neighbours, of which the later one reads an output of the earlier
-    /// one. Those of `schedule_from_file` stand in its rows.
-    std::vector<StagePair> skips{};
-    std::optional<int> channel_capacity;
-    int group_size = 0;        ///< interleaved-1f1b
-    int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled
-    MessageOrder message_order = MessageOrder::AsScheduled;
-};
-
-/// Makes a plan from plain numbers. Throws Error(BadInput) if a list does not have one entry per
-/// stage, Error(Infeasible) as Plan::make. Rows of a file, and those whose W are put off, are
-/// checked against the rules whatever `rows` says.
-Plan make_plan(const PlainCosts& costs, RowsFrom rows = RowsFrom::Anywhere);
 
 /// Numbers per weight that the training of a scenario keeps beside the gradient: the slots of its
 /// optimizer, and one more where it averages the weights.

@@ -8,6 +8,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
@@ -15,6 +16,9 @@
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/generators.h"
+#include "core/schedule/generators/schedule_traits.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/receives.h"
 #include "core/schedule/validate.h"
 
 /// A plan from plain numbers: the costs of each stage as given, without a model.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "core/schedule/edge.h"
 
 namespace pipetwin {

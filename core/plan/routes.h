@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/schedule/schedule.h"
 
@@ -16,6 +15,8 @@
 ///
 ///     stage 0 -- output --> stage 2 -- output --> stage 3        gradient: 3 --> 2 --> 0
 namespace pipetwin {
+
+class Model;
 
 /// One output on its way from a stage to the next one that reads it.
 struct Route {

@@ -9,6 +9,7 @@
 
 #include "core/base/number_text.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin {
 

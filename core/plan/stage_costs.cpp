@@ -7,7 +7,9 @@
 
 #include "core/base/as_index.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
+#include "core/plan/plan.h"
 #include "core/plan/stage_tensors.h"
 #include "core/plan/tensor_parallel.h"
 

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/partition/partition.h"
-#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
 
 /// From the costs of layers to those of stages: sums of times, and what a stage holds.
 namespace pipetwin {
+
+class Model;
 
 /// Bytes of the gradients that a layer hands to the layers it reads; 0 for a layer that reads the
 /// model's input.

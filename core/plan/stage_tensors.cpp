@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 #include "core/plan/stage_values.h"
 
 namespace pipetwin {

@@ -7,10 +7,11 @@
 #include "core/base/as_index.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 
 namespace pipetwin {
+
+class Model;
 
 /// Which outputs of a model with branches pass into a stage, out of it and through it, and which of
 /// them, and of their gradients, are there while one of its layers works. A stage is any run of

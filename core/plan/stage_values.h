@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "core/model/model.h"
-
 /// What a stage of a model with branches does with outputs: whose lie in one tensor, and which
 /// layers read them.
 namespace pipetwin {
+
+class Model;
 
 /// A stage of neighbouring layers. What a layer that hands on (core/model/inner_layers.h) makes is
 /// the tensor that it reads: what is said of that tensor is said of its *root*, the layer that has

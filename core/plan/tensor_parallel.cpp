@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/costs/all_reduce.h"
+#include "core/model/model.h"
 
 namespace pipetwin {
 

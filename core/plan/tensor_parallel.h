@@ -2,12 +2,13 @@
 #pragma once
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/plan/stage_costs.h"
 
 /// Ranks that are made of several devices, which compute every layer together: predicted and
 /// planned, not trained.
 namespace pipetwin {
+
+class Model;
 
 /// Devices that compute the layers of one rank together, and the link between them.
 struct TensorParallel {

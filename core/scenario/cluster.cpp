@@ -13,6 +13,9 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/edge.h"
 
 namespace pipetwin {

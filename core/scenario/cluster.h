@@ -11,11 +11,13 @@
 #include "core/plan/gathered_weights.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
-#include "core/scenario/settled_scenario.h"
+#include "core/scenario/scenario.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
+
+struct SettledScenario;
 
 /// What a scenario says about a link. It goes before whatever else is known.
 struct WrittenLink {

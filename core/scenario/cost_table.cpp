@@ -12,8 +12,10 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/model.h"
 #include "core/partition/partition_search.h"
 #include "core/plan/layer_recompute.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <utility>
@@ -11,6 +12,9 @@
 
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
 

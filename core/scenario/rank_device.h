@@ -8,9 +8,10 @@
 
 #include "core/costs/device_profile.h"
 #include "core/costs/profile.h"
-#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
+
+struct SettledScenario;
 
 /// How fast a device is, told by the times of a profile.
 struct DeviceSpeed {

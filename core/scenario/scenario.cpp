@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "core/partition/model_blocks.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"

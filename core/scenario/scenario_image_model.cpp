@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/model/image_models.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"

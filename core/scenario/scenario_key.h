@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/text/toml_table.h"

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/model/layer_faults.h"
 #include "core/model/layer_kinds.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"

@@ -10,6 +10,7 @@
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule.h"
 #include "core/schedule/schedule_csv.h"
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/text/json_text.h"

@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 

@@ -13,6 +13,8 @@
 
 namespace pipetwin {
 
+class Model;
+
 /// A scenario of which nothing has to be planned any more: what a plan is made from. Partition and
 /// channel capacity may still be "auto", as every plan has its own.
 struct SettledScenario : ScenarioParts {

@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/schedule/lower.h"
 #include "core/schedule/render_schedule.h"
 #include "core/schedule/validate.h"
 

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/median.h"
 #include "core/base/number_text.h"
+#include "core/schedule/recompute.h"
 
 namespace pipetwin {
 

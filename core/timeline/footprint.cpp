@@ -14,7 +14,11 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/offload.h"
+#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
 #include "core/schedule/edge.h"
+#include "core/schedule/lower.h"
+#include "core/schedule/recompute.h"
 
 namespace pipetwin {
 

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
+#include "core/schedule/schedule.h"
 #include "core/timeline/timeline.h"
 
 namespace pipetwin {
+
+class Plan;
 
 /// The kinds of memory of a rank. `Context` is what the runtime of a device takes before there is a
 /// model.

@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin {
 

@@ -5,11 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 
 /// Whether a plan fits, and the table that says where it does not.
 namespace pipetwin {
+
+class Plan;
 
 /// One line of `memory_table`: a name and its bytes.
 struct NamedMemory {

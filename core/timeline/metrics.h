@@ -6,12 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 
 namespace pipetwin {
+
+class Plan;
 
 /// Three definitions of the bubble, and one of them without recompute. T = pipeline time, p =
 /// ranks, work = all F, I, W, B and R of all ranks, ideal = the largest over ranks of the rank's

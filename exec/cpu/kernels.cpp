@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/base/as_index.h"
+#include "core/model/gelu_form.h"
 #include "exec/base/random.h"
 #include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "core/model/gelu_form.h"
 #include "exec/cpu/products/bfloat16.h"
 
 /// Loops on bare pointers that several sources of the CPU's kernels share, for T = float, double

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 #include "exec/data/image_batches.h"
 #include "exec/data/sources.h"
 

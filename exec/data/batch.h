@@ -10,9 +10,14 @@
 #include <vector>
 
 #include "core/base/content_hash.h"
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
 #include "exec/data/pairs/text_pieces.h"
+
+namespace pipetwin {
+
+class Model;
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

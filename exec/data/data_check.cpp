@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "core/scenario/scenario.h"
+
 namespace pipetwin::exec {
 
 DataCheck::DataCheck(const ScenarioParts& scenario, const Model& model) {

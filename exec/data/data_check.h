@@ -9,9 +9,14 @@
 #include <thread>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
 #include "exec/data/batch.h"
+
+namespace pipetwin {
+
+class Model;
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -9,10 +9,15 @@
 #include <string>
 
 #include "core/base/content_hash.h"
-#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "exec/data/batch.h"
 #include "exec/data/images/image_file.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/model.h"
 #include "exec/data/files.h"
 #include "exec/data/idx_file.h"
 #include "exec/data/image_batches.h"

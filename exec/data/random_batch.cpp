@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "exec/base/random.h"
 #include "exec/data/sources.h"
 

@@ -3,8 +3,13 @@
 
 #include <cstdint>
 
-#include "core/model/model.h"
 #include "exec/data/batch.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -8,6 +8,9 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
+#include "core/scenario/scenario.h"
 #include "exec/base/random.h"
 #include "exec/data/sources.h"
 

@@ -7,6 +7,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/scenario/scenario.h"
 #include "core/text/input_file.h"
 #include "exec/base/random.h"
 #include "exec/data/files.h"

@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/scenario/scenario.h"
 #include "exec/data/files.h"
 #include "exec/data/shuffle.h"
 #include "exec/data/sources.h"

@@ -9,6 +9,8 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "exec/data/batch.h"
 #include "exec/data/sources.h"
 

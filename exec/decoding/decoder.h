@@ -5,9 +5,14 @@
 #include <functional>
 #include <vector>
 
-#include "core/model/model.h"
 #include "exec/decoding/beam_search.h"
 #include "exec/replicas/replicas.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -6,9 +6,14 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/model.h"
 #include "exec/data/pairs/pair_tokens.h"
 #include "exec/replicas/replicas.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/model/gelu_form.h"
 #include "exec/device/column_kernels.h"
 #include "exec/device/window_kernels.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/gelu_form.h"
 #include "core/model/rotary.h"
 #include "exec/device/number_format.h"
 #include "exec/device/tensor.h"

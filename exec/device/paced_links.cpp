@@ -5,6 +5,8 @@
 #include <chrono>
 #include <optional>
 
+#include "core/plan/plan.h"
+
 namespace pipetwin::exec {
 
 PacedLinks::PacedLinks(const Plan& plan)

@@ -7,9 +7,14 @@
 #include <map>
 #include <mutex>
 
-#include "core/plan/plan.h"
 #include "core/sharing/link_traffic.h"
 #include "exec/device/device.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

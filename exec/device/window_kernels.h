@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/model/model.h"
+#include "core/model/pixels.h"
 #include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
 

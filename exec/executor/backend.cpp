@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario_words.h"
 #include "exec/device/paced_device.h"
 #include "exec/executor/executor_options.h"

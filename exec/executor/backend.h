@@ -6,12 +6,17 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "exec/device/device.h"
 #include "exec/device/number_format.h"
 #include "exec/gpu/gpu_parts.h"
+
+namespace pipetwin {
+
+class Model;
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

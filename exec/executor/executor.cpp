@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/plan/routes.h"
+#include "core/scenario/scenario.h"
 #include "exec/base/cores.h"
 #include "exec/base/divided_work.h"
 #include "exec/data/sources.h"

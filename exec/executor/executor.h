@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/plan/plan.h"
 #include "core/timeline/compare.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/timeline.h"
@@ -17,6 +15,13 @@
 #include "exec/executor/executor_options.h"
 #include "exec/executor/trained_parameters.h"
 #include "exec/stage/stage.h"
+
+namespace pipetwin {
+
+class Model;
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/schedule/edge.h"
+#include "core/schedule/lower.h"
 #include "exec/executor/executor_impl.h"
 #include "exec/transport/process_group.h"
 

@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "exec/device/device_failure.h"
 #include "exec/device/kernels.h"
 #include "exec/executor/executor_impl.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "exec/base/rank_threads.h"
 #include "exec/device/paced_links.h"
 #include "exec/executor/executor.h"

@@ -7,12 +7,18 @@
 #include <optional>
 #include <vector>
 
-#include "core/scenario/scenario.h"
+#include "core/scenario/choices.h"
 #include "exec/executor/process_place.h"
 #include "exec/executor/watchdog.h"
 #include "exec/layers/optimizer.h"
 #include "exec/stage/stage.h"
 #include "exec/transport/channel.h"
+
+namespace pipetwin {
+
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

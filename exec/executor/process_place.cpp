@@ -2,6 +2,7 @@
 #include "exec/executor/process_place.h"
 
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::exec {
 

@@ -3,10 +3,15 @@
 
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "exec/executor/flight_recorder.h"
 #include "exec/transport/monitor.h"
 #include "exec/transport/process_group.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -2,12 +2,14 @@
 #include "exec/executor/step_failures.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/schedule/action.h"
 #include "exec/device/device_failure.h"
 
 namespace pipetwin::exec {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
+#include "core/schedule/action.h"
 
 namespace pipetwin::exec {
 

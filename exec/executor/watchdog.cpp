@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/costs/contention.h"
 #include "core/plan/offload.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 
 namespace pipetwin::exec {

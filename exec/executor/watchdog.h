@@ -6,10 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "exec/device/device.h"
 #include "exec/memory_plan/cross_rank_dependencies.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -9,6 +9,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/plan/routes.h"
 #include "core/schedule/edge.h"
 #include "exec/base/cores.h"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "exec/device/allocation_trace.h"
 #include "exec/device/copy_engine.h"
@@ -20,6 +19,12 @@
 #include "exec/stage/stage.h"
 #include "exec/stage/stash_offload.h"
 #include "exec/transport/channel.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

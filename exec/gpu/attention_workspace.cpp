@@ -5,6 +5,8 @@
 
 #include "core/base/as_index.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::exec {
 namespace {

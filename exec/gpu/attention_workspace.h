@@ -3,9 +3,15 @@
 
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/plan/plan.h"
 #include "exec/gpu/cuda_module.h"
+
+namespace pipetwin {
+
+struct Layer;
+class Model;
+class Plan;
+
+}  // namespace pipetwin
 
 /// Memory that cuDNN's attention works in, which no plan counts: in a backward the gradients of all
 /// scores of a layer, 2 bytes for each pair of positions.

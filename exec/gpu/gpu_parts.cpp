@@ -8,6 +8,10 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
 #include "exec/gpu/attention_workspace.h"

@@ -7,8 +7,14 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+#include "core/scenario/choices.h"
 #include "exec/device/device.h"
+
+namespace pipetwin {
+
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// The GPUs of a plan's ranks: each rank has one where there are enough, else neighbours share one.
 /// All GPUs are used that the program sees (CUDA_VISIBLE_DEVICES), up to one for each rank.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/layers/activations.h"
 
+#include "core/model/layer_spec.h"
+
 namespace pipetwin::exec {
 
 Gelu::Gelu(const SampleShape& input, GeluForm form, NumberFormat format)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/model/layer_spec.h"
 #include "exec/layers/dropout.h"
 #include "exec/layers/layer.h"
 #include "exec/layers/linear.h"

@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
 
 namespace pipetwin::exec {
 namespace {

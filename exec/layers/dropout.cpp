@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/layers/dropout.h"
 
+#include "core/model/layer_spec.h"
 #include "exec/device/column_kernels.h"
 
 namespace pipetwin::exec {

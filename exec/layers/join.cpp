@@ -2,6 +2,7 @@
 #include "exec/layers/join.h"
 
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
 
 namespace pipetwin::exec {
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/model/layer_spec.h"
 #include "exec/layers/layer.h"
 
 namespace pipetwin::exec {

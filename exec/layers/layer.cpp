@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
 #include "exec/base/divided_work.h"
 #include "exec/base/normal_numbers.h"
 

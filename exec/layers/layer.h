@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 #include "exec/base/random.h"
 #include "exec/data/batch.h"
 #include "exec/device/arena.h"

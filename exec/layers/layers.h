@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/routes.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/choices.h"
 #include "core/schedule/action.h"
 #include "exec/device/number_format.h"
 

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 #include "exec/layers/activations.h"
 #include "exec/layers/attention.h"
 #include "exec/layers/cross_entropy.h"

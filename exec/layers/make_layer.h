@@ -5,9 +5,15 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/model/model.h"
 #include "exec/device/number_format.h"
 #include "exec/layers/layer.h"
+
+namespace pipetwin {
+
+struct Layer;
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

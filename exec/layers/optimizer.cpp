@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
 

@@ -7,10 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "core/scenario/scenario.h"
+#include "core/scenario/choices.h"
 #include "exec/base/element_range.h"
 #include "exec/device/kernels.h"
 #include "exec/device/tensor.h"
+
+namespace pipetwin {
+
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

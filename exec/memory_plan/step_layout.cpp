@@ -8,6 +8,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "exec/memory_plan/arena_layout.h"
 #include "exec/memory_plan/cross_rank_dependencies.h"

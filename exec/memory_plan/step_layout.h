@@ -5,8 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "core/plan/plan.h"
+#include "core/schedule/schedule.h"
 #include "exec/device/allocation_trace.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/cores.h"
 #include "exec/profiling/profiler.h"

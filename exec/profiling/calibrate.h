@@ -7,8 +7,13 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
+#include "core/scenario/choices.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

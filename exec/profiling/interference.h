@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 
 /// How ranks slow each other that compute on one GPU at the same time. Each has multiprocessors of

@@ -5,6 +5,8 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/schedule/recompute.h"
 
 namespace pipetwin::exec {
 

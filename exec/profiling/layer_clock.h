@@ -3,9 +3,14 @@
 
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/schedule/action.h"
 #include "exec/device/device.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

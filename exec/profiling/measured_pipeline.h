@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
 #include "exec/base/noise.h"
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/interference.h"
 #include "exec/profiling/layer_clock.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 /// A pipeline under the clock: what the profiler and the calibration measure layers in.
 namespace pipetwin::exec {

@@ -7,12 +7,17 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "exec/profiling/measured_pipeline.h"
+
+namespace pipetwin {
+
+class Model;
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

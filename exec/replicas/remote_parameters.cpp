@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "exec/replicas/whole_model.h"
 #include "exec/transport/byte_message.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/plan/plan.h"
 #include "exec/base/cores.h"
 #include "exec/replicas/remote_parameters.h"
 

@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "exec/device/memory.h"
 
 namespace pipetwin::exec {

@@ -10,11 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "exec/base/element_range.h"
 #include "exec/executor/executor.h"
 #include "exec/executor/trained_parameters.h"
 #include "exec/transport/byte_message.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 
 namespace pipetwin::exec {
 

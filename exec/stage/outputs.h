@@ -7,11 +7,17 @@
 #include <span>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/model/layer_spec.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/routes.h"
 #include "core/plan/stage_values.h"
 #include "exec/device/tensor.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 /// What a stage does with the outputs that it makes, is sent and sends.
 ///

@@ -10,6 +10,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/inner_layers.h"
+#include "core/model/model.h"
 #include "exec/device/kernels.h"
 #include "exec/layers/make_layer.h"
 #include "exec/stage/stage_impl.h"

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
 #include "exec/data/batch.h"
 #include "exec/device/arena.h"
 #include "exec/device/copy_engine.h"
@@ -15,6 +13,12 @@
 #include "exec/device/tensor.h"
 #include "exec/layers/layers.h"
 #include "exec/layers/optimizer.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -7,10 +7,15 @@
 #include <vector>
 
 #include "core/plan/offload.h"
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "exec/device/arena.h"
 #include "exec/device/copy_engine.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -7,8 +7,13 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
+
+namespace pipetwin {
+
+class Model;
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -7,12 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
 #include "core/text/translation_scores.h"
 #include "exec/data/batch.h"
 #include "exec/data/pairs/pair_tokens.h"
 #include "exec/replicas/replicas.h"
+
+namespace pipetwin {
+
+class Model;
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/model/model.h"
 #include "exec/device/kernels.h"
 #include "exec/layers/make_layer.h"
 

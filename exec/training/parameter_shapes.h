@@ -5,12 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
 #include "exec/device/allocation_trace.h"
 #include "exec/device/arena.h"
 #include "exec/device/number_format.h"
 #include "exec/executor/trained_parameters.h"
 #include "exec/layers/layer.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
+#include "core/plan/plan.h"
 #include "exec/base/noise.h"
 
 namespace pipetwin::exec {

@@ -5,8 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

@@ -7,13 +7,18 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/plan/plan.h"
-#include "core/scenario/scenario.h"
 #include "core/timeline/compare.h"
 #include "exec/executor/executor.h"
 #include "exec/replicas/replicas.h"
 #include "exec/training/checkpoint.h"
 #include "exec/training/held_out_translations.h"
+
+namespace pipetwin {
+
+class Plan;
+struct ScenarioParts;
+
+}  // namespace pipetwin
 
 namespace pipetwin::exec {
 

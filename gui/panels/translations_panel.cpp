@@ -13,6 +13,7 @@
 #include "core/base/as_index.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
+#include "gui/view/run/planned_run.h"
 
 namespace pipetwin::gui {
 

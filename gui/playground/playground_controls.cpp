@@ -15,6 +15,7 @@
 #include <QVBoxLayout>
 
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "gui/base/number_box.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/what_if/what_if.h"

@@ -23,6 +23,7 @@
 #include "gui/timeline/timeline_painter.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/view/analysis/action_details.h"
+#include "gui/view/run/planned_run.h"
 
 namespace pipetwin::gui {
 

@@ -22,6 +22,7 @@
 #include "gui/run/run_list.h"
 #include "gui/start/examples.h"
 #include "gui/timeline/legend.h"
+#include "gui/view/run/planned_run.h"
 
 namespace pipetwin::gui {
 

@@ -7,6 +7,7 @@
 #include <QFontMetrics>
 
 #include "core/base/as_index.h"
+#include "core/plan/plan.h"
 #include "gui/view/timeline/link_load.h"
 
 namespace pipetwin::gui {

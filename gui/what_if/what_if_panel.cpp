@@ -28,6 +28,7 @@
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/view/analysis/action_details.h"
+#include "gui/view/run/planned_run.h"
 #include "gui/view/run/scenario_run.h"
 #include "gui/what_if/partition_editor.h"
 #include "sim/calibration/step_range.h"

@@ -9,6 +9,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::sim {
 

@@ -6,9 +6,14 @@
 #include "core/base/as_index.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/scenario/cluster.h"
-#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Model;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -8,8 +8,13 @@
 #include "core/base/units.h"
 #include "core/costs/cost_factors.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "sim/calibration/settled_runs.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 /// Costs corrected by measured runs.
 namespace pipetwin::sim {

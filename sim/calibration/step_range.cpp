@@ -11,6 +11,10 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/plan.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/settled_scenario.h"
+
 namespace pipetwin::sim {
 
 namespace {

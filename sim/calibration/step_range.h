@@ -6,8 +6,13 @@
 
 #include "core/base/units.h"
 #include "core/costs/estimate_error.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -7,6 +7,10 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/profile.h"
+#include "core/plan/plan.h"
+#include "core/schedule/recompute.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::sim {
 

@@ -5,8 +5,15 @@
 #include <optional>
 #include <vector>
 
-#include "core/plan/plan.h"
+#include "core/costs/contention.h"
+#include "core/costs/profile.h"
 #include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -6,6 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "sim/engine/event_queue.h"
 #include "sim/engine/host_copies.h"

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// The engine for what depends on run time: links that several transfers share, ranks that share
 /// processors. Discrete events in integer nanoseconds; of equal times the lower rank's comes first.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/as_index.h"
+#include "core/plan/plan.h"
 #include "core/schedule/lower.h"
 #include "sim/engine/host_copies.h"
 #include "sim/engine/prefetch_for_write.h"

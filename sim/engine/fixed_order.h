@@ -3,12 +3,17 @@
 
 #include <optional>
 
-#include "core/plan/plan.h"
 #include "core/timeline/span_times.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
 #include "sim/engine/occupancy.h"
 #include "sim/engine/record_links.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// The engine for plans whose times depend on their rows alone: every time is the largest of the
 /// times it has to wait for, the longest path through rows and messages. One visit per action, no

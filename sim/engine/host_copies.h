@@ -7,9 +7,14 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

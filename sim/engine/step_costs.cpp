@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::sim {
 

@@ -5,8 +5,13 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/plan/plan.h"
 #include "sim/engine/conditions.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "core/schedule/recompute.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -8,8 +8,13 @@
 #include <vector>
 
 #include "core/plan/offload.h"
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -5,6 +5,7 @@
 
 #include "core/scenario/planner.h"
 #include "sim/explain/explanation.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -4,10 +4,15 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "sim/explain/sensitivity.h"
+
+namespace pipetwin {
+
+class Model;
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

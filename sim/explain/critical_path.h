@@ -3,8 +3,13 @@
 
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

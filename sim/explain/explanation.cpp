@@ -7,6 +7,7 @@
 
 #include "core/base/as_index.h"
 #include "core/plan/offload.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "sim/engine/conditions.h"
 #include "sim/explain/breakdown.h"

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/short_number.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/waits.h"
 

@@ -4,9 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "sim/explain/causes.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// What each rank of a step waits for, in numbers and in a sentence.
 namespace pipetwin::sim {

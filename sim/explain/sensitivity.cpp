@@ -6,7 +6,11 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/plan/action_messages.h"
+#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
 #include "core/schedule/edge.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

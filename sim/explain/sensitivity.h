@@ -6,9 +6,15 @@
 #include <span>
 #include <vector>
 
-#include "core/plan/plan.h"
+#include "core/schedule/recompute.h"
 #include "sim/engine/conditions.h"
 #include "sim/explain/task_graph.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

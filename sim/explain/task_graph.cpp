@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/plan/offload.h"
+#include "core/plan/plan.h"
 #include "sim/engine/row_walk.h"
 #include "sim/engine/step_costs.h"
 #include "sim/stats/fifo.h"

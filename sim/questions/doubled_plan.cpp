@@ -5,8 +5,11 @@
 
 #include "core/base/error.h"
 #include "core/scenario/scenario.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "sim/explain/explanation.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

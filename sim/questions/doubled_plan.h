@@ -5,9 +5,14 @@
 #include <optional>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Model;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// The plan with twice as many micro-batches, which shows what more of them would bring.
 namespace pipetwin::sim {

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "core/costs/shipped_profiles.h"
+#include "core/plan/plan.h"
 #include "core/scenario/rank_device.h"
+#include "core/scenario/settled_scenario.h"
 #include "sim/calibration/step_range.h"
 
 namespace pipetwin::sim {

@@ -8,9 +8,14 @@
 #include "core/artifacts/model_flops.h"
 #include "core/costs/estimate_error.h"
 #include "core/costs/profile.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "core/timeline/metrics.h"
+
+namespace pipetwin {
+
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
+#include "core/model/model.h"
 #include "core/plan/offload.h"
 #include "core/scenario/cost_table.h"
 #include "core/timeline/memory_limits.h"

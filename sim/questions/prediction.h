@@ -8,12 +8,17 @@
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile.h"
 #include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/critical_path.h"
 #include "sim/questions/outlook.h"
+
+namespace pipetwin {
+
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

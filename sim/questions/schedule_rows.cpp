@@ -7,10 +7,13 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "core/plan/routes.h"
 #include "core/plan/shape_notes.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
+#include "sim/questions/prediction.h"
 #include "sim/search/partition_choice.h"
 
 namespace pipetwin::sim {

@@ -8,10 +8,15 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/scenario/settled_scenario.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
 #include "sim/questions/prediction.h"
+
+namespace pipetwin {
+
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// Rows of a schedule without costs: those of a file, or what a scenario says about its pipeline.
 namespace pipetwin::sim {

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/questions/prediction.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

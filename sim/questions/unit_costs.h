@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/schedule/schedule.h"
 #include "core/timeline/timeline.h"

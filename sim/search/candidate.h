@@ -5,10 +5,15 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/lower.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 /// What a plan search chooses from: every value of every key of a scenario that is "auto".
 namespace pipetwin::sim {

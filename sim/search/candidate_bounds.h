@@ -14,13 +14,18 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/partition/rank_partition.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/settled_scenario.h"
 #include "sim/bounds/layer_sums.h"
 #include "sim/bounds/step_bound.h"
 #include "sim/search/candidate.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

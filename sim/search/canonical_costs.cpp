@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "core/partition/rank_even.h"
 #include "core/scenario/planner.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/metrics.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

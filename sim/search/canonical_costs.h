@@ -4,9 +4,14 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Model;
+class Plan;
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// Costs that do not depend on how fast the devices compute: what is found with them is found for
 /// faster and for slower devices alike.

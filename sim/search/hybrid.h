@@ -5,10 +5,15 @@
 
 #include "core/base/units.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/partition/replicated.h"
-#include "core/scenario/scenario.h"
 #include "sim/search/found_plan.h"
+
+namespace pipetwin {
+
+class Model;
+struct Scenario;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

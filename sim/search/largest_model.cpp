@@ -15,6 +15,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
@@ -22,6 +23,7 @@
 #include "core/scenario/cost_table.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/search/trial.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -9,10 +9,15 @@
 
 #include "core/costs/profile.h"
 #include "core/costs/repeated_layers.h"
-#include "core/scenario/scenario.h"
 #include "core/timeline/footprint.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
+
+namespace pipetwin {
+
+struct Scenario;
+
+}  // namespace pipetwin
 
 /// How large a model the devices of a scenario can train: GPipe's question (Huang et al. 2019,
 /// Table 1). Only memory decides, never time.

@@ -27,6 +27,7 @@
 #include "sim/bounds/row_windows.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/frontier.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -16,6 +16,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/cost_factors.h"
+#include "core/model/model.h"
 #include "core/partition/feasible_splits.h"
 #include "core/partition/model_blocks.h"
 #include "core/partition/partition_search.h"
@@ -31,6 +32,7 @@
 #include "sim/search/canonical_costs.h"
 #include "sim/search/frontier.h"
 #include "sim/search/partition_descent.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -6,9 +6,14 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 /// What `partition = "auto"` stands for.
 namespace pipetwin::sim {

@@ -11,6 +11,7 @@
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
 #include "core/timeline/footprint.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::sim {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/scenario/cost_table.h"
 #include "sim/search/frontier.h"
 #include "sim/search/further_partitions.h"

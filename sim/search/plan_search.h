@@ -8,10 +8,15 @@
 
 #include "core/base/units.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/scenario/scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
+
+namespace pipetwin {
+
+class Model;
+struct Scenario;
+
+}  // namespace pipetwin
 
 /// The search for the fastest plan.
 namespace pipetwin::sim {

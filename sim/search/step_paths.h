@@ -6,10 +6,14 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/plan/plan.h"
 #include "core/scenario/planner.h"
-#include "core/scenario/settled_scenario.h"
 #include "core/timeline/timeline.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// What the longest chain of one partition's step says of other partitions.
 namespace pipetwin::sim {

@@ -11,13 +11,18 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/costs/profile.h"
-#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/planner.h"
-#include "core/scenario/scenario.h"
 #include "sim/search/candidate.h"
 #include "sim/search/found_plan.h"
-#include "sim/simulate/simulate.h"
+#include "sim/simulate/settled_capacity.h"
+
+namespace pipetwin {
+
+class Model;
+struct Scenario;
+
+}  // namespace pipetwin
 
 /// Candidates made into plans and simulated.
 namespace pipetwin::sim {

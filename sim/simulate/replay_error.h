@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/plan/plan.h"
 #include "core/timeline/timeline.h"
 #include "sim/engine/conditions.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

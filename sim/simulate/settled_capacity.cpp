@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sim/simulate/settled_capacity.h"
+
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/validate.h"

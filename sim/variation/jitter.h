@@ -4,8 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/plan/plan.h"
 #include "sim/engine/conditions.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 namespace pipetwin::sim {
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/plan/plain_plan.h"
+#include "gui/view/run/planned_run.h"
 #include "sim/engine/conditions.h"
 #include "sim/simulate/simulate.h"
 

@@ -4,8 +4,13 @@
 #include <memory>
 #include <random>
 
-#include "core/plan/plan.h"
 #include "gui/view/run/run_data.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
 
 /// Runs of real plans, which know what they were planned from.
 namespace pipetwin::gui {

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/scenario/settled_scenario.h"
+#include "gui/view/run/planned_run.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/planned.h"
 

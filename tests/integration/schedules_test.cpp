@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"

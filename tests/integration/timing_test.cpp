@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/render_timeline.h"
 #include "core/timeline/timeline.h"
 #include "exec/base/cores.h"

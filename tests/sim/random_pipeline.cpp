@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "tests/support/plain_plan.h"
 

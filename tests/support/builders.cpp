@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::testing {

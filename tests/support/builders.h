@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 

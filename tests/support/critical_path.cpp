@@ -2,9 +2,18 @@
 #include "tests/support/critical_path.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
+
+#include "core/costs/contention.h"
+#include "core/costs/profile.h"
+#include "core/plan/plan.h"
+#include "core/plan/stage_cost.h"
+#include "core/schedule/recompute.h"
+#include "core/schedule/schedule.h"
 
 namespace pipetwin::testing {
 

@@ -4,9 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "core/model/model.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/executor/executor.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::test {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/plain_plan.h"
 
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::testing {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/base/as_index.h"
+#include "core/model/model.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/model/model.h"
-#include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/executor/executor.h"
+
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
 
 namespace pipetwin::test {
 

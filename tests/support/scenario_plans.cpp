@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/model/model.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin::testing {

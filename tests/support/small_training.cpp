@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/model/transformers.h"
+#include "core/plan/stage_costs.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
 #include "exec/executor/backend.h"

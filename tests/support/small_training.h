@@ -9,8 +9,13 @@
 #include "core/model/model.h"
 #include "core/model/transformers.h"
 #include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
 #include "exec/executor/executor.h"
+
+namespace pipetwin {
+
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// Models small enough that a step takes milliseconds in a debug build, and what else a test needs
 /// to train them.

@@ -13,8 +13,10 @@
 #include "core/interop/megatron_config.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_model.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin::cli {
 

@@ -8,7 +8,9 @@
 
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/torch_rows.h"

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/generators/torch_orders.h"
 
 namespace pipetwin::cli {

@@ -23,6 +23,7 @@
 #include "core/interop/hf_config.h"
 #include "core/interop/hf_trainable.h"
 #include "core/interop/hf_weights.h"
+#include "core/plan/stage_costs.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin::cli {

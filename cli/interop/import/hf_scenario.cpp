@@ -21,6 +21,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_faults.h"
 #include "core/interop/hf_trainable.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 
 namespace pipetwin::cli {

@@ -22,6 +22,7 @@
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_model.h"
+#include "core/scenario/choices.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
 #include "core/text/file_damage.h"

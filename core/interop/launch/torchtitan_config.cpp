@@ -12,6 +12,7 @@
 #include "core/interop/launch/torchtitan_stages.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin {
 

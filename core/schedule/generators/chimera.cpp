@@ -3,6 +3,7 @@
 
 #include "core/schedule/generators/generators.h"
 #include "core/schedule/generators/list_schedule.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin::schedules {
 

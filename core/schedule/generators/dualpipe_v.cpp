@@ -6,6 +6,7 @@
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
 #include "core/schedule/generators/generators.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin::schedules {
 

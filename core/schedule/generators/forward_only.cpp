@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/schedule/generators/generators.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin::schedules {
 

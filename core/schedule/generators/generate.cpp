@@ -15,6 +15,7 @@
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/schedule/generators/generators.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin {
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
@@ -77,13 +76,6 @@ struct ScheduleName {
 
 /// The schedules that can be generated, in the order in which they are listed to a user.
 std::vector<ScheduleName> known_schedules();
-
-/// The row of a schedule; that of an order from a file claims nothing.
-const ScheduleTraits& schedule_traits(ScheduleKind kind);
-
-/// The row of the schedule that we call so; for any other name, as that of a file, the row of an
-/// order from a file.
-const ScheduleTraits& schedule_traits(std::string_view our_name);
 
 /// Reads our names and PyTorch's, whatever the case. Throws Error(BadInput) with the nearest known
 /// name.

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/row_writer.h"
+#include "core/schedule/generators/schedule_traits.h"
 
 /// One generator per file, each with its picture and, below it, the row that says what the rest of
 /// the program has to know of the schedule. Callers use core/schedule/generators/generate.h.

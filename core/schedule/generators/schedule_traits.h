@@ -3,15 +3,13 @@
 
 #include <string_view>
 
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
 /// What a schedule is, as the rest of the program sees it: one row per schedule, which stands
 /// beside its generator. Nothing else knows a schedule by its name.
 namespace pipetwin {
-
-struct GeneratorOptions;
-struct ScheduleShape;
 
 /// How many chunks a rank may have.
 enum class ChunkCounts { One, Two, Several };
@@ -87,5 +85,12 @@ struct ScheduleTraits {
     /// one and back, at most. Null: all of them may be.
     int (*in_flight)(const ScheduleShape& shape, int rank) = nullptr;
 };
+
+/// The row of a schedule; that of an order from a file claims nothing.
+const ScheduleTraits& schedule_traits(ScheduleKind kind);
+
+/// The row of the schedule that we call so; for any other name, as that of a file, the row of an
+/// order from a file.
+const ScheduleTraits& schedule_traits(std::string_view our_name);
 
 }  // namespace pipetwin

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/schedule/generators/schedule_traits.h"
+
 namespace pipetwin {
 
 bool is_torch_order(std::string_view our_name, const ScheduleShape& shape, int group_size) {

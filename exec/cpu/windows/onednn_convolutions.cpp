@@ -16,6 +16,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/model/pixels.h"
 #include "exec/cpu/products/onednn_products.h"
 #include "exec/cpu/products/product_scratch.h"
 

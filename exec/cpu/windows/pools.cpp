@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "core/model/pixels.h"
 #include "exec/cpu/windows/cpu_window_kernels.h"
 #include "exec/cpu/windows/window_loops.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
+#include "core/model/pixels.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/products/product_scratch.h"
 #include "exec/cpu/products/products.h"

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/model/gelu_form.h"
 #include "exec/cuda/columns/cuda_column_kernels.h"
 #include "exec/cuda/device/cuda_window_kernels.h"
 #include "exec/cuda/device/lane.h"

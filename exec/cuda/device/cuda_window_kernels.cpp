@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/pixels.h"
 #include "exec/cuda/kernels/real_of.h"
 #include "exec/cuda/kernels/windows/windows.h"
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "core/model/pixels.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/device/window_kernels.h"
 

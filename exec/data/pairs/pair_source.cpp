@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/model/model.h"
 #include "core/text/input_file.h"
 #include "exec/base/random.h"
 #include "exec/data/pairs/language_draw.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/layers/image/conv2d.h"
 
+#include "core/model/layer_spec.h"
+
 namespace pipetwin::exec {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
 
 namespace pipetwin::exec {
 namespace {

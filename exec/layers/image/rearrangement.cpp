@@ -2,6 +2,7 @@
 #include "exec/layers/image/rearrangement.h"
 
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
 #include "exec/device/column_kernels.h"
 
 namespace pipetwin::exec {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/layers/image/resample.h"
 
+#include "core/model/layer_spec.h"
+
 namespace pipetwin::exec {
 
 Upsample::Upsample(const LayerSpec& spec, const SampleShape& input, NumberFormat format)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/model/layer_spec.h"
 #include "exec/device/window_kernels.h"
 #include "exec/layers/layer.h"
 

@@ -12,6 +12,7 @@
 #include "core/base/number_text.h"
 #include "core/base/short_number.h"
 #include "gui/view/analysis/step_analysis.h"
+#include "gui/view/run/planned_run.h"
 #include "sim/calibration/step_range.h"
 
 namespace pipetwin::gui {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/plan.h"
 #include "core/schedule/edge.h"
 #include "sim/explain/explanation.h"
 #include "sim/explain/sensitivity.h"

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/schedule/edge.h"
+#include "gui/view/run/planned_run.h"
 #include "sim/explain/critical_path.h"
 #include "sim/explain/plan_of_step.h"
 #include "sim/explain/sensitivity.h"
@@ -157,7 +158,7 @@ StepAnalysis::StepAnalysis(std::shared_ptr<const RunData> run, Side side, int st
 /// A plan of the run that has the step's actions, else one that is made from the step.
 void StepAnalysis::find_plan() {
     const Plan* const planned = run_->planned ? &run_->planned->plan : nullptr;
-    const Plan* const own = run_->own_plan ? &*run_->own_plan : nullptr;
+    const Plan* const own = run_->own_plan.get();
     for (const Plan* const candidate : {own, planned}) {
         if (candidate != nullptr && same_actions(*candidate, *rows_)) {
             plan_ = candidate;
@@ -169,8 +170,9 @@ void StepAnalysis::find_plan() {
         note_ = no_form;
         return;
     }
-    own_plan_ = sim::plan_of_step(rows_->timeline(), *data->form, data->channel_capacity);
-    plan_ = &*own_plan_;
+    own_plan_ = std::make_shared<const Plan>(
+        sim::plan_of_step(rows_->timeline(), *data->form, data->channel_capacity));
+    plan_ = own_plan_.get();
     if (side_ == Side::Measured) {
         note_ = shortest_links;
     }

@@ -194,8 +194,8 @@ class StepAnalysis {
     const StepRows* rows_;
     Duration length_{};
     std::string note_;
-    std::optional<Plan> own_plan_;  ///< made from the step
-    const Plan* plan_ = nullptr;    ///< null where there is none with the step's actions
+    std::shared_ptr<const Plan> own_plan_;  ///< made from the step
+    const Plan* plan_ = nullptr;            ///< null where there is none with the step's actions
     Timeline replayed_;
     std::optional<sim::Causes> causes_;
     bool as_planned_ = false;  ///< the replay is the simulation of the plan

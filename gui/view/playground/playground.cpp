@@ -17,12 +17,15 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/short_number.h"
+#include "core/plan/plain_plan.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "gui/view/what_if/what_if.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/rank_waits.h"
 #include "sim/explain/waits.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
@@ -253,7 +256,7 @@ RunData run_of(const PlaygroundSettings& settings, const Plan& plan, const Timel
     RunData run;
     run.schedule_name = settings.schedule;
     run.micro_batches = plan.micro_batches();
-    run.own_plan = plan;
+    run.own_plan = std::make_shared<const Plan>(plan);
     DrawnSide drawn = drawn_side(StepRows(timeline));
     drawn.data.dispatch = plan->dispatch;
     run.twin.predicted = std::move(drawn.steps);

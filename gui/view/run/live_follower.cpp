@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "core/text/input_file.h"
 #include "core/timeline/compare.h"
 #include "sim/explain/breakdown.h"

@@ -18,9 +18,11 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/traces/torch_timeline.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
 #include "core/text/input_file.h"
+#include "gui/view/run/planned_run.h"
 #include "gui/view/run/scenario_run.h"
 #include "sim/explain/breakdown.h"
 #include "sim/search/partition_choice.h"
@@ -453,6 +455,10 @@ void break_down(RunData& run, Trace& trace) {
 
 }  // namespace
 
+const Plan* RunData::plan() const {
+    return planned ? &planned->plan : own_plan.get();
+}
+
 int RunData::step_number(int step) const {
     const bool is_known = measured && std::cmp_less(step, measured->step_numbers.size());
     return is_known ? measured->step_numbers[as_index(step)] : step;
@@ -523,7 +529,9 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
                 "A schedule file contains no times. Here a forward takes 1 ms, a backward 2 ms, "
                 "and a message no time.");
         }
-        run.own_plan = std::move(sides.plan);
+        if (sides.plan) {
+            run.own_plan = std::make_shared<const Plan>(*std::move(sides.plan));
+        }
     }
     if (has_predicted) {
         take_dispatch(run, *predicted, *run.predicted);

@@ -8,16 +8,22 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs/profile.h"
-#include "core/model/model.h"
-#include "core/plan/plan.h"
-#include "core/scenario/settled_scenario.h"
+#include "core/base/units.h"
+#include "core/schedule/schedule.h"
 #include "core/timeline/compare.h"
 #include "gui/view/run/memory_row.h"
 #include "gui/view/run/translations.h"
 #include "gui/view/run/twin.h"
 
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
+
 namespace pipetwin::gui {
+
+struct PlannedRun;
 
 /// Figures of one rank of one side.
 struct RankSummary {
@@ -48,15 +54,6 @@ struct SideData {
     int left_out() const { return noise.dropped_steps; }
 };
 
-/// The scenario, model, profile and plan of a run, from which what-ifs are made.
-struct PlannedRun {
-    SettledScenario scenario;
-    Model model;
-    Profile profile;
-    Plan plan;
-    bool knows_bytes = true;  ///< else its costs are estimated times, and its memory is not known
-};
-
 /// A run as the window shows it: read, aligned and compared once, then never changed.
 struct RunData {
     std::filesystem::path path;
@@ -74,7 +71,8 @@ struct RunData {
     std::optional<SideData> measured;
     std::optional<Comparison> comparison;  ///< where both sides are there and have the same rows
     std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
-    std::optional<Plan> own_plan;       ///< of a what-if of such a run, and of a schedule file
+    /// The plan of a what-if of such a run, and of a schedule file; else null.
+    std::shared_ptr<const Plan> own_plan;
     Translations translations{};        ///< of a translation model's held-out texts
     std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
     std::filesystem::path scenario{};   ///< that it was simulated from; empty for any other run
@@ -83,7 +81,7 @@ struct RunData {
     bool empty() const { return twin.rank_count() == 0; }
 
     /// The plan that its rules follow from; null where it is not known.
-    const Plan* plan() const { return planned ? &planned->plan : own_plan ? &*own_plan : nullptr; }
+    const Plan* plan() const;
     /// The figures of a side; none where it is missing.
     const std::optional<SideData>& side(Side side) const;
 

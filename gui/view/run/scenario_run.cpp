@@ -14,6 +14,7 @@
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/timeline/footprint.h"
+#include "gui/view/run/planned_run.h"
 #include "sim/explain/breakdown.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/plan/plan.h"
 #include "gui/view/run/run_data.h"
 
 namespace pipetwin::gui {

@@ -14,6 +14,8 @@
 #include "core/base/error.h"
 #include "core/costs/profile.h"
 #include "core/schedule/schedule_csv.h"
+#include "sim/engine/record_links.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {

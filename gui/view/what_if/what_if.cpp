@@ -16,12 +16,17 @@
 #include "core/base/median.h"
 #include "core/base/number_text.h"
 #include "core/interop/traces/torch_trace.h"
+#include "core/plan/plain_plan.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/planner.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/timeline/footprint.h"
+#include "gui/view/run/planned_run.h"
+#include "sim/engine/record_links.h"
 #include "sim/explain/breakdown.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {
@@ -159,6 +164,10 @@ WhatIfSource::WhatIfSource(std::shared_ptr<const RunData> run) : run_(std::move(
                       "The run has no scenario, and its trace does not suffice for what-ifs: {}.",
                       sentence_of(error));
     }
+}
+
+bool WhatIfSource::knows_bytes() const {
+    return run_->planned != nullptr && run_->planned->knows_bytes;
 }
 
 void WhatIfSource::take_planned() {
@@ -705,7 +714,7 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
     run.schedule_name = step.plan->schedule_name;
     run.micro_batches = step.plan.micro_batches();
     run.planned = source.planned(settings, step.plan);
-    run.own_plan = step.plan;
+    run.own_plan = std::make_shared<const Plan>(step.plan);
     const bool same = from.measured && !from.twin.measured.empty() &&
                       has_same_rows(from.twin.measured.front(), step.plan->schedule);
     if (same) {

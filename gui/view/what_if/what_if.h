@@ -7,12 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/recompute.h"
 #include "core/timeline/metrics.h"
 #include "gui/view/run/run_data.h"
+#include "sim/engine/record_links.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
+
+namespace pipetwin {
+
+struct SettledScenario;
+
+}  // namespace pipetwin
 
 /// Runs as they would be if they were planned otherwise.
 namespace pipetwin::gui {
@@ -105,7 +114,7 @@ class WhatIfSource {
     const std::string& note() const { return note_; }
 
     /// Whether the memory of a what-if is known.
-    bool knows_bytes() const { return run_->planned != nullptr && run_->planned->knows_bytes; }
+    bool knows_bytes() const;
 
     const RunData& run() const { return *run_; }
     const std::shared_ptr<const RunData>& share_run() const { return run_; }

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::accuracy {
 namespace calibration_test {

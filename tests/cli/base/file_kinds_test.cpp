@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/scenario/scenario.h"
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/model/model.h"
 #include "tests/cli/support.h"
 
 /// `pipetwin plan`, from a scenario to the plan that it proves.

@@ -15,6 +15,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/costs/profile_json.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/edge.h"

@@ -13,6 +13,7 @@
 #include "cli/run_folder/report_glossary.h"
 #include "cli/text/explanation_text.h"
 #include "cli/text/text_output.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
 

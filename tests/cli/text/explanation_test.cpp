@@ -7,6 +7,8 @@
 #include "cli/text/json_output.h"
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
+#include "core/model/model.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/cluster_links.h"

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "exec/profiling/profiler.h"
 #include "tests/cli/support.h"

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/run_folder/run_folder.h"
+#include "core/scenario/scenario.h"
 #include "tests/cli/support.h"
 #include "tests/support/places.h"
 #include "tests/support/soak.h"

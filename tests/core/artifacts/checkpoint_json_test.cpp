@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/artifacts/checkpoint_json.h"
 
+#include <cstddef>
+
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
 
 namespace pipetwin {

@@ -16,6 +16,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
+#include "core/model/model.h"
 #include "core/plan/tensor_parallel.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"

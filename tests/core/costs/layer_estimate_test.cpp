@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

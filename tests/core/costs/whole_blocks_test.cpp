@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "core/interop/torchtitan.h"
+#include "core/model/model.h"
 #include "core/plan/stage_costs.h"
 #include "tests/support/scenario_plans.h"
 

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/schedule/lower.h"
+
 namespace pipetwin {
 namespace megatron_memory_test {
 

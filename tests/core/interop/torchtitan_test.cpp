@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/model/layer_faults.h"
+#include "core/model/model.h"
 #include "tests/support/error_of.h"
 
 /// Sequences whose layers read each other, and what the sequence reads, by name.

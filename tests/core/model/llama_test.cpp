@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
 #include "core/model/transformers.h"
 #include "tests/support/error_of.h"
 

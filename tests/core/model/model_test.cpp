@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/model.h"
 
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/transformers.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "core/model/model.h"
 #include "core/model/transformers.h"
 #include "tests/support/error_of.h"
 

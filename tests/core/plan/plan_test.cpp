@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/validate.h"

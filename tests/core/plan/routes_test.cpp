@@ -2,11 +2,13 @@
 #include "core/plan/routes.h"
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "core/model/model.h"
 #include "core/plan/stage_costs.h"
 #include "core/schedule/generators/generate.h"
 

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "tests/support/error_of.h"
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/as_index.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/routes.h"
 #include "core/plan/stage_costs.h"

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/model.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"
 

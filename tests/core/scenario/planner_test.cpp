@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "core/artifacts/plan_json.h"
+#include "core/model/model.h"
 #include "core/plan/plan_order.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/memory_limits.h"

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/costs/profile.h"
+#include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "tests/core/scenario/scenario_texts.h"
 

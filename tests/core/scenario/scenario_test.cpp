@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "tests/core/scenario/scenario_texts.h"
 #include "tests/support/code_blocks.h"

@@ -7,6 +7,7 @@
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/scenario/planner.h"
 #include "core/schedule/schedule.h"

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/validate.h"
 #include "tests/support/builders.h"

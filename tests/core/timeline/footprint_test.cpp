@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/memory_limits.h"
 #include "tests/support/error_of.h"

@@ -17,6 +17,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
+#include "core/model/transformers.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
 #include "exec/base/random.h"
 #include "exec/data/batch.h"
 #include "exec/data/data_check.h"

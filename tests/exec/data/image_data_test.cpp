@@ -19,6 +19,10 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
+#include "core/model/model.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
 #include "exec/data/batch.h"
 #include "exec/data/data_check.h"
 #include "exec/data/random_batch.h"

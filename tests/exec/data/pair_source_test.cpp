@@ -13,6 +13,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/content_hash.h"
+#include "core/model/model.h"
 #include "exec/data/batch.h"
 #include "exec/data/pairs/pair_corpus.h"
 #include "exec/data/pairs/pair_tokens.h"

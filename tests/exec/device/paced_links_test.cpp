@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/plan/plain_plan.h"
 #include "tests/support/plain_plan.h"
 
 namespace pipetwin::exec {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
 #include "exec/base/random.h"

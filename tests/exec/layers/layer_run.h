@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/model/model.h"
 #include "exec/base/random.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/model/batch_norms.h"
+#include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "tests/exec/layers/layer_run.h"
 

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/scenario/scenario.h"
 #include "exec/device/arena.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"

@@ -9,6 +9,7 @@
 #include "core/model/transformers.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/settled_scenario.h"
 #include "exec/base/cores.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/backend.h"

@@ -9,6 +9,7 @@
 
 #include "core/plan/layer_recompute.h"
 #include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "exec/executor/backend.h"
 #include "exec/layers/layer.h"

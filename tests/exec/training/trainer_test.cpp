@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/random_batch.h"

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/short_number.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "gui/base/palette.h"
 #include "gui/base/widget_style.h"

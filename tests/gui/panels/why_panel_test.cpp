@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/short_number.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "gui/view/analysis/wait_words.h"
 #include "sim/simulate/simulate.h"

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/model/model.h"
 #include "core/timeline/footprint.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/plan/offload.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/sharing/fair_work.h"

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/model/model.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/explanation.h"
 #include "sim/simulate/simulate.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/explain/waits.h"
 #include "sim/simulate/simulate.h"

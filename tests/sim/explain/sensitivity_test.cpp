@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/plain_plan.h"

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 #include "sim/search/plan_search.h"

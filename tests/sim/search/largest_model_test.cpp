@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/timeline/memory_limits.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scenario_plans.h"

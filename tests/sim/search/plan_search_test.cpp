@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
@@ -24,6 +25,7 @@
 #include "core/timeline/memory_limits.h"
 #include "sim/bounds/step_bound.h"
 #include "sim/search/candidate_bounds.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/scratch_folder.h"

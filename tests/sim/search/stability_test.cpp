@@ -10,11 +10,13 @@
 
 #include "core/base/as_index.h"
 #include "core/costs/cost_factors.h"
+#include "core/model/model.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
 #include "sim/search/partition_choice.h"
 #include "sim/search/plan_search.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"

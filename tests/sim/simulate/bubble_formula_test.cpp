@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/closed_form.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/plain_plan.h"

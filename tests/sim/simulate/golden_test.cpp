@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/metrics.h"
 #include "core/timeline/render_timeline.h"

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
+#include "core/schedule/generators/schedule_traits.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/simulate/simulate.h"

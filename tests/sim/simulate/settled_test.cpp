@@ -9,6 +9,8 @@
 #include "core/schedule/lower.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
+#include "sim/engine/record_links.h"
+#include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/sim/random_pipeline.h"
 #include "tests/support/relation.h"

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/validate.h"
 #include "core/timeline/footprint.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/critical_path.h"
+#include "sim/simulate/settled_capacity.h"
 #include "tests/support/critical_path.h"
 #include "tests/support/plain_plan.h"
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/plan/plain_plan.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"

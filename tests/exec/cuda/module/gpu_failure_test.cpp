@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/scenario/settled_scenario.h"
 #include "core/timeline/footprint.h"
 #include "exec/data/random_batch.h"
 #include "exec/executor/executor.h"

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/simulate/simulate.h"
 #include "tests/gui/canned.h"

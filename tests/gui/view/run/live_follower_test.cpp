@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/artifacts/chrome_trace.h"
+#include "core/plan/plain_plan.h"
 #include "sim/simulate/simulate.h"
 
 namespace pipetwin::gui {

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/costs/profile_json.h"
+#include "gui/view/run/planned_run.h"
 #include "gui/view/what_if/heat_map.h"
 #include "tests/gui/what_if_runs.h"
 #include "tests/support/builders.h"

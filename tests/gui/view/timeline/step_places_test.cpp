@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/schedule/lower.h"
 #include "tests/gui/canned.h"
 
 namespace pipetwin::gui {

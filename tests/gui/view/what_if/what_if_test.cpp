@@ -11,6 +11,7 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/memory_limits.h"
 #include "gui/view/analysis/step_analysis.h"
+#include "gui/view/run/planned_run.h"
 #include "gui/view/what_if/heat_map.h"
 #include "sim/explain/breakdown.h"
 #include "sim/simulate/simulate.h"
