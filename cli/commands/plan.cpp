@@ -15,7 +15,6 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/plan_exports.h"
 #include "cli/interop/import/asked_model.h"
-#include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/answer_text.h"
 #include "cli/text/calibration_text.h"
@@ -39,6 +38,8 @@
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
+#include "sim/questions/measured_costs.h"
+#include "sim/questions/node_counts.h"
 #include "sim/questions/prediction.h"
 #include "sim/search/every_shape.h"
 #include "sim/search/hybrid.h"
@@ -124,69 +125,26 @@ std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult&
                        : "";
 }
 
-/// The smallest number of nodes whose memory together holds weights, gradients and optimizer state,
-/// each once. `nodes`: of the scenario's cluster. `result`: that of its search.
-int least_nodes(const Scenario& scenario,
-                const Model& model,
-                const Profile& profile,
-                int nodes,
-                const sim::SearchResult& result) {
-    const std::optional<sim::ClosestPlan> closest =
-        result.closest ? result.closest : sim::closest_plan(scenario, profile);
-    if (!closest) {
-        return 1;
-    }
-    const Bytes state =
-        kept_state(model,
-                   profile,
-                   {.optimizer_slots = optimizer_slots(scenario),
-                    .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
-                    .shards = {}});
-    const std::int64_t of_node = closest->limit.count * (scenario.cluster.count / nodes);
-    return static_cast<int>((state.count + of_node - 1) / of_node);
-}
-
-/// A model on a number of nodes of its cluster.
-struct NodesOfModel {
-    int count = 0;  ///< 0: a scenario names devices, not nodes
-    std::function<Scenario(int count)> scenario_on{};
-};
-
-/// The smallest number of nodes, among `first` and the three after it, on which a plan with one
-/// stage per rank fits; empty if there is none.
-std::optional<int> enough_nodes(const NodesOfModel& nodes,
+/// As `sim::enough_nodes`, until the user has waited long enough.
+std::optional<int> enough_nodes(const sim::NodesOfModel& nodes,
                                 const Profile& profile,
                                 int first,
                                 Console& console) {
-    constexpr int most_tried = 4;
     const StopSignal stop;
     Progress progress(console, "looking for a number of nodes that is enough");
-    sim::SearchOptions any;
-    any.progress = [](const sim::SearchProgress& now) {
-        return !now.best.has_value() && StopSignal::received() == 0;
-    };
-    any.finds_closest = false;
-    for (int tried = 0; tried < most_tried && StopSignal::received() == 0; ++tried) {
-        progress.update(double{1} * tried / most_tried, "");
-        Scenario scenario = nodes.scenario_on(first + tried);
-        Scenario::PipelinePart& pipeline = scenario.pipeline;
-        if (pipeline.schedule.is_auto() && pipeline.schedule.choices().empty()) {
-            pipeline.schedule =
-                std::string(to_string(ScheduleKind::OneFOneB));  // a try takes a second
+    return sim::enough_nodes(nodes, profile, first, [&progress](std::optional<double> share) {
+        if (share) {
+            progress.update(*share, "");
         }
-        const Model model = scenario_model(scenario, &profile);
-        if (!sim::search_plans(scenario, model, profile, any).ranked.empty()) {
-            return first + tried;
-        }
-    }
-    return std::nullopt;
+        return StopSignal::received() == 0;
+    });
 }
 
 constexpr std::string_view or_less = "or use a smaller model or shorter sequences (--sequence)";
 
 /// What helps, if weights, gradients and optimizer state alone need `least` nodes; the cluster may
 /// have more.
-std::string hint_for_memory(const NodesOfModel& nodes, int least, std::optional<int> enough) {
+std::string hint_for_memory(const sim::NodesOfModel& nodes, int least, std::optional<int> enough) {
     if (enough) {
         return fmt::format(
             "a plan fits on {} (--nodes {}); {}", counted(*enough, "node"), *enough, or_less);
@@ -204,7 +162,7 @@ std::string hint_for_memory(const NodesOfModel& nodes, int least, std::optional<
 std::string hint_for_model(const Scenario& scenario,
                            const Model& model,
                            const Profile& profile,
-                           const NodesOfModel& nodes,
+                           const sim::NodesOfModel& nodes,
                            const sim::SearchResult& result,
                            Console& console) {
     const auto is_there = [&](ErrorReason reason) {
@@ -213,7 +171,8 @@ std::string hint_for_model(const Scenario& scenario,
     constexpr std::string_view name_the_network =
         "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
     const bool lacks_memory = is_there(ErrorReason::Memory);
-    const int least = lacks_memory ? least_nodes(scenario, model, profile, nodes.count, result) : 1;
+    const int least =
+        lacks_memory ? sim::least_nodes(scenario, model, profile, nodes.count, result) : 1;
     if (least <= nodes.count && is_there(ErrorReason::NoNetwork)) {
         return std::string(name_the_network);
     }
@@ -234,7 +193,7 @@ std::string hint_for_model(const Scenario& scenario,
 
 Planned planned(const Scenario& scenario,
                 Profile profile,
-                const NodesOfModel& nodes,
+                const sim::NodesOfModel& nodes,
                 bool every_cell,
                 Console& console) {
     expect_unit_of_limit(scenario, profile);
@@ -284,7 +243,7 @@ std::optional<NamedOrder> better_order_for(const Scenario& scenario, const Plann
 /// Takes the other order where the user asked for it and it is faster; else says that there is one.
 Planned in_the_better_order(const Scenario& scenario,
                             Planned first,
-                            const NodesOfModel& nodes,
+                            const sim::NodesOfModel& nodes,
                             const PlanOptions& options,
                             Console& console) {
     const std::optional<NamedOrder> found = better_order_for(scenario, first);
@@ -343,7 +302,7 @@ struct Asked {
     sim::FoundProfile found;
     bool is_model = false;
     std::string config{};  ///< the model's config.json, or empty
-    NodesOfModel nodes{};
+    sim::NodesOfModel nodes{};
 };
 
 /// Writes the plan in the words of other systems beside it.
@@ -537,12 +496,12 @@ void execute(const PlanOptions& options, Console& console) {
     Asked question = asked(options, console);
     const Scenario& scenario = question.scenario;
     std::optional<sim::Calibration> calibration =
-        calibrate_by_file(options.calibration,
-                          {.file = options.scenario,
-                           .overrides = options.common.overrides,
-                           .unwritten = Unwritten::Auto},
-                          question.found,
-                          console);
+        sim::calibrate_by_file(options.calibration,
+                               {.file = options.scenario,
+                                .overrides = options.common.overrides,
+                                .unwritten = Unwritten::Auto},
+                               question.found,
+                               [&](const std::string& note) { console.note(note); });
     static_cast<void>(sim::model_with_costs(scenario, question.found));
     if (options.largest_layers) {
         show_largest(scenario, question.found, calibration, options.common.json, console);

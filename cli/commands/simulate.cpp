@@ -14,7 +14,6 @@
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/plain_sweep.h"
 #include "cli/predict/rank_times.h"
-#include "cli/predict/run_calibration.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/calibration_text.h"
 #include "cli/text/json_output.h"
@@ -30,6 +29,7 @@
 #include "sim/explain/cluster_links.h"
 #include "sim/explain/explanation.h"
 #include "sim/questions/doubled_plan.h"
+#include "sim/questions/measured_costs.h"
 #include "sim/questions/plan_memory.h"
 #include "sim/questions/prediction.h"
 #include "sim/simulate/settled_capacity.h"
@@ -131,10 +131,10 @@ Predicted from_scenario(const SimulateOptions& options, Console& console) {
     sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
     console.note(fmt::format("costs: {}", found.file.string()));
     std::optional<sim::Calibration> calibration =
-        calibrate_by_file(options.calibration,
-                          {.file = options.scenario, .overrides = options.common.overrides},
-                          found,
-                          console);
+        sim::calibrate_by_file(options.calibration,
+                               {.file = options.scenario, .overrides = options.common.overrides},
+                               found,
+                               [&](const std::string& note) { console.note(note); });
     if (has_schedule_file(scenario)) {
         note_receives(scenario, console);
     }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/error_of.h"
