@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/input.h"
-#include "cli/base/option_hints.h"
+#include "cli/base/own_command.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario.h"
@@ -123,139 +123,21 @@ std::string use_of(FileKind kind, const std::string& file) {
 }
 
 /// Checks the files of one command.
-class FileExpectation {
-  public:
-    void operator()(const RunOptions& options) const {
-        scenario(options.scenario);
-        profile(options.profile);
-    }
-    void operator()(const TrainOptions& options) const { (*this)(options.run); }
-    void operator()(const LaunchOptions& options) const { scenario(options.scenario); }
-    void operator()(const ProfileOptions& options) const { scenario(options.scenario); }
-    void operator()(const ModelOptions& options) const {
-        scenario(options.scenario);
-        profile(options.profile);
-    }
-    void operator()(const PlanOptions& options) const {
-        if (options.cluster.empty()) {
-            no_model(options.scenario);
-            scenario(options.scenario);
-        } else {
-            expect_kind(options.scenario,
-                        {FileKind::HfConfig, FileKind::Profile, FileKind::Scenario},
-                        "a model's config.json or its *.profile.json");
-        }
-        profile(options.profile);
-        measured_runs(options.calibration);
-    }
+struct FileExpectation {
     void operator()(const SimulateOptions& options) const {
-        scenario(options.scenario);
-        profile(options.profile);
-        measured_runs(options.calibration);
+        expect_scenario(options.scenario);
+        expect_costs(options.profile);
+        expect_measured_runs(options.calibration);
         expect_kind(options.plain.schedule_file, {FileKind::Schedule}, "a schedule");
     }
     void operator()(const SweepCommand& options) const {
-        for (const std::filesystem::path& file : options.scenarios) {
-            scenario(file);
-        }
-        profile(options.profile);
+        std::ranges::for_each(options.scenarios, expect_scenario);
+        expect_costs(options.profile);
     }
-    void operator()(const CompareOptions& options) const {
-        for (const std::filesystem::path& file : {options.predicted, options.measured}) {
-            expect_kind(file,
-                        {FileKind::OurTrace, FileKind::RunFolder},
-                        "a trace that pipetwin wrote, or a run folder");
+    void operator()(const OwnOptions& options) const {
+        if (options.expect_files) {
+            options.expect_files();
         }
-    }
-    void operator()(const CheckOptions& options) const {
-        if (options.file.extension() == ".toml") {
-            scenario(options.file);
-        } else {
-            expect_kind(
-                options.file, {FileKind::Schedule}, "a schedule as CSV, or a scenario *.toml");
-        }
-    }
-    void operator()(const ExportOptions& options) const {
-        if (options.source.extension() == ".toml") {
-            scenario(options.source);
-        } else if (options.format == "svg") {
-            expect_kind(
-                options.source,
-                {FileKind::Schedule, FileKind::RunFolder, FileKind::OurTrace},
-                "a scenario *.toml, a run folder, a trace that pipetwin wrote or a schedule as "
-                "CSV");
-        } else {
-            expect_kind(options.source,
-                        {FileKind::Schedule, FileKind::RunFolder},
-                        "a scenario *.toml, a run folder or a schedule as CSV");
-        }
-        profile(options.profile);
-    }
-    void operator()(const ImportOptions& options) const {
-        struct Format {
-            string_view name;
-            FileKind kind{};
-            string_view expected;
-            FileKind other{};  ///< that is taken, too
-        };
-        constexpr auto torch = FileKind::TorchTrace;
-        constexpr auto nsys = FileKind::Nsys;
-        constexpr std::array<Format, 10> formats{{
-            {"torch-csv", FileKind::Schedule, "a schedule as CSV", FileKind::Schedule},
-            {"csv", FileKind::CostTable, "a table of costs as CSV", FileKind::CostTable},
-            {"hf", FileKind::HfConfig, "a config.json of Hugging Face", FileKind::HfConfig},
-            {"megatron", FileKind::Megatron, "Megatron's layout or flags", FileKind::Megatron},
-            {"torchtitan", FileKind::Torchtitan, "torchtitan's TOML", FileKind::Torchtitan},
-            {"deepspeed", FileKind::DeepSpeed, "DeepSpeed's JSON", FileKind::DeepSpeed},
-            {"pipedream", FileKind::Graph, "a graph of PipeDream's profiler", FileKind::Graph},
-            {"torch-trace", torch, "a trace of PyTorch's profiler", nsys},
-            {"nsys", torch, "an export of nsys", nsys},
-            {"chrome-trace", FileKind::OurTrace, "a trace that pipetwin wrote", FileKind::OurTrace},
-        }};
-        const auto* const format = std::ranges::find(formats, options.format, &Format::name);
-        if (format == formats.end() || is_folder(options.file)) {
-            return;
-        }
-        expect_kind(options.file, {format->kind, format->other}, format->expected);
-        for (const std::filesystem::path& file : options.more_files) {
-            expect_kind(file, {format->kind, format->other}, format->expected);
-        }
-    }
-    void operator()(const OwnOptions&) const {}  // which looks itself
-
-  private:
-    static void scenario(const std::filesystem::path& file) {
-        std::error_code ignored;
-        const std::filesystem::path shipped =
-            profiles_folder().parent_path() / "scenarios" / file.filename();
-        if (file.has_filename() && !std::filesystem::exists(file, ignored) &&
-            std::filesystem::is_regular_file(shipped, ignored)) {
-            throw Error(ErrorKind::Io,
-                        file.string(),
-                        "cannot open: No such file or directory",
-                        fmt::format("the example of this name is {}", shipped.string()));
-        }
-        expect_kind(file, {FileKind::Scenario}, "a scenario");
-    }
-    /// Refuses a model, which `plan` takes together with the name of a cluster.
-    static void no_model(const std::filesystem::path& file) {
-        const FileKind kind = kind_of_file(file);
-        if (kind == FileKind::HfConfig || kind == FileKind::Profile) {
-            throw Error(
-                ErrorKind::BadInput,
-                file.string(),
-                fmt::format("this is {}, expected a scenario, or a model together with --cluster",
-                            words(kind)),
-                cluster_hint());
-        }
-    }
-    static void measured_runs(const std::filesystem::path& file) {
-        expect_kind(file, {}, "a JSON file of measured runs");
-    }
-    static void profile(const std::filesystem::path& file) {
-        expect_kind(file,
-                    {FileKind::Profile, FileKind::CostTable},
-                    "the costs of layers, *.profile.json or *.csv");
     }
 };
 
@@ -271,6 +153,34 @@ void expect_kind(const std::filesystem::path& file,
                     fmt::format("this is {}, expected {}", words(kind), expected),
                     use_of(kind, file.string()));
     }
+}
+
+void expect_scenario(const std::filesystem::path& file) {
+    std::error_code ignored;
+    const std::filesystem::path shipped =
+        profiles_folder().parent_path() / "scenarios" / file.filename();
+    if (file.has_filename() && !std::filesystem::exists(file, ignored) &&
+        std::filesystem::is_regular_file(shipped, ignored)) {
+        throw Error(ErrorKind::Io,
+                    file.string(),
+                    "cannot open: No such file or directory",
+                    fmt::format("the example of this name is {}", shipped.string()));
+    }
+    expect_kind(file, {FileKind::Scenario}, "a scenario");
+}
+
+std::filesystem::path if_scenario(const std::filesystem::path& file) {
+    return file.extension() == ".toml" ? file : std::filesystem::path();
+}
+
+void expect_costs(const std::filesystem::path& file) {
+    expect_kind(file,
+                {FileKind::Profile, FileKind::CostTable},
+                "the costs of layers, *.profile.json or *.csv");
+}
+
+void expect_measured_runs(const std::filesystem::path& file) {
+    expect_kind(file, {}, "a JSON file of measured runs");
 }
 
 void expect_kinds_of_files(const Command& command) {

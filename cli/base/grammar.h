@@ -29,43 +29,25 @@ struct RawCommon {
 /// The commands and options of the command line, and what one parse fills in. Used once.
 class Grammar {
   public:
-    /// Declares all commands and options; `own` come last.
+    /// Declares all commands and options.
     explicit Grammar(std::span<const OwnCommand> own);
     /// Reads the arguments behind the program's name. Throws Error(Usage) with the nearest known
     /// command or option.
     Parsed parse(const std::vector<std::string>& args);
 
   private:
-    CLI::App& add_command(const std::string& name, const std::string& text);
-    void add_training(CLI::App& app, RunOptions& options);
-    void add_simulate();
-    void add_sweep();
-    void add_question(CLI::App& plan);
-    void add_plan();
-    void add_model();
-    void add_launch();
-    void add_compare();
-    void add_check();
-    void add_exchange();
-    void add_hf_options(CLI::App& app);
-    void add_range_names(CLI::App& app);
+    CLI::App& add_command(const OwnCommand& row);
+    void add_simulate(CLI::App& app);
+    void add_sweep(CLI::App& app);
     Command selected() const;  ///< the options of the command that was given
     CommonOptions common() const;
+    /// Refuses what the command did not take, naming the nearest option it knows.
+    void refuse_extras(const CLI::App& command, const std::vector<std::string>& args) const;
 
     CLI::App app_{"pipetwin: plan, predict and run pipeline-parallel training", "pipetwin"};
     RawCommon raw_;
-    RunOptions run_;
     SimulateOptions simulate_;
     SweepCommand sweep_;
-    PlanOptions plan_;
-    std::optional<std::string> largest_;  ///< of `plan`, as written
-    ProfileOptions profile_;
-    ModelOptions model_;
-    LaunchOptions launch_;
-    CompareOptions compare_;
-    CheckOptions check_;
-    ImportOptions import_;
-    ExportOptions export_;
     std::map<std::string, OwnOptions, std::less<>> own_;  ///< [name of the command]
 };
 

@@ -13,28 +13,14 @@ namespace {
 
 constexpr std::size_t largest_scenario = std::size_t{16} << 20;
 
-/// Finds the scenario among the options of a command.
-struct ScenarioOf {
-    std::filesystem::path operator()(const auto& options) const {
-        if constexpr (requires { options.scenario; }) {
-            return options.scenario;
-        } else if constexpr (requires { options.run.scenario; }) {
-            return options.run.scenario;
-        } else if constexpr (
-            requires { options.file; } && !requires { options.format; }) {
-            return options.file.extension() == ".toml" ? options.file : std::filesystem::path();
-        } else if constexpr (requires { options.source; }) {
-            return options.source.extension() == ".toml" ? options.source : std::filesystem::path();
-        } else {
-            return {};
-        }
-    }
-};
-
 }  // namespace
 
 std::filesystem::path scenario_of(const Command& command) {
-    return std::visit(ScenarioOf(), command);
+    if (const auto* const simulate = std::get_if<SimulateOptions>(&command)) {
+        return simulate->scenario;
+    }
+    const auto* const own = std::get_if<OwnOptions>(&command);
+    return own != nullptr && own->scenario ? own->scenario() : std::filesystem::path();
 }
 
 Error with_place_of_key(const Error& error,

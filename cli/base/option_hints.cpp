@@ -31,9 +31,6 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<string_view, 10> commands_of_scenarios{
-    "run", "simulate", "sweep", "plan", "profile", "model", "train", "launch", "check", "export"};
-
 /// The table of a group of keys, "pipeline"; empty for keys that stand in no table of their own.
 std::string table_of(const KeyGroup& group) {
     const bool is_table = group.where.starts_with('[') && !group.where.starts_with("[[");
@@ -155,12 +152,10 @@ class OptionHint {
                         : std::string();
     }
     /// Whether `plan` is asked about a model by its name.
-    bool asks_about_model() const { return command() == "plan" && is_given("--cluster"); }
+    bool asks_about_model() const { return has("--cluster") && is_given("--cluster"); }
     /// Whether `plan` is given something else than a scenario.
-    bool plans_model() const { return command() == "plan" && scenario_.empty(); }
-    bool is_plain_plan() const {
-        return (command() == "simulate" || command() == "sweep") && scenario_.empty();
-    }
+    bool plans_model() const { return has("--cluster") && scenario_.empty(); }
+    bool is_plain_plan() const { return has("--forward-ms") && scenario_.empty(); }
 
     void find_value() { value_ = value_of(unknown_.word); }
     std::string value_of(const std::string& option) const {
@@ -418,13 +413,9 @@ class OptionHint {
         return std::ranges::any_of(unknown_.args,
                                    [](const std::string& word) { return word.ends_with(".csv"); });
     }
-    bool trains() const {
-        return command() == "run" || command() == "train" || command() == "launch";
-    }
+    bool trains() const { return has("--resume"); }
 
-    bool reads_scenario() const {
-        return std::ranges::count(commands_of_scenarios, string_view(command())) > 0;
-    }
+    bool reads_scenario() const { return has("--set"); }
 
     /// The scenario with the words of --set and more; none where it cannot be read.
     std::optional<Scenario> read(const std::vector<Override>& more) const {

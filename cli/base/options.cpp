@@ -35,24 +35,11 @@ namespace pipetwin::cli {
 
 namespace {
 
-constexpr std::array command_words{std::string_view{"run"},
-                                   std::string_view{"simulate"},
-                                   std::string_view{"plan"},
-                                   std::string_view{"profile"},
-                                   std::string_view{"model"},
-                                   std::string_view{"train"},
-                                   std::string_view{"launch"},
-                                   std::string_view{"compare"},
-                                   std::string_view{"check"},
-                                   std::string_view{"import"},
-                                   std::string_view{"export"},
-                                   std::string_view{"sweep"}};
-
 using OwnCommands = std::span<const OwnCommand>;
 
 /// The names of all commands.
 std::vector<std::string_view> command_names(OwnCommands own) {
-    std::vector<std::string_view> names(command_words.begin(), command_words.end());
+    std::vector<std::string_view> names;
     std::ranges::transform(own, std::back_inserter(names), &OwnCommand::name);
     return names;
 }
@@ -73,33 +60,6 @@ void refuse_key_without_table(const std::string& key, const std::string& value) 
                         "--set " + key,
                         fmt::format("the table of the key is missing, expected {}.{}", table, name),
                         fmt::format("--set {}.{}={}", table, name, value));
-        }
-    }
-}
-
-/// Throws Error(Usage) for an option whose key --set sets, too.
-void refuse_key_of_option(std::string_view option,
-                          std::string_view key,
-                          const std::vector<Override>& overrides) {
-    const auto twice = std::ranges::find(overrides, key, &Override::key);
-    if (twice != overrides.end()) {
-        throw Error(ErrorKind::Usage,
-                    std::string(option),
-                    fmt::format("it sets {0}, and so does --set {0}={1}", key, twice->value),
-                    "leave one of the two out");
-    }
-}
-
-/// Throws Error(Usage) for several schedules that are no list of TOML.
-void refuse_unquoted_schedules(const std::vector<Override>& overrides) {
-    for (const Override& given : overrides) {
-        const std::string& value = given.value;
-        if (given.key == "pipeline.schedule" && value.find(',') != std::string::npos &&
-            value.front() != '[') {
-            throw Error(ErrorKind::Usage,
-                        "--set pipeline.schedule",
-                        fmt::format("'{}' names several schedules, expected one", value),
-                        fmt::format("--schedule {} searches these", value));
         }
     }
 }
@@ -144,18 +104,6 @@ CommonOptions Grammar::common() const {
 
 namespace {
 
-/// True if the largest number of layers is asked for, which is all that can be asked for.
-bool is_largest_layers(const std::optional<std::string>& word) {
-    constexpr std::array known{std::string_view{"layers"}};
-    if (word && *word != known.front()) {
-        throw Error(ErrorKind::Usage,
-                    "--largest",
-                    fmt::format("'{}' cannot be asked for the most of, expected layers", *word),
-                    suggestion_of_listed(*word, known));
-    }
-    return word.has_value();
-}
-
 /// Reads the lists, and takes lists of one as the number itself, and a schedule file that is alone
 /// as that file.
 void read_lists(const RawCommon& raw, SweepOptions& lists, PlainOptions& plain) {
@@ -176,19 +124,6 @@ void read_lists(const RawCommon& raw, SweepOptions& lists, PlainOptions& plain) 
     take(lists.micro_batches, plain.micro_batches);
 }
 
-/// The value of pipeline.schedule for lists of names. Throws Error(Usage) for an unknown one.
-std::string searched_list(const std::vector<std::string>& lists) {
-    std::vector<std::string> quoted;
-    for (const std::string& name : list_entries("--schedule", lists)) {
-        try {
-            quoted.push_back(fmt::format("\"{}\"", to_string(schedule_kind(name))));
-        } catch (const Error& error) {
-            throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
-        }
-    }
-    return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
-
 }  // namespace
 
 Command Grammar::selected() const {
@@ -197,17 +132,6 @@ Command Grammar::selected() const {
         options.common = common();
         return options;
     };
-    if (name == "run") {
-        return with_common(run_);
-    }
-    if (name == "train") {
-        return TrainOptions{with_common(run_)};
-    }
-    if (name == "launch") {
-        LaunchOptions options = with_common(launch_);
-        options.scenario = run_.scenario;
-        return options;
-    }
     if (name == "simulate") {
         SimulateOptions options = with_common(simulate_);
         read_lists(raw_, options.sweep, options.plain);
@@ -230,38 +154,6 @@ Command Grammar::selected() const {
             refuse_key_of_option("--chunks", "pipeline.chunks", overrides);
         }
         return options;
-    }
-    if (name == "plan") {
-        PlanOptions options = with_common(plan_);
-        refuse_unquoted_schedules(options.common.overrides);
-        if (options.batch_tokens) {
-            refuse_key_of_option("--batch-tokens", "training.batch", options.common.overrides);
-        }
-        if (!raw_.schedules.empty()) {
-            refuse_key_of_option("--schedule", "pipeline.schedule", options.common.overrides);
-            options.common.overrides.push_back(
-                {.key = "pipeline.schedule", .value = searched_list(raw_.schedules)});
-        }
-        options.largest_layers = is_largest_layers(largest_);
-        return options;
-    }
-    if (name == "profile") {
-        return with_common(profile_);
-    }
-    if (name == "model") {
-        return with_common(model_);
-    }
-    if (name == "compare") {
-        return with_common(compare_);
-    }
-    if (name == "check") {
-        return with_common(check_);
-    }
-    if (name == "import") {
-        return with_common(import_);
-    }
-    if (name == "export") {
-        return with_common(export_);
     }
     return with_common(own_.at(name));
 }
@@ -322,8 +214,9 @@ std::string list_with(const std::string& extra, const std::vector<std::string>& 
     return fmt::format("{} {}", *option, list);
 }
 
-/// What to do about a word that the command has no place for.
+/// What to do about a word that the command has no place for. `extra_word`: as in OwnOptions.
 std::string hint_for_extra(const CLI::App& command,
+                           std::string_view extra_word,
                            const std::vector<std::string>& extras,
                            const std::vector<std::string>& args) {
     const std::string name = command.get_name();
@@ -369,28 +262,30 @@ std::string hint_for_extra(const CLI::App& command,
     if (out != nullptr && out->get_required() && out->count() == 0) {
         return fmt::format("write --out {}", shell_word(extra));
     }
-    if (name == "launch" && command.get_option("--ranks")->count() == 0) {
-        return fmt::format("write --ranks {}", shell_word(extra));
-    }
-    if (name == "demo") {
-        return fmt::format("write --from {}", shell_word(extra));
+    if (!extra_word.empty() && command.get_option(std::string(extra_word))->count() == 0) {
+        return fmt::format("write {} {}", extra_word, shell_word(extra));
     }
     return fmt::format("leave it out; 'pipetwin {} --help' says what the command takes", name);
 }
 
-/// Refuses what the command did not take, naming the nearest option it knows.
-void refuse_extras(const CLI::App& command, const std::vector<std::string>& args) {
+}  // namespace
+
+void Grammar::refuse_extras(const CLI::App& command, const std::vector<std::string>& args) const {
     const std::vector<std::string> extras = command.remaining();
     if (extras.empty()) {
         return;
     }
     const std::string& extra = extras.front();
     if (!extra.starts_with('-') && !begins_with_dash(extra)) {
+        const auto own = own_.find(command.get_name());
         throw Error(
             ErrorKind::Usage,
             "",
             fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
-            hint_for_extra(command, extras, args));
+            hint_for_extra(command,
+                           own == own_.end() ? std::string_view() : own->second.extra_word,
+                           extras,
+                           args));
     }
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {
@@ -407,24 +302,8 @@ void refuse_extras(const CLI::App& command, const std::vector<std::string>& args
                     {.command = command.get_name(), .word = word, .args = args, .known = known}));
 }
 
-/// The words that `launch` calls each process with.
-std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
-    std::vector<std::string> words{"train"};
-    for (std::size_t i = 1; i < args.size(); ++i) {
-        if (args[i] == "--ranks") {
-            ++i;
-        } else if (!args[i].starts_with("--ranks=")) {
-            words.push_back(args[i]);
-        }
-    }
-    return words;
-}
-
-}  // namespace
-
 Parsed Grammar::parse(const std::vector<std::string>& args) {
     refuse_split_settings(args);
-    launch_.train = words_of_train(args);
     try {
         app_.parse(std::vector<std::string>(args.rbegin(), args.rend()));
     } catch (const CLI::CallForHelp&) {
@@ -491,71 +370,6 @@ void refuse_costs_beside_numbers(const Command& command) {
     }
 }
 
-/// The first option that says something of a model by its name; empty: none is given.
-std::string_view option_of_question(const PlanOptions& plan) {
-    return plan.nodes != 1     ? "--nodes"
-           : plan.sequence     ? "--sequence"
-           : plan.batch_tokens ? "--batch-tokens"
-           : plan.precision    ? "--precision"
-           : plan.whole_blocks ? "--whole-blocks"
-           : plan.tokens       ? "--tokens"
-                               : "";
-}
-
-/// What to do with an option of a model beside a scenario.
-std::string hint_beside_scenario(const PlanOptions& plan, std::string_view option) {
-    if (option == "--tokens") {
-        return fmt::format("leave {} out: days and cost are for a model with --cluster",
-                           plan.price ? "--tokens and --price" : "--tokens");
-    }
-    if (option == "--whole-blocks") {
-        return "leave --whole-blocks out: pipetwin import hf --whole-blocks writes costs of whole "
-               "blocks";
-    }
-    return fmt::format("leave {} out: {} says it in a scenario",
-                       option,
-                       option == "--nodes"          ? "cluster.count"
-                       : option == "--batch-tokens" ? "training.batch"
-                       : option == "--precision"    ? "training.precision"
-                                                    : "[model]");
-}
-
-/// Throws Error(Usage) for options of a model without the cluster that it is to be trained on.
-void refuse_question_without_cluster(const Command& command) {
-    const auto* const plan = std::get_if<PlanOptions>(&command);
-    if (plan == nullptr || !plan->cluster.empty()) {
-        return;
-    }
-    const std::string_view option = option_of_question(*plan);
-    if (option.empty()) {
-        return;
-    }
-    if (plan->scenario.extension() == ".toml" || plan->scenario == "-") {
-        throw Error(ErrorKind::Usage,
-                    std::string(option),
-                    fmt::format("goes with a model and --cluster, but '{}' is a scenario",
-                                plan->scenario.string()),
-                    hint_beside_scenario(*plan, option));
-    }
-    throw Error(ErrorKind::Usage,
-                std::string(option),
-                "needs --cluster, which is missing",
-                "add --cluster 8x-h100-sxm, or another name that 'pipetwin devices' lists");
-}
-
-/// Throws Error(Usage) for a picture whose name says that it is of another kind.
-void refuse_other_picture(const std::string& option, const std::filesystem::path& file) {
-    const std::string ending = file.extension().string();
-    if (!ending.empty() && ending != ".svg") {
-        throw Error(
-            ErrorKind::Usage,
-            option,
-            fmt::format("'{}' ends in {}, but the picture is an SVG", file.string(), ending),
-            fmt::format("name it {}",
-                        std::filesystem::path(file).replace_extension(".svg").string()));
-    }
-}
-
 /// Throws Error(Usage) for a table whose name says that it is of another kind.
 void refuse_other_table(const std::filesystem::path& file) {
     const std::string ending = file.extension().string();
@@ -570,43 +384,29 @@ void refuse_other_table(const std::filesystem::path& file) {
 
 /// The file that the command reads, of which standard input is none; empty: it reads none, or
 /// takes "-".
-struct FileOf {
-    std::filesystem::path operator()(const auto& options) const {
-        if constexpr (requires { options.scenario; }) {
-            return options.scenario;
-        } else if constexpr (requires { options.run.scenario; }) {
-            return options.run.scenario;
-        } else if constexpr (requires { options.input(); }) {
-            return options.input ? options.input() : std::filesystem::path();
-        } else if constexpr (requires { options.predicted; }) {
-            return options.predicted;
-        } else if constexpr (requires { options.scenarios; }) {
-            return options.scenarios.empty() ? std::filesystem::path() : options.scenarios.front();
-        } else if constexpr (requires { options.source; }) {
-            return options.source;
-        } else if constexpr (
-            requires { options.file; } && !requires { options.format; } &&
-            !requires { options.texts; }) {
-            return options.file;
-        } else {
-            return {};
-        }
+std::filesystem::path input_of(const Command& command) {
+    if (const auto* const simulate = std::get_if<SimulateOptions>(&command)) {
+        return simulate->scenario;
     }
-};
+    if (const auto* const sweep = std::get_if<SweepCommand>(&command)) {
+        return sweep->scenarios.empty() ? std::filesystem::path() : sweep->scenarios.front();
+    }
+    const auto& own = std::get<OwnOptions>(command);
+    return own.input ? own.input() : std::filesystem::path();
+}
 
 /// Throws Error(Usage) for standard input in place of a file: what is read must be named in the
 /// answer, and read again.
 void refuse_standard_input(const Command& command, const std::vector<std::string>& args) {
-    const std::filesystem::path file = std::visit(FileOf(), command);
+    const std::filesystem::path file = input_of(command);
     std::error_code ignored;
     const bool is_input = (file == "-" && !std::filesystem::exists(file, ignored)) ||
                           file == "/dev/stdin" || file == "/dev/fd/0" || file == "/proc/self/fd/0";
     if (!is_input) {
         return;
     }
-    const std::string name = args.front() == "check"     ? "schedule.csv"
-                             : args.front() == "compare" ? "measured.trace.json"
-                                                         : "scenario.toml";
+    const auto* const own = std::get_if<OwnOptions>(&command);
+    const std::string name(own != nullptr ? own->saved_as : OwnOptions().saved_as);
     std::string again = "pipetwin";
     for (const std::string& word : args) {
         again += ' ' + (word == file ? name : shell_word(word));
@@ -642,10 +442,11 @@ void refuse_split_list(const Command& command, const std::vector<std::string>& a
 
 /// Throws Error(Io) for the name of a model where a scenario is read.
 void refuse_model_name(const Command& command) {
-    if (std::holds_alternative<PlanOptions>(command)) {
-        return;  // which takes one
+    const auto* const own = std::get_if<OwnOptions>(&command);
+    if (own != nullptr && own->takes_model_names) {
+        return;
     }
-    const std::string name = std::visit(FileOf(), command).string();
+    const std::string name = input_of(command).string();
     std::error_code ignored;
     const bool is_missing = !name.empty() && !std::filesystem::exists(name, ignored);
     if (is_missing && std::ranges::count(model_names(), name) > 0) {
@@ -658,22 +459,6 @@ void refuse_model_name(const Command& command) {
 
 /// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
 void refuse_without_effect(const Command& command) {
-    const CommonOptions& common = common_options(command);
-    const auto refuse = [](std::string option, std::string why, std::string hint) {
-        throw Error(ErrorKind::Usage, std::move(option), std::move(why), std::move(hint));
-    };
-    if (const auto* plan = std::get_if<PlanOptions>(&command);
-        plan != nullptr && plan->largest_layers && !common.out.empty()) {
-        refuse("--out",
-               "with --largest there is no plan to write",
-               "leave --out out, or redirect the result: --json > largest.json");
-    }
-    if (const auto* plan = std::get_if<PlanOptions>(&command); plan != nullptr) {
-        refuse_other_picture("--heatmap", plan->heat_map);
-    }
-    if (const auto* model = std::get_if<ModelOptions>(&command); model != nullptr) {
-        refuse_other_picture("--svg", model->svg);
-    }
     if (const auto* simulate = std::get_if<SimulateOptions>(&command); simulate != nullptr) {
         refuse_other_picture("--svg", simulate->sweep.svg);
         refuse_other_table(simulate->sweep.csv);
@@ -683,7 +468,6 @@ void refuse_without_effect(const Command& command) {
         refuse_other_table(sweep->lists.csv);
     }
     refuse_costs_beside_numbers(command);
-    refuse_question_without_cluster(command);
 }
 
 /// The command line with what stands before its command behind it; empty: there is no command.
@@ -732,30 +516,6 @@ void check_command_word(const std::vector<std::string>& args, OwnCommands own) {
 
 }  // namespace
 
-std::string_view HfOptions::given() const {
-    return device                 ? "--device"
-           : sequence             ? "--sequence"
-           : precision            ? "--precision"
-           : efficiency           ? "--efficiency"
-           : memory_efficiency    ? "--memory-efficiency"
-           : has_attention        ? "--attention"
-           : loss                 ? "--loss"
-           : kernels              ? "--kernels"
-           : !calibration.empty() ? "--calibrate"
-           : !weights.empty()     ? "--weights"
-           : whole_blocks         ? "--whole-blocks"
-           : trainable            ? "--trainable"
-                                  : "";
-}
-
-std::string_view RangeNameOptions::given() const {
-    return !forward.empty()           ? "--forward"
-           : !backward.empty()        ? "--backward"
-           : !backward_input.empty()  ? "--backward-input"
-           : !backward_weight.empty() ? "--backward-weight"
-                                      : "";
-}
-
 std::string_view PlainOptions::given() const {
     return schedule                  ? "--schedule"
            : !schedule_file.empty()  ? "--schedule-file"
@@ -791,15 +551,8 @@ bool UncertaintyOptions::any() const {
 }
 
 const CommonOptions& common_options(const Command& command) {
-    return std::visit(
-        [](const auto& options) -> const CommonOptions& {
-            if constexpr (std::is_same_v<std::decay_t<decltype(options)>, TrainOptions>) {
-                return options.run.common;
-            } else {
-                return options.common;
-            }
-        },
-        command);
+    return std::visit([](const auto& options) -> const CommonOptions& { return options.common; },
+                      command);
 }
 
 namespace {
@@ -829,11 +582,14 @@ Parsed parse_options(const std::vector<std::string>& given, OwnCommands own) {
     const std::vector<std::string> args = with_words_as_options(given, own);
     check_command_word(args, own);
     Parsed parsed = Grammar(own).parse(args);
-    if (const auto* command = std::get_if<Command>(&parsed)) {
+    if (auto* const command = std::get_if<Command>(&parsed)) {
         refuse_standard_input(*command, args);
         refuse_split_list(*command, args);
         refuse_model_name(*command);
         refuse_without_effect(*command);
+        if (auto* const options = std::get_if<OwnOptions>(command); options && options->complete) {
+            options->complete(args, options->common);
+        }
     }
     return parsed;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -14,6 +16,7 @@
 namespace pipetwin::cli {
 
 /// A command as a row: all of it stands in one file of cli/commands. `own_commands` lists the rows.
+/// `declare` is null for `simulate` and `sweep`, which the grammar declares.
 struct OwnCommand {
     std::string_view name;
     std::string_view help;  ///< one line
@@ -26,10 +29,35 @@ struct OwnCommand {
 template <class Options>
 OwnOptions options_with(std::shared_ptr<Options> options,
                         void (*execute)(const Options& options, Console& console)) {
-    return {.common = {}, .run = [options, execute](const CommonOptions& common, Console& console) {
-                options->common = common;
-                execute(*options, console);
-            }};
+    OwnOptions own;
+    own.run = [options, execute](const CommonOptions& common, Console& console) {
+        options->common = common;
+        execute(*options, console);
+    };
+    return own;
+}
+
+/// Throws as `expect_kind` for a file that is no scenario, and Error(Io) for the name of a shipped
+/// example that is not there.
+void expect_scenario(const std::filesystem::path& file);
+
+/// Throws as `expect_kind` for a file that has no costs of layers.
+void expect_costs(const std::filesystem::path& file);
+
+/// Options of a command that reads the member `scenario` of them as a scenario, and `profile`, if
+/// there is one, as its costs.
+template <class Options>
+OwnOptions scenario_options(std::shared_ptr<Options> options,
+                            void (*execute)(const Options& options, Console& console)) {
+    OwnOptions own = options_with(options, execute);
+    own.input = own.scenario = [options] { return options->scenario; };
+    own.expect_files = [options] {
+        expect_scenario(options->scenario);
+        if constexpr (requires { options->profile; }) {
+            expect_costs(options->profile);
+        }
+    };
+    return own;
 }
 
 /// Leaves options out of the help of a command on which they have no effect. The command accepts
@@ -44,5 +72,30 @@ void needs_out_file(CLI::App& app);
 
 /// Makes --out a file with the result.
 void takes_out_file(CLI::App& app);
+
+/// The scenario, which the command needs.
+void add_scenario(CLI::App& app, std::filesystem::path& file);
+
+/// --profile, the costs of a scenario's layers.
+void add_profile(CLI::App& app,
+                 std::filesystem::path& file,
+                 const std::string& text = "Costs of the layers: *.profile.json or CSV");
+
+/// --sequence, whose k is the 1024 of models' contexts, and whose M is that squared.
+void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text);
+
+/// --calibrate of `simulate` and `plan`; `import hf` has another one.
+void add_run_calibration(CLI::App& app, std::filesystem::path& file);
+
+/// --mfu
+void add_flops_count(CLI::App& app, std::optional<FlopsCount>& count);
+
+/// Throws Error(Usage) for a picture whose name says that it is of another kind.
+void refuse_other_picture(const std::string& option, const std::filesystem::path& file);
+
+/// Throws Error(Usage) for an option whose key --set sets, too.
+void refuse_key_of_option(std::string_view option,
+                          std::string_view key,
+                          const std::vector<Override>& overrides);
 
 }  // namespace pipetwin::cli

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/schedule_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
@@ -22,6 +24,15 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `check`.
+struct CheckOptions {
+    CommonOptions common;
+    std::filesystem::path file;
+    std::optional<int> capacity;
+    bool preposted_receives = false;
+    bool one_queue_per_ranks = false;
+};
 
 MessageQueues queues_of(const CheckOptions& options) {
     return options.one_queue_per_ranks ? MessageQueues::PerRanks : MessageQueues::PerStages;
@@ -135,9 +146,7 @@ Error deadlock_error(const std::string& place, const CheckResult& result) {
                 : "change the order of the actions: no capacity helps"};
 }
 
-}  // namespace
-
-void execute(const CheckOptions& options, Console& console) {
+void execute_check(const CheckOptions& options, Console& console) {
     const std::string place = options.file.string();
     const Schedule written = read_schedule(options, console);
     Schedule schedule = written;
@@ -185,6 +194,52 @@ void execute(const CheckOptions& options, Console& console) {
     if (deadlock) {
         throw deadlock_error(place, result);
     }
+}
+
+OwnOptions declare_check(CLI::App& app) {
+    const auto options = std::make_shared<CheckOptions>();
+    takes_out_file(app);
+    leave_out_of_help(app, {"--seed", "--verbose"});
+    app.add_option("file", options->file, "Schedule file (CSV) or scenario")
+        ->type_name("FILE")
+        ->required();
+    app.add_option(
+           "--capacity",
+           options->capacity,
+           "Number of messages that a channel holds before its sender waits (default: unlimited)")
+        ->type_name("N")
+        ->check(CLI::NonNegativeNumber);
+    app.add_flag("--preposted-receives,--begun-receives",
+                 options->preposted_receives,
+                 "Assume that channels hold no message, and that each rank posts all its receives "
+                 "before its first action, as MPI and NCCL allow")
+        ->excludes("--capacity");
+    app.add_flag("--one-queue-per-ranks",
+                 options->one_queue_per_ranks,
+                 "Assume that all messages from one rank to another are received in the order in "
+                 "which they are sent, as in PyTorch's runtime (default: those of each pair of "
+                 "stages)");
+    OwnOptions own = options_with(options, execute_check);
+    own.input = [options] { return options->file; };
+    own.saved_as = "schedule.csv";
+    own.scenario = [options] { return if_scenario(options->file); };
+    own.expect_files = [options] {
+        if (if_scenario(options->file).empty()) {
+            expect_kind(
+                options->file, {FileKind::Schedule}, "a schedule as CSV, or a scenario *.toml");
+        } else {
+            expect_scenario(options->file);
+        }
+    };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand check_command() {
+    return {.name = "check",
+            .help = "Prove that a schedule is complete and free of deadlock, or list what is wrong",
+            .declare = declare_check};
 }
 
 }  // namespace pipetwin::cli

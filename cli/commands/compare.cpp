@@ -3,12 +3,14 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/input.h"
 #include "cli/base/shell_word.h"
 #include "cli/commands/commands.h"
@@ -28,6 +30,13 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `compare`.
+struct CompareOptions {
+    CommonOptions common;
+    std::filesystem::path predicted;  ///< a trace, or a run folder
+    std::filesystem::path measured;   ///< empty: the run folder's own
+};
 
 bool is_predicted(const Trace& trace) {
     return trace.timelines.steps.empty() ||
@@ -154,9 +163,7 @@ Comparison compared(const BothSides& sides, const CompareOptions& options) {
     }
 }
 
-}  // namespace
-
-void execute(const CompareOptions& options, Console& console) {
+void execute_compare(const CompareOptions& options, Console& console) {
     std::error_code ignored;
     if (options.measured.empty() && !std::filesystem::exists(options.predicted, ignored)) {
         throw Error(ErrorKind::Io,
@@ -178,6 +185,39 @@ void execute(const CompareOptions& options, Console& console) {
     const std::string json = json_text(comparison_json(comparison, expected));
     write_result(json, options.common, console);
     console.result(options.common.json ? json : comparison_text(comparison, console, expected));
+}
+
+OwnOptions declare_compare(CLI::App& app) {
+    const auto options = std::make_shared<CompareOptions>();
+    takes_out_file(app);
+    reads_no_scenario(app);
+    app.add_option(
+           "predicted", options->predicted, "Predicted trace, or a run folder with both traces")
+        ->type_name("PREDICTED")
+        ->required();
+    app.add_option("measured", options->measured, "Measured trace; leave it out for a run folder")
+        ->type_name("MEASURED");
+    OwnOptions own = options_with(options, execute_compare);
+    own.input = [options] { return options->predicted; };
+    own.saved_as = "measured.trace.json";
+    own.expect_files = [options] {
+        for (const std::filesystem::path& file : {options->predicted, options->measured}) {
+            expect_kind(file,
+                        {FileKind::OurTrace, FileKind::RunFolder},
+                        "a trace that pipetwin wrote, or a run folder");
+        }
+    };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand compare_command() {
+    return {.name = "compare",
+            .help =
+                "Compare a predicted and a measured timeline: the step, its parts, and the peak "
+                "memory of each rank",
+            .declare = declare_compare};
 }
 
 }  // namespace pipetwin::cli

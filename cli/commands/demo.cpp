@@ -290,7 +290,9 @@ OwnOptions declare_demo(CLI::App& app) {
         ->type_name("N");
     app.add_option("--to", options->to, "End after step N (default: the last)")->type_name("N");
     app.add_flag("--list", options->list, "List the steps, and which of them are done");
-    return options_with(options, execute_demo);
+    OwnOptions own = options_with(options, execute_demo);
+    own.extra_word = "--from";
+    return own;
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
@@ -157,7 +159,7 @@ std::string config_of(const ExportSource& source) {
 }
 
 /// Throws Error(Usage) for an SVG that would be called another kind of picture.
-void refuse_other_picture(const ExportOptions& options, bool is_svg) {
+void expect_svg_name(const ExportOptions& options, bool is_svg) {
     constexpr std::array<std::string_view, 7> others{
         ".png", ".jpg", ".jpeg", ".gif", ".pdf", ".eps", ".webp"};
     const std::string ending = options.common.out.extension().string();
@@ -173,9 +175,7 @@ void refuse_other_picture(const ExportOptions& options, bool is_svg) {
     }
 }
 
-}  // namespace
-
-void execute(const ExportOptions& options, Console& console) {
+void execute_export(const ExportOptions& options, Console& console) {
     const std::size_t index =
         format_index("export", options.format, options.source.string(), built);
     if (options.compute_only && exporters.at(index) != &export_torch_csv) {
@@ -190,7 +190,7 @@ void execute(const ExportOptions& options, Console& console) {
                     fmt::format("it is for hf, but the format is '{}'", options.format),
                     "leave it out, or export hf");
     }
-    refuse_other_picture(options, exporters.at(index) == &svg);
+    expect_svg_name(options, exporters.at(index) == &svg);
     if (exporters.at(index) == nullptr) {
         Exchanged written = export_hf(options, console);
         written.format = options.format;
@@ -218,6 +218,65 @@ void execute(const ExportOptions& options, Console& console) {
     exported.result.source = options.source.string();
     exported.result.out = options.common.out;
     report(exported.result, options.common, console);
+}
+
+/// Refuses a source of another kind than the format is written from.
+void expect_source(const ExportOptions& options) {
+    if (!if_scenario(options.source).empty()) {
+        expect_scenario(options.source);
+    } else if (options.format == "svg") {
+        expect_kind(options.source,
+                    {FileKind::Schedule, FileKind::RunFolder, FileKind::OurTrace},
+                    "a scenario *.toml, a run folder, a trace that pipetwin wrote or a schedule as "
+                    "CSV");
+    } else {
+        expect_kind(options.source,
+                    {FileKind::Schedule, FileKind::RunFolder},
+                    "a scenario *.toml, a run folder or a schedule as CSV");
+    }
+    expect_costs(options.profile);
+}
+
+OwnOptions declare_export(CLI::App& app) {
+    const auto options = std::make_shared<ExportOptions>();
+    app.add_option("format",
+                   options->format,
+                   "Format to write: torch-csv, chrome-trace, megatron-layout, megatron-flags, "
+                   "torchtitan, "
+                   "json, svg or hf")
+        ->type_name("FORMAT")
+        ->required();
+    app.add_option("source",
+                   options->source,
+                   "What to convert: a scenario, a schedule file, a folder of a plan or run, or "
+                   "for svg a trace")
+        ->type_name("SOURCE")
+        ->required();
+    add_profile(app, options->profile, "Costs of the scenario's layers: *.profile.json or CSV");
+    app.add_flag("--compute-only",
+                 options->compute_only,
+                 "torch-csv: write only F, B, I and W; PyTorch adds the communication");
+    app.add_option("--shard-size",
+                   options->shard_size,
+                   "hf: largest size of one file of weights (default 5 GB)")
+        ->type_name("SIZE");
+    needs_out_file(app);
+    leave_out_of_help(app, {"--seed", "--verbose"});
+    OwnOptions own = options_with(options, execute_export);
+    own.input = [options] { return options->source; };
+    own.scenario = [options] { return if_scenario(options->source); };
+    own.expect_files = [options] { expect_source(*options); };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand export_command() {
+    return {.name = "export",
+            .help =
+                "Convert a scenario, a run or a schedule into a file of another program, or into a "
+                "picture",
+            .declare = declare_export};
 }
 
 }  // namespace pipetwin::cli

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/input.h"
 #include "cli/base/output_file.h"
 #include "cli/base/schedule_file.h"
@@ -58,6 +66,8 @@ Imported torch_csv(const ImportOptions& options) {
 struct Importer {
     std::string_view name;
     Imported (*read)(const ImportOptions& options);
+    std::array<FileKind, 2> kinds{};  ///< of files that it takes
+    std::string_view expected;        ///< these in words
     bool chunks = false;
     bool micro_batch_size = false;
     bool hf = false;
@@ -66,20 +76,59 @@ struct Importer {
 };
 
 constexpr std::array importers{
-    Importer{.name = "torch-csv", .read = &torch_csv},
-    Importer{
-        .name = "megatron", .read = &import_megatron, .chunks = true, .hf = true, .unknown = true},
-    Importer{.name = "torchtitan", .read = &import_torchtitan, .unknown = true},
-    Importer{.name = "deepspeed", .read = &import_deepspeed, .unknown = true},
-    Importer{.name = "csv", .read = &import_csv},
-    Importer{.name = "hf", .read = &import_hf, .micro_batch_size = true, .hf = true},
-    Importer{.name = "pipedream", .read = &import_pipedream, .micro_batch_size = true},
+    Importer{.name = "torch-csv",
+             .read = &torch_csv,
+             .kinds = {FileKind::Schedule},
+             .expected = "a schedule as CSV"},
+    Importer{.name = "megatron",
+             .read = &import_megatron,
+             .kinds = {FileKind::Megatron},
+             .expected = "Megatron's layout or flags",
+             .chunks = true,
+             .hf = true,
+             .unknown = true},
+    Importer{.name = "torchtitan",
+             .read = &import_torchtitan,
+             .kinds = {FileKind::Torchtitan},
+             .expected = "torchtitan's TOML",
+             .unknown = true},
+    Importer{.name = "deepspeed",
+             .read = &import_deepspeed,
+             .kinds = {FileKind::DeepSpeed},
+             .expected = "DeepSpeed's JSON",
+             .unknown = true},
+    Importer{.name = "csv",
+             .read = &import_csv,
+             .kinds = {FileKind::CostTable},
+             .expected = "a table of costs as CSV"},
+    Importer{.name = "hf",
+             .read = &import_hf,
+             .kinds = {FileKind::HfConfig},
+             .expected = "a config.json of Hugging Face",
+             .micro_batch_size = true,
+             .hf = true},
+    Importer{.name = "pipedream",
+             .read = &import_pipedream,
+             .kinds = {FileKind::Graph},
+             .expected = "a graph of PipeDream's profiler",
+             .micro_batch_size = true},
     Importer{.name = "torch-trace",
              .read = &import_torch_trace,
+             .kinds = {FileKind::TorchTrace, FileKind::Nsys},
+             .expected = "a trace of PyTorch's profiler",
              .micro_batch_size = true,
              .traces = true},
-    Importer{.name = "nsys", .read = &import_torch_trace, .micro_batch_size = true, .traces = true},
-    Importer{.name = "chrome-trace", .read = &import_chrome_trace, .micro_batch_size = true},
+    Importer{.name = "nsys",
+             .read = &import_torch_trace,
+             .kinds = {FileKind::TorchTrace, FileKind::Nsys},
+             .expected = "an export of nsys",
+             .micro_batch_size = true,
+             .traces = true},
+    Importer{.name = "chrome-trace",
+             .read = &import_chrome_trace,
+             .kinds = {FileKind::OurTrace},
+             .expected = "a trace that pipetwin wrote",
+             .micro_batch_size = true},
 };
 
 constexpr auto names = [] {
@@ -87,6 +136,19 @@ constexpr auto names = [] {
     std::ranges::transform(importers, all.begin(), &Importer::name);
     return all;
 }();
+
+/// Throws Error(BadInput) for files of other kinds than the format has.
+void expect_kinds(const ImportOptions& options) {
+    const auto* const importer = std::ranges::find(importers, options.format, &Importer::name);
+    if (importer == importers.end() || is_folder(options.file)) {
+        return;
+    }
+    std::vector<std::filesystem::path> files = options.more_files;
+    files.insert(files.begin(), options.file);
+    for (const std::filesystem::path& file : files) {
+        expect_kind(file, {importer->kinds.front(), importer->kinds.back()}, importer->expected);
+    }
+}
 
 /// Throws Error(Usage) for an option that means nothing to the format.
 void expect_options(const Importer& importer, const ImportOptions& options) {
@@ -134,7 +196,9 @@ int required_micro_batch_size(const ImportOptions& options, std::string why) {
     return *options.micro_batch_size;
 }
 
-void execute(const ImportOptions& options, Console& console) {
+namespace {
+
+void execute_import(const ImportOptions& options, Console& console) {
     const std::size_t index = format_index("import", options.format, options.file.string(), names);
     const Importer& importer = importers.at(index);
     expect_options(importer, options);
@@ -153,6 +217,146 @@ void execute(const ImportOptions& options, Console& console) {
         console.note(note);
     }
     report(imported.result, options.common, console);
+}
+
+/// Options for what a config.json leaves open.
+void add_hf_options(CLI::App& app, HfOptions& hf) {
+    app.add_option("--device",
+                   hf.device,
+                   "hf, megatron: device to estimate the costs for, as 'pipetwin devices' names it")
+        ->type_name("NAME");
+    add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
+    app.add_option(
+           "--precision",
+           hf.precision,
+           "hf: number type: bf16, fp16, fp32, or fp8 (matrix products of blocks in fp8, the "
+           "rest in bf16); default: that of the file")
+        ->type_name("NAME");
+    app.add_option(
+           "--efficiency",
+           hf.efficiency,
+           "hf, megatron: share of the device's peak FLOP/s that every matrix product reaches, "
+           "0.001 to 1 (default: estimated from the product's sizes)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option("--memory-efficiency",
+                   hf.memory_efficiency,
+                   "hf, megatron: share of the device's memory bandwidth that all other kernels "
+                   "reach, 0.001 to 1 (default: depends on the kind of kernel)")
+        ->type_name("X")
+        ->check(CLI::Range(0.001, 1.0));
+    app.add_option_function<std::string>(
+           "--attention",
+           [&hf](const std::string& word) {
+               hf.attention = word;
+               hf.has_attention = true;
+           },
+           "hf, megatron: flash (default), or standard (separate kernels that store all attention "
+           "scores)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"flash", "standard"}));
+    app.add_option(
+           "--loss",
+           hf.loss,
+           "hf, megatron: fused (default), or standard (the cross-entropy as separate kernels "
+           "that read and write all logits)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "standard"}));
+    app.add_option(
+           "--kernels",
+           hf.kernels,
+           "hf, megatron: kernels of the operators other than matrix products, attention and loss: "
+           "fused (default, as in training "
+           "libraries), compiled (by torch.compile) or eager (one for each PyTorch operator)")
+        ->type_name("KIND")
+        ->check(CLI::IsMember({"fused", "compiled", "eager"}));
+    app.add_option("--weights",
+                   hf.weights,
+                   "hf: safetensors files, or their index.json, to read exact sizes from; "
+                   "can be repeated")
+        ->type_name("FILE")
+        ->take_all()
+        ->expected(1);
+    app.add_option(
+           "--calibrate",
+           hf.calibration,
+           "hf: file that 'pipetwin calibrate' wrote; its measured layers correct the estimate")
+        ->type_name("FILE");
+    app.add_flag("--whole-blocks",
+                 hf.whole_blocks,
+                 "hf, megatron: one layer per transformer block, for systems that cannot split a "
+                 "block between stages (default: two)");
+    app.add_flag("--trainable",
+                 hf.trainable,
+                 "hf: write a scenario that trains the model, and its costs beside it");
+}
+
+/// Patterns for the names of a trace's ranges.
+void add_range_names(CLI::App& app, RangeNameOptions& ranges) {
+    const std::string which = "torch-trace, nsys: pattern for the names of the profiler ranges of ";
+    app.add_option("--forward",
+                   ranges.forward,
+                   which + "a forward; * is any text, {stage} and {micro_batch} are numbers")
+        ->type_name("PATTERN");
+    app.add_option("--backward", ranges.backward, which + "a backward")->type_name("PATTERN");
+    app.add_option("--backward-input", ranges.backward_input, which + "an input gradient")
+        ->type_name("PATTERN");
+    app.add_option("--backward-weight", ranges.backward_weight, which + "a weight gradient")
+        ->type_name("PATTERN");
+}
+
+OwnOptions declare_import(CLI::App& app) {
+    const auto options = std::make_shared<ImportOptions>();
+    app.add_option(
+           "format",
+           options->format,
+           "Format of the file: torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, "
+           "torch-trace, nsys or chrome-trace")
+        ->type_name("FORMAT")
+        ->required();
+    app.add_option(
+           "file",
+           options->file,
+           "File to convert, or - for standard input; hf also takes the name of a model that "
+           "'pipetwin devices' lists")
+        ->type_name("FILE")
+        ->required();
+    app.add_option("more", options->more_files, "torch-trace, nsys: one file for each further rank")
+        ->type_name("FILE...");
+    app.add_option("--micro-batch-size",
+                   options->micro_batch_size,
+                   "hf, pipedream and traces: samples in the micro-batch whose costs are written "
+                   "(hf) or were measured (pipedream, traces)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16));
+    app.add_option(
+           "--chunks", options->chunks, "megatron: stages per rank (virtual stages), default 1")
+        ->type_name("V")
+        ->check(CLI::Range(1, 64));
+    app.add_flag("--ignore-unknown",
+                 options->ignore_unknown,
+                 "megatron, torchtitan, deepspeed: leave out settings that are not known, with "
+                 "a warning for each (default: refuse them); what changes the model, the split "
+                 "or the batch stays refused");
+    app.add_flag("--insist",
+                 options->insist,
+                 "megatron, torchtitan, deepspeed: leave out all that a scenario cannot "
+                 "express; the result then says that it is of another run");
+    add_hf_options(app, options->hf);
+    add_range_names(app, options->ranges);
+    needs_out_file(app);
+    reads_no_scenario(app);
+    OwnOptions own = options_with(options, execute_import);
+    own.expect_files = [options] { expect_kinds(*options); };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand import_command() {
+    return {.name = "import",
+            .help = "Convert a file of another program into a scenario, a profile or a schedule",
+            .declare = declare_import};
 }
 
 }  // namespace pipetwin::cli

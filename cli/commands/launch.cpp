@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
 #include "cli/processes/processes.h"
+#include "cli/training/run_options.h"
 #include "core/base/error.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/transport/mpi_process_group.h"
@@ -32,6 +34,12 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `launch`.
+struct LaunchOptions : RunOptions {
+    int ranks = 0;
+    std::vector<std::string> train;  ///< the words of `train` for each process
+};
 
 constexpr int command_not_found = 127;
 
@@ -172,9 +180,7 @@ std::string who(const Ended& ended, int stages) {
                        process);
 }
 
-}  // namespace
-
-void execute(const LaunchOptions& options, Console&) {
+void execute_launch(const LaunchOptions& options, Console&) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
     expect_processes(options.ranks, scenario, "--ranks");
@@ -210,6 +216,46 @@ void execute(const LaunchOptions& options, Console&) {
     if (code != 0) {
         throw ReportedByPeer(code);
     }
+}
+
+/// The words that each process is called with.
+std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
+    std::vector<std::string> words{"train"};
+    for (std::size_t i = 1; i < args.size(); ++i) {
+        if (args[i] == "--ranks") {
+            ++i;
+        } else if (!args[i].starts_with("--ranks=")) {
+            words.push_back(args[i]);
+        }
+    }
+    return words;
+}
+
+OwnOptions declare_launch(CLI::App& app) {
+    const auto options = std::make_shared<LaunchOptions>();
+    add_training(app, *options);
+    leave_out_of_help(app, {"--verbose"});
+    app.add_option("--ranks",
+                   options->ranks,
+                   "Number of processes, one for each rank of each replica: pipeline.stages times "
+                   "pipeline.data_parallel")
+        ->type_name("N")
+        ->required()
+        ->check(CLI::Range(1, 4096));
+    OwnOptions own = scenario_options(options, execute_launch);
+    own.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
+        options->train = words_of_train(args);
+    };
+    own.extra_word = "--ranks";
+    return own;
+}
+
+}  // namespace
+
+OwnCommand launch_command() {
+    return {.name = "launch",
+            .help = "Train on this machine, with one process per rank",
+            .declare = declare_launch};
 }
 
 }  // namespace pipetwin::cli

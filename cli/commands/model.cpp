@@ -2,6 +2,7 @@
 #include "core/model/model.h"
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -22,6 +23,17 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `model`.
+struct ModelOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+    std::filesystem::path profile;  ///< costs that decide the cuts; empty: where simulate looks
+    std::filesystem::path svg;      ///< *.svg; empty: not asked for
+    /// Costs estimated for a device, to be written; both are given, or none.
+    std::string device{};
+    std::filesystem::path costs_out{};  ///< *.profile.json
+};
 
 /// The partition that the scenario writes down, or that `simulate` would find; none, with a note
 /// that says why, where there is no such plan.
@@ -50,9 +62,7 @@ std::optional<Partition> found_partition(const Scenario& scenario,
     }
 }
 
-}  // namespace
-
-void execute(const ModelOptions& options, Console& console) {
+void execute_model(const ModelOptions& options, Console& console) {
     for (const std::filesystem::path& file : {options.svg, options.costs_out}) {
         if (!file.empty()) {
             require_free(file, options.common.force);
@@ -80,6 +90,43 @@ void execute(const ModelOptions& options, Console& console) {
         console.note(fmt::format("picture: {}", options.svg.string()));
     }
     console.result(options.common.json ? json : model_text(units));
+}
+
+OwnOptions declare_model(CLI::App& app) {
+    const auto options = std::make_shared<ModelOptions>();
+    takes_out_file(app);
+    leave_out_of_help(app, {"--seed", "--verbose"});
+    add_scenario(app, options->scenario);
+    app.add_option(
+           "--profile",
+           options->profile,
+           "Costs of the layers, which decide where the model is cut: *.profile.json or CSV")
+        ->type_name("FILE");
+    app.add_option("--svg", options->svg, "Draw the graph and the stages that it is cut into")
+        ->type_name("FILE.svg");
+    app.add_option(
+           "--device",
+           options->device,
+           "Estimate the costs of the layers on this device, as 'pipetwin devices' names it")
+        ->type_name("NAME")
+        ->needs(app.add_option("--costs-out",
+                               options->costs_out,
+                               "Write the estimated costs, for the --profile of simulate and plan")
+                    ->type_name("FILE.profile.json"));
+    app.get_option("--costs-out")->needs("--device");
+    OwnOptions own = scenario_options(options, execute_model);
+    own.complete = [options](const std::vector<std::string>&, CommonOptions&) {
+        refuse_other_picture("--svg", options->svg);
+    };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand model_command() {
+    return {.name = "model",
+            .help = "List the layers from which stages are made, and draw their graph",
+            .declare = declare_model};
 }
 
 }  // namespace pipetwin::cli

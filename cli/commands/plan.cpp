@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/memory_left.h"
+#include "cli/base/option_hints.h"
+#include "cli/base/option_lists.h"
 #include "cli/base/output_file.h"
+#include "cli/base/plan_grammar.h"
 #include "cli/base/progress.h"
 #include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
@@ -29,6 +40,7 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/suggest.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/repeated_layers.h"
 #include "core/costs/shipped_profiles.h"
@@ -49,6 +61,29 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `plan`.
+struct PlanOptions {
+    CommonOptions common;
+    /// A scenario; or a model: its name, its config.json or folder, or its *.profile.json.
+    std::filesystem::path scenario;
+    std::string cluster;  ///< of a model: the nodes, as in profiles/clusters; empty: none
+    int nodes = 1;
+    std::optional<int> sequence;           ///< tokens per sample
+    std::optional<double> batch_tokens;    ///< tokens per step
+    std::optional<std::string> precision;  ///< of the estimate
+    bool whole_blocks = false;             ///< no block is cut in two
+    std::optional<double> tokens;          ///< of the whole training
+    std::optional<double> price;           ///< of one device for an hour
+    std::filesystem::path profile;
+    std::filesystem::path calibration;      ///< measured runs; empty: none
+    std::optional<FlopsCount> flops_count;  ///< of --mfu
+    std::filesystem::path heat_map;         ///< *.svg; empty: not asked for
+    std::filesystem::path order_out;        ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;                    ///< what stages of unequal width could do, too
+    std::vector<std::string> schedules;     ///< to be searched, as written; empty: not given
+    std::optional<std::string> largest;  ///< "layers": how many fit, in place of the fastest plan
+};
 
 /// Prints the largest number of layers that fit, in place of the fastest plan.
 void show_largest(const Scenario& scenario,
@@ -490,9 +525,7 @@ std::string findings_text(const Findings& found, const Console& console) {
     return text;
 }
 
-}  // namespace
-
-void execute(const PlanOptions& options, Console& console) {
+void execute_plan(const PlanOptions& options, Console& console) {
     Asked question = asked(options, console);
     const Scenario& scenario = question.scenario;
     std::optional<sim::Calibration> calibration =
@@ -503,7 +536,7 @@ void execute(const PlanOptions& options, Console& console) {
                                question.found,
                                [&](const std::string& note) { console.note(note); });
     static_cast<void>(sim::model_with_costs(scenario, question.found));
-    if (options.largest_layers) {
+    if (options.largest) {
         show_largest(scenario, question.found, calibration, options.common.json, console);
         return;
     }
@@ -568,6 +601,253 @@ void execute(const PlanOptions& options, Console& console) {
     if (heat) {
         console.note(fmt::format("heat map: {}", options.heat_map.string()));
     }
+}
+
+/// Throws Error(Usage) for several schedules that are no list of TOML.
+void refuse_unquoted_schedules(const std::vector<Override>& overrides) {
+    for (const Override& given : overrides) {
+        const std::string& value = given.value;
+        if (given.key == "pipeline.schedule" && value.find(',') != std::string::npos &&
+            value.front() != '[') {
+            throw Error(ErrorKind::Usage,
+                        "--set pipeline.schedule",
+                        fmt::format("'{}' names several schedules, expected one", value),
+                        fmt::format("--schedule {} searches these", value));
+        }
+    }
+}
+
+/// Throws Error(Usage) for a word that is not what can be asked for the most of.
+void expect_layers(const std::string& word) {
+    constexpr std::array known{std::string_view{"layers"}};
+    if (word != known.front()) {
+        throw Error(ErrorKind::Usage,
+                    "--largest",
+                    fmt::format("'{}' cannot be asked for the most of, expected layers", word),
+                    suggestion_of_listed(word, known));
+    }
+}
+
+/// The value of pipeline.schedule for lists of names. Throws Error(Usage) for an unknown one.
+std::string searched_list(const std::vector<std::string>& lists) {
+    std::vector<std::string> quoted;
+    for (const std::string& name : list_entries("--schedule", lists)) {
+        try {
+            quoted.push_back(fmt::format("\"{}\"", to_string(schedule_kind(name))));
+        } catch (const Error& error) {
+            throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
+        }
+    }
+    return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
+
+/// The first option that says something of a model by its name; empty: none is given.
+std::string_view option_of_question(const PlanOptions& plan) {
+    return plan.nodes != 1     ? "--nodes"
+           : plan.sequence     ? "--sequence"
+           : plan.batch_tokens ? "--batch-tokens"
+           : plan.precision    ? "--precision"
+           : plan.whole_blocks ? "--whole-blocks"
+           : plan.tokens       ? "--tokens"
+                               : "";
+}
+
+/// What to do with an option of a model beside a scenario.
+std::string hint_beside_scenario(const PlanOptions& plan, std::string_view option) {
+    if (option == "--tokens") {
+        return fmt::format("leave {} out: days and cost are for a model with --cluster",
+                           plan.price ? "--tokens and --price" : "--tokens");
+    }
+    if (option == "--whole-blocks") {
+        return "leave --whole-blocks out: pipetwin import hf --whole-blocks writes costs of whole "
+               "blocks";
+    }
+    return fmt::format("leave {} out: {} says it in a scenario",
+                       option,
+                       option == "--nodes"          ? "cluster.count"
+                       : option == "--batch-tokens" ? "training.batch"
+                       : option == "--precision"    ? "training.precision"
+                                                    : "[model]");
+}
+
+/// Throws Error(Usage) for options of a model without the cluster that it is to be trained on.
+void refuse_question_without_cluster(const PlanOptions& plan) {
+    const std::string_view option = plan.cluster.empty() ? option_of_question(plan) : "";
+    if (option.empty()) {
+        return;
+    }
+    if (plan.scenario.extension() == ".toml" || plan.scenario == "-") {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    fmt::format("goes with a model and --cluster, but '{}' is a scenario",
+                                plan.scenario.string()),
+                    hint_beside_scenario(plan, option));
+    }
+    throw Error(ErrorKind::Usage,
+                std::string(option),
+                "needs --cluster, which is missing",
+                "add --cluster 8x-h100-sxm, or another name that 'pipetwin devices' lists");
+}
+
+/// Refuses what the options do not allow together, and adds the schedules that were listed.
+void complete(const PlanOptions& options, CommonOptions& common) {
+    refuse_unquoted_schedules(common.overrides);
+    if (options.batch_tokens) {
+        refuse_key_of_option("--batch-tokens", "training.batch", common.overrides);
+    }
+    if (!options.schedules.empty()) {
+        refuse_key_of_option("--schedule", "pipeline.schedule", common.overrides);
+        common.overrides.push_back(
+            {.key = "pipeline.schedule", .value = searched_list(options.schedules)});
+    }
+    if (options.largest) {
+        expect_layers(*options.largest);
+        if (!common.out.empty()) {
+            throw Error(ErrorKind::Usage,
+                        "--out",
+                        "with --largest there is no plan to write",
+                        "leave --out out, or redirect the result: --json > largest.json");
+        }
+    }
+    refuse_other_picture("--heatmap", options.heat_map);
+    refuse_question_without_cluster(options);
+}
+
+/// Refuses a model, which `plan` takes together with the name of a cluster.
+void expect_no_model(const std::filesystem::path& file) {
+    const FileKind kind = kind_of_file(file);
+    if (kind == FileKind::HfConfig || kind == FileKind::Profile) {
+        throw Error(
+            ErrorKind::BadInput,
+            file.string(),
+            fmt::format("this is {}, expected a scenario, or a model together with --cluster",
+                        words(kind)),
+            cluster_hint());
+    }
+}
+
+/// Refuses files of other kinds than the options take.
+void expect_files(const PlanOptions& options) {
+    if (options.cluster.empty()) {
+        expect_no_model(options.scenario);
+        expect_scenario(options.scenario);
+    } else {
+        expect_kind(options.scenario,
+                    {FileKind::HfConfig, FileKind::Profile, FileKind::Scenario},
+                    "a model's config.json or its *.profile.json");
+    }
+    expect_costs(options.profile);
+    expect_measured_runs(options.calibration);
+}
+
+/// Options that say what a scenario would say of a model by its name.
+void add_question(CLI::App& app, PlanOptions& options) {
+    const std::map<std::string, double> units{
+        {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
+    const auto tokens =
+        [&](const std::string& name, std::optional<double>& number, const std::string& text) {
+            app.add_option(name, number, text)
+                ->transform(CLI::AsNumberWithUnit(
+                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|G|B|T]"))
+                ->check(CLI::PositiveNumber)
+                ->type_name("N[k|M|G|B|T]");
+        };
+    app.add_option(
+           "--cluster",
+           options.cluster,
+           "Kind of node in the cluster to plan for: a name that 'pipetwin devices' lists, or a "
+           "file")
+        ->type_name("NAME");
+    app.add_option("--nodes", options.nodes, "Number of nodes in the cluster (default 1)")
+        ->check(CLI::Range(1, 1 << 16))
+        ->type_name("N");
+    add_sequence(app, options.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
+    tokens("--batch-tokens",
+           options.batch_tokens,
+           "Tokens per step (default 4M; k is 1,000); rounded by up to 5 % to a number of samples "
+           "with many divisors");
+    app.add_option(
+           "--precision", options.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
+        ->type_name("NAME");
+    app.add_option("--schedule",
+                   options.schedules,
+                   "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
+                   "docs/planning.md lists)")
+        ->type_name("NAME[,NAME...]");
+    take_one_word(*app.get_option("--schedule"));
+    app.add_flag("--whole-blocks",
+                 options.whole_blocks,
+                 "Keep every transformer block on one stage, as Megatron and torchtitan do");
+    tokens(
+        "--tokens",
+        options.tokens,
+        "Tokens of the whole training run (k is 1,000): adds days and device hours to the answer");
+    app.add_option("--price",
+                   options.price,
+                   "Price of one device hour, in any currency: adds the cost to the answer")
+        ->check(CLI::PositiveNumber)
+        ->type_name("X")
+        ->needs("--tokens");
+}
+
+OwnOptions declare_plan(CLI::App& app) {
+    const auto options = std::make_shared<PlanOptions>();
+    app.add_option(
+           "scenario",
+           options->scenario,
+           "Scenario file; or, with --cluster, a model: a name that 'pipetwin devices' lists, "
+           "a config.json or a *.profile.json")
+        ->type_name("SCENARIO.toml|MODEL")
+        ->required();
+    app.footer(
+        "Ctrl-C ends the search. The answer is then the best plan so far, which need not be "
+        "optimal.\n" +
+        app.get_footer());
+    add_question(app, *options);
+    leave_out_of_help(app, {"--seed"});
+    add_profile(app, options->profile);
+    add_run_calibration(app, options->calibration);
+    add_flops_count(app, options->flops_count);
+    app.add_option(
+           "--heatmap",
+           options->heat_map,
+           "Draw a heat map of the fastest plan for each number of stages and micro-batches")
+        ->type_name("FILE.svg");
+    app.add_option("--order-out",
+                   options->order_out,
+                   "Model with branches: also try another order of its layers, and write the costs "
+                   "in that order if it is faster")
+        ->type_name("FILE.profile.json");
+    app.add_flag(
+        "--hybrid",
+        options->hybrid,
+        "Also show stages with different numbers of devices, as PipeDream would choose them");
+    app.add_option("--largest",
+                   options->largest,
+                   "Find how many layers fit into memory, instead of the fastest plan")
+        ->type_name("layers")
+        ->excludes("--heatmap")
+        ->excludes("--hybrid")
+        ->excludes("--mfu")
+        ->excludes("--order-out")
+        ->excludes("--cluster");
+    OwnOptions own = scenario_options(options, execute_plan);
+    own.complete = [options](const std::vector<std::string>&, CommonOptions& common) {
+        complete(*options, common);
+    };
+    own.expect_files = [options] { expect_files(*options); };
+    own.takes_model_names = true;
+    return own;
+}
+
+}  // namespace
+
+OwnCommand plan_command() {
+    return {.name = "plan",
+            .help =
+                "Find the fastest plan for a model on a cluster, or for the settings that a "
+                "scenario leaves open",
+            .declare = declare_plan};
 }
 
 }  // namespace pipetwin::cli

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,12 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `profile`.
+struct ProfileOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;
+};
 
 /// --out names a file if it ends in .json, else a folder.
 std::filesystem::path target(const ProfileOptions& options, const ScenarioParts& scenario) {
@@ -145,9 +152,7 @@ std::string profile_text(const Profile& profile) {
            interference_text(profile.ranks) + halves_text(profile.halves_over_whole);
 }
 
-}  // namespace
-
-void execute(const ProfileOptions& options, Console& console) {
+void execute_profile(const ProfileOptions& options, Console& console) {
     const SettledScenario scenario =
         settle(read_scenario(options.scenario, options.common.overrides));
     if (scenario.model.kind == ModelKind::Profile) {
@@ -173,6 +178,23 @@ void execute(const ProfileOptions& options, Console& console) {
     }
     console.note(fmt::format("profile: {}", file.string()));
     console.result(options.common.json ? json : profile_text(profile));
+}
+
+OwnOptions declare_profile(CLI::App& app) {
+    const auto options = std::make_shared<ProfileOptions>();
+    app.get_option("--out")->description(
+        "Folder for NAME.profile.json, or a file that ends in .json (default: the current folder)");
+    leave_out_of_help(app, {"--verbose"});
+    add_scenario(app, options->scenario);
+    return scenario_options(options, execute_profile);
+}
+
+}  // namespace
+
+OwnCommand profile_command() {
+    return {.name = "profile",
+            .help = "Measure the costs of every layer on this machine, and write NAME.profile.json",
+            .declare = declare_profile};
 }
 
 }  // namespace pipetwin::cli

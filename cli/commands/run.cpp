@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
 #include <fmt/format.h>
 
 #include "cli/base/progress.h"
@@ -9,11 +11,14 @@
 #include "cli/text/gpu_text.h"
 #include "cli/text/text_output.h"
 #include "cli/text/translation_text.h"
+#include "cli/training/run_options.h"
 #include "cli/training/training_run.h"
 
 namespace pipetwin::cli {
 
-void execute(const RunOptions& options, Console& console) {
+namespace {
+
+void execute_run(const RunOptions& options, Console& console) {
     const int steps = read_scenario(options.scenario, options.common.overrides).training.steps;
     Processes alone;
     const FinishedRun run = [&] {
@@ -50,6 +55,20 @@ void execute(const RunOptions& options, Console& console) {
     console.result(translations_text(run.training.translations));
     console.result("\n");
     console.result(fmt::format("report: {}\n", (run.folder / run_file::report_html).string()));
+}
+
+OwnOptions declare_run(CLI::App& app) {
+    const auto options = std::make_shared<RunOptions>();
+    add_training(app, *options);
+    return scenario_options(options, execute_run);
+}
+
+}  // namespace
+
+OwnCommand run_command() {
+    return {.name = "run",
+            .help = "Measure costs, plan, predict, train and compare, and write a run folder",
+            .declare = declare_run};
 }
 
 }  // namespace pipetwin::cli

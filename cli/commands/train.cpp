@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "cli/text/translation_text.h"
+#include "cli/training/run_options.h"
 #include "cli/training/training_run.h"
 
 namespace pipetwin::cli {
@@ -64,11 +66,24 @@ Processes processes_of(const RunOptions& options) {
     return {*launched, settle(read_scenario(options.scenario, options.common.overrides))};
 }
 
+void execute_train(const RunOptions& options, Console& console) {
+    Processes processes = processes_of(options);
+    processes.run(console, [&] { train(options, console, processes); });
+}
+
+OwnOptions declare_train(CLI::App& app) {
+    leave_out_of_help(app, {"--verbose"});
+    const auto options = std::make_shared<RunOptions>();
+    add_training(app, *options);
+    return scenario_options(options, execute_train);
+}
+
 }  // namespace
 
-void execute(const TrainOptions& options, Console& console) {
-    Processes processes = processes_of(options.run);
-    processes.run(console, [&] { train(options.run, console, processes); });
+OwnCommand train_command() {
+    return {.name = "train",
+            .help = "Train the model of a scenario, and write a run folder",
+            .declare = declare_train};
 }
 
 }  // namespace pipetwin::cli

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "cli/base/options.h"
 #include "cli/processes/processes.h"
+#include "cli/training/run_options.h"
 #include "core/scenario/scenario.h"
 
 namespace pipetwin {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cli/base/console.h"
-#include "cli/base/options.h"
 #include "cli/processes/processes.h"
+#include "cli/training/run_options.h"
 #include "core/costs/profile.h"
 #include "exec/profiling/profiler.h"
 #include "exec/training/trainer.h"

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "cli/base/console.h"
-#include "cli/base/options.h"
 #include "cli/base/progress.h"
 #include "cli/run_folder/live_file.h"
 #include "cli/run_folder/metrics_file.h"
 #include "cli/run_folder/run_folder.h"
+#include "cli/training/run_options.h"
 #include "cli/training/training_costs.h"
 #include "core/base/error.h"
 #include "core/costs/profile.h"

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "cli/base/console.h"
-#include "cli/base/options.h"
 #include "cli/processes/processes.h"
 #include "cli/run_folder/finished_run.h"
+#include "cli/training/run_options.h"
 #include "exec/training/trainer.h"
 
 namespace pipetwin::cli {

@@ -12,6 +12,16 @@
 /// The formats that `export` writes for other systems, one file each.
 namespace pipetwin::cli {
 
+/// Options of `export`; `common.out` is a file, and given.
+struct ExportOptions {
+    CommonOptions common;
+    std::string format;
+    std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
+    std::filesystem::path profile;
+    bool compute_only = false;                ///< torch-csv
+    std::optional<std::string> shard_size{};  ///< hf: largest file of weights, as written
+};
+
 /// Result of an exporter: the content of the file, and its description.
 struct Exported {
     std::string content;

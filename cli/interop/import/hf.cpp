@@ -358,6 +358,22 @@ void note_what_is_not_trained(std::string_view text,
 
 }  // namespace
 
+std::string_view HfOptions::given() const {
+    return device                 ? "--device"
+           : sequence             ? "--sequence"
+           : precision            ? "--precision"
+           : efficiency           ? "--efficiency"
+           : memory_efficiency    ? "--memory-efficiency"
+           : has_attention        ? "--attention"
+           : loss                 ? "--loss"
+           : kernels              ? "--kernels"
+           : !calibration.empty() ? "--calibrate"
+           : !weights.empty()     ? "--weights"
+           : whole_blocks         ? "--whole-blocks"
+           : trainable            ? "--trainable"
+                                  : "";
+}
+
 void set_rates(const HfOptions& options, EstimateOptions& estimate) {
     constexpr int devices_of_a_node = 8;
     estimate.most_devices = devices_of_a_node;

@@ -15,6 +15,51 @@
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {
 
+/// Options for what a config.json leaves open; see cli/interop/import/hf.cpp.
+struct HfOptions {
+    std::optional<std::string> device;
+    std::optional<int> sequence;
+    std::optional<std::string> precision;
+    std::optional<double> efficiency;
+    std::optional<double> memory_efficiency;
+    std::string attention = "flash";       ///< or "standard"
+    bool has_attention = false;            ///< whether that was given
+    std::optional<std::string> loss{};     ///< "fused" or "standard"
+    std::optional<std::string> kernels{};  ///< "fused", "compiled" or "eager"
+    std::filesystem::path calibration;     ///< empty: none
+    std::vector<std::filesystem::path> weights;
+    bool whole_blocks = false;  ///< a layer per block, not per half
+    bool trainable = false;     ///< a scenario of the model, in place of a profile
+
+    /// The first option that was given; empty: none was.
+    std::string_view given() const;
+};
+
+/// Patterns for the names of a trace's ranges; see core/interop/traces/range_names.h.
+struct RangeNameOptions {
+    std::string forward;  ///< empty, as the next: not given
+    std::string backward;
+    std::string backward_input;
+    std::string backward_weight;
+
+    /// The first option that was given; empty: none was.
+    std::string_view given() const;
+};
+
+/// Options of `import`; `common.out` is a file, and given.
+struct ImportOptions {
+    CommonOptions common;
+    std::string format;
+    std::filesystem::path file;                     ///< "-": standard input
+    std::vector<std::filesystem::path> more_files;  ///< torch-trace, nsys: those of other ranks
+    std::optional<int> chunks;                      ///< megatron: stages per rank
+    std::optional<int> micro_batch_size;            ///< samples that the costs are for
+    bool ignore_unknown = false;                    ///< launch files: leave out what is not known
+    bool insist = false;  ///< launch files: leave out what changes the run, too
+    HfOptions hf;
+    RangeNameOptions ranges;  ///< torch-trace, nsys
+};
+
 /// Result of an importer: the content of the file, its description and notes.
 struct Imported {
     std::string content;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/base/options.h"
+#include "cli/interop/import/importers.h"
 #include "core/interop/launch/setting_problems.h"
 
 /// Parts that importers of other systems' launch files share.

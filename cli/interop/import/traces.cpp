@@ -191,6 +191,14 @@ class Ranks {
 
 }  // namespace
 
+std::string_view RangeNameOptions::given() const {
+    return !forward.empty()           ? "--forward"
+           : !backward.empty()        ? "--backward"
+           : !backward_input.empty()  ? "--backward-input"
+           : !backward_weight.empty() ? "--backward-weight"
+                                      : "";
+}
+
 Imported import_torch_trace(const ImportOptions& options) {
     const int size = required_micro_batch_size(options, why_size);
     const RangeNames names = range_names(options.ranges);

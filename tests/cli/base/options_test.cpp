@@ -209,13 +209,13 @@ TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
                                          "7",
                                          "--set",
                                          "pipeline.schedule=a=b"});
-    const auto& options = std::get<RunOptions>(std::get<Command>(parsed));
-    ASSERT_EQ(options.common.overrides.size(), 3U);
-    EXPECT_EQ(options.common.overrides[0].key, "training.batch");
-    EXPECT_EQ(options.common.overrides[1].key, "pipeline.schedule");
-    EXPECT_EQ(options.common.overrides[1].value, "a=b");
-    EXPECT_EQ(options.common.overrides[2].key, "training.seed");
-    EXPECT_EQ(options.common.overrides[2].value, "7");
+    const std::vector<Override>& overrides = common_options(std::get<Command>(parsed)).overrides;
+    ASSERT_EQ(overrides.size(), 3U);
+    EXPECT_EQ(overrides[0].key, "training.batch");
+    EXPECT_EQ(overrides[1].key, "pipeline.schedule");
+    EXPECT_EQ(overrides[1].value, "a=b");
+    EXPECT_EQ(overrides[2].key, "training.seed");
+    EXPECT_EQ(overrides[2].value, "7");
 }
 
 TEST(ParseOptions, OneSetTakesOneSetting) {
