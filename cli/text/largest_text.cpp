@@ -140,7 +140,8 @@ Json largest_json(const LargestAnswer& answer) {
              {"repeated", copy_names(answer.profile, answer.repeated)},
              {"parameters", count ? Json(*count) : Json(nullptr)}};
     one.update(candidate_json(largest.candidate));
-    one["recompute"] = recompute_json(rules_of(answer), largest.candidate.choice.layer_recompute);
+    one["recompute"] =
+        recompute_json(rules_of(answer), largest.candidate.choice.costs.layer_recompute);
     one["partition"] = largest.partition;
     one["channel_capacity"] = largest.channel_capacity;
     one["devices"] = Json::array();

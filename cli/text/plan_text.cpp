@@ -283,23 +283,24 @@ std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
     if (opens_tensor && candidate.shape.tensor_parallel > 1) {
         options += " --set pipeline.tensor_parallel=auto";
     }
-    if (opens_shard && candidate.choice.shard != Shard::None) {
+    if (opens_shard && candidate.choice.costs.shard != Shard::None) {
         options += " --set pipeline.shard=auto";
     }
     return options;
 }
 
 std::string_view word_of(const sim::ScheduleChoice& choice) {
-    return choice.layer_recompute != LayerRecompute::None ? to_string(choice.layer_recompute)
-           : choice.recompute_by_rank                     ? "by rank"
-                                                          : to_string(choice.recompute);
+    return choice.costs.layer_recompute != LayerRecompute::None
+               ? to_string(choice.costs.layer_recompute)
+           : choice.recompute_by_rank ? "by rank"
+                                      : to_string(choice.recompute);
 }
 
 /// What replicas and devices of a rank share.
 Json shares_json(const sim::ScheduleChoice& choice) {
-    return {{"shard", to_string(choice.shard)},
-            {"sequence_parallel", choice.sequence_parallel},
-            {"scatter_boundaries", choice.scatter_boundaries}};
+    return {{"shard", to_string(choice.costs.shard)},
+            {"sequence_parallel", choice.costs.sequence_parallel},
+            {"scatter_boundaries", choice.costs.scatter_boundaries}};
 }
 
 }  // namespace
@@ -321,15 +322,15 @@ std::string with_recompute(const Scenario& scenario,
     text += fmt::format(", recompute {}", recompute);
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
-        if (choice.shard != Shard::None) {
-            text += fmt::format(", shard {}", to_string(choice.shard));
+        if (choice.costs.shard != Shard::None) {
+            text += fmt::format(", shard {}", to_string(choice.costs.shard));
         }
     }
     if (shape.tensor_parallel > 1) {
         text += fmt::format(", {} devices per rank{}{}",
                             shape.tensor_parallel,
-                            choice.sequence_parallel ? ", sequence parallel" : "",
-                            choice.scatter_boundaries ? ", scattered boundaries" : "");
+                            choice.costs.sequence_parallel ? ", sequence parallel" : "",
+                            choice.costs.scatter_boundaries ? ", scattered boundaries" : "");
     }
     return text;
 }
@@ -339,7 +340,7 @@ std::string with_recompute(const Scenario& scenario,
 std::string candidate_text(const Scenario& scenario,
                            const Candidate& candidate,
                            const RecomputeRules& recompute) {
-    const LayerRecompute of_layers = candidate.choice.layer_recompute;
+    const LayerRecompute of_layers = candidate.choice.costs.layer_recompute;
     return with_recompute(scenario,
                           candidate,
                           of_layers != LayerRecompute::None ? std::string(to_string(of_layers))
@@ -360,7 +361,7 @@ Json candidate_json(const Candidate& candidate) {
 
 Json found_plan_json(const FoundPlan& plan) {
     Json json = candidate_json(plan.candidate);
-    json["recompute"] = recompute_json(plan.recompute, plan.candidate.choice.layer_recompute);
+    json["recompute"] = recompute_json(plan.recompute, plan.candidate.choice.costs.layer_recompute);
     json["partition"] = plan.partition;
     json["step_ms"] = to_milliseconds(plan.step);
     json["samples_per_second"] =
@@ -384,10 +385,10 @@ std::string pipeline_keys(const Scenario& scenario,
         shape.micro_batches,
         choice.schedule,
         choice.chunks,
-        recompute_json(recompute, choice.layer_recompute).dump(),
+        recompute_json(recompute, choice.costs.layer_recompute).dump(),
         fmt::join(partition, ", "));
     const Scenario::PipelinePart& written = scenario.pipeline;
-    if (choice.layer_recompute == LayerRecompute::Block && written.recompute_blocks > 1) {
+    if (choice.costs.layer_recompute == LayerRecompute::Block && written.recompute_blocks > 1) {
         text += fmt::format("recompute_blocks = {}\n", written.recompute_blocks);
     }
     if (!written.recompute_timing.is_auto()) {
@@ -396,13 +397,13 @@ std::string pipeline_keys(const Scenario& scenario,
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
     }
-    if (shape.data_parallel > 1 && choice.shard != Shard::None) {
-        text += fmt::format("shard = \"{}\"\n", to_string(choice.shard));
+    if (shape.data_parallel > 1 && choice.costs.shard != Shard::None) {
+        text += fmt::format("shard = \"{}\"\n", to_string(choice.costs.shard));
     }
     if (shape.tensor_parallel > 1) {
         text += fmt::format("tensor_parallel = {}\n", shape.tensor_parallel);
-        text += choice.sequence_parallel ? "sequence_parallel = true\n" : "";
-        text += choice.scatter_boundaries ? "scatter_boundaries = true\n" : "";
+        text += choice.costs.sequence_parallel ? "sequence_parallel = true\n" : "";
+        text += choice.costs.scatter_boundaries ? "scatter_boundaries = true\n" : "";
     }
     return text;
 }
@@ -473,7 +474,8 @@ std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& re
 Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best) {
     const FoundPlan& first = result.ranked.front();
     best["partition"] = first.partition;
-    best["recompute"] = recompute_json(first.recompute, first.candidate.choice.layer_recompute);
+    best["recompute"] =
+        recompute_json(first.recompute, first.candidate.choice.costs.layer_recompute);
     best.update(shares_json(first.candidate.choice));
     Json json = json_head();
     json["best"] = std::move(best);

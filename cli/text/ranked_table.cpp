@@ -52,8 +52,8 @@ std::string shortened(const std::vector<int>& sizes, std::size_t room) {
 /// "always", "block", or "5 of 32 stages" where they differ.
 std::string recompute_text(const FoundPlan& plan) {
     const RecomputeRules& rules = plan.recompute;
-    if (plan.candidate.choice.layer_recompute != LayerRecompute::None) {
-        return std::string(to_string(plan.candidate.choice.layer_recompute));
+    if (plan.candidate.choice.costs.layer_recompute != LayerRecompute::None) {
+        return std::string(to_string(plan.candidate.choice.costs.layer_recompute));
     }
     if (const auto everywhere = rules.everywhere()) {
         return std::string(to_string(*everywhere));
@@ -64,11 +64,12 @@ std::string recompute_text(const FoundPlan& plan) {
 }
 
 Shard shard_of(const FoundPlan& plan) {
-    return plan.candidate.shape.data_parallel > 1 ? plan.candidate.choice.shard : Shard::None;
+    return plan.candidate.shape.data_parallel > 1 ? plan.candidate.choice.costs.shard : Shard::None;
 }
 
 bool scatters_boundaries(const FoundPlan& plan) {
-    return plan.candidate.shape.tensor_parallel > 1 && plan.candidate.choice.scatter_boundaries;
+    return plan.candidate.shape.tensor_parallel > 1 &&
+           plan.candidate.choice.costs.scatter_boundaries;
 }
 
 /// Adds columns of what replicas and devices of a rank share, where a plan shares any of it.
@@ -226,7 +227,8 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
 }  // namespace
 
 bool divides_sequence(const FoundPlan& plan) {
-    return plan.candidate.shape.tensor_parallel > 1 && plan.candidate.choice.sequence_parallel;
+    return plan.candidate.shape.tensor_parallel > 1 &&
+           plan.candidate.choice.costs.sequence_parallel;
 }
 
 std::string partition_text(const std::vector<int>& sizes) {

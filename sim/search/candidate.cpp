@@ -199,11 +199,12 @@ std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const
 
 CostOptions cost_options_of(const Scenario& scenario, const ScheduleChoice& choice) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const CostOptions& costs = choice.costs;
     return {.layer_recompute =
-                pipeline.recompute.is_auto() ? choice.layer_recompute : pipeline.layer_recompute,
-            .shard = pipeline.shard.value_or(choice.shard),
-            .sequence_parallel = pipeline.sequence_parallel.value_or(choice.sequence_parallel),
-            .scatter_boundaries = pipeline.scatter_boundaries.value_or(choice.scatter_boundaries)};
+                pipeline.recompute.is_auto() ? costs.layer_recompute : pipeline.layer_recompute,
+            .shard = pipeline.shard.value_or(costs.shard),
+            .sequence_parallel = pipeline.sequence_parallel.value_or(costs.sequence_parallel),
+            .scatter_boundaries = pipeline.scatter_boundaries.value_or(costs.scatter_boundaries)};
 }
 
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate) {
@@ -373,7 +374,7 @@ std::vector<ScheduleChoice> Choices::orders_of(const Shape& shape) const {
 void Choices::add_recomputes(ScheduleChoice order,
                              const Shape& shape,
                              std::vector<ScheduleChoice>& choices) const {
-    order.layer_recompute = scenario_.pipeline.layer_recompute;
+    order.costs.layer_recompute = scenario_.pipeline.layer_recompute;
     for (const Recompute recompute : recomputes_of(scenario_, shape)) {
         order.recompute = recompute;
         choices.push_back(order);
@@ -385,7 +386,7 @@ void Choices::add_recomputes(ScheduleChoice order,
         order.recompute_by_rank = false;
     }
     for (const LayerRecompute layers : layer_recomputes_) {
-        order.layer_recompute = layers;
+        order.costs.layer_recompute = layers;
         choices.push_back(order);
     }
 }
@@ -395,9 +396,7 @@ std::vector<ScheduleChoice> Choices::of(const Shape& shape) const {
     const std::vector<CostOptions> options = options_with_shards(shape);
     for (ScheduleChoice& order : orders_of(shape)) {
         for (const CostOptions& option : options) {
-            order.shard = option.shard;
-            order.sequence_parallel = option.sequence_parallel;
-            order.scatter_boundaries = option.scatter_boundaries;
+            order.costs = option;
             add_recomputes(order, shape, choices);
         }
     }

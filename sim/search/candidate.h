@@ -29,6 +29,17 @@ struct Shape {
     auto operator<=>(const Shape&) const = default;
 };
 
+/// What the costs of layers and messages depend on beside the shape: what is recomputed inside of
+/// layers, and what replicas and devices of a rank share.
+struct CostOptions {
+    LayerRecompute layer_recompute = LayerRecompute::None;  ///< on all ranks
+    Shard shard = Shard::None;
+    bool sequence_parallel = false;
+    bool scatter_boundaries = false;
+
+    auto operator<=>(const CostOptions&) const = default;
+};
+
 /// A schedule, its chunks, what is recomputed, and what replicas and devices of a rank share.
 struct ScheduleChoice {
     std::string schedule;
@@ -37,23 +48,9 @@ struct ScheduleChoice {
     /// Every rank for itself: as the scenario's list says, or where recompute is open as little as
     /// it may, of none, except-last and always the first that fits. `recompute` says nothing then.
     bool recompute_by_rank = false;
-    LayerRecompute layer_recompute = LayerRecompute::None;  ///< on all ranks
-    Shard shard = Shard::None;
-    bool sequence_parallel = false;
-    bool scatter_boundaries = false;
+    CostOptions costs{};
 
     auto operator<=>(const ScheduleChoice&) const = default;
-};
-
-/// What the costs of layers and messages depend on beside the shape: what is recomputed inside of
-/// layers, and what replicas and devices of a rank share.
-struct CostOptions {
-    LayerRecompute layer_recompute = LayerRecompute::None;
-    Shard shard = Shard::None;
-    bool sequence_parallel = false;
-    bool scatter_boundaries = false;
-
-    auto operator<=>(const CostOptions&) const = default;
 };
 
 /// The cost options of a choice. What the scenario writes down goes before what the choice says.

@@ -281,11 +281,13 @@ std::vector<ScheduleChoice> every_choice(const Scenario& scenario,
                 return result;
             };
             if (layer_recomputes > 1) {
-                choice.layer_recompute = static_cast<LayerRecompute>(digit(layer_recomputes));
+                choice.costs.layer_recompute = static_cast<LayerRecompute>(digit(layer_recomputes));
             }
-            choice.shard = shards ? static_cast<Shard>(digit(4)) : choice.shard;
-            choice.sequence_parallel = divides ? digit(2) == 1 : choice.sequence_parallel;
-            choice.scatter_boundaries = scatters ? digit(2) == 1 : choice.scatter_boundaries;
+            choice.costs.shard = shards ? static_cast<Shard>(digit(4)) : choice.costs.shard;
+            choice.costs.sequence_parallel =
+                divides ? digit(2) == 1 : choice.costs.sequence_parallel;
+            choice.costs.scatter_boundaries =
+                scatters ? digit(2) == 1 : choice.costs.scatter_boundaries;
             all.insert(choice);
         }
     }
@@ -408,7 +410,7 @@ TEST(PlanSearch, FindsWhatFitsOnlyWithRecomputeOfBlocks) {
     scenario.pipeline.micro_batches.open();
     const SearchResult result = search_plans(scenario, scenario_model(scenario, &profile), profile);
     ASSERT_FALSE(result.ranked.empty());
-    EXPECT_EQ(result.ranked.front().candidate.choice.layer_recompute, LayerRecompute::Block);
+    EXPECT_EQ(result.ranked.front().candidate.choice.costs.layer_recompute, LayerRecompute::Block);
     const SettledScenario found = with_plan(scenario, result.ranked.front());
     EXPECT_EQ(found.pipeline.layer_recompute, LayerRecompute::Block);
     EXPECT_EQ(step_of(found, profile), result.ranked.front().step);
@@ -437,7 +439,7 @@ TEST(PlanSearch, FindsWhatFitsOnlyWhereReplicasShareTheirState) {
     scenario.pipeline.shard.open();
     const SearchResult result = search_plans(scenario, model, profile);
     ASSERT_FALSE(result.ranked.empty());
-    EXPECT_EQ(result.ranked.front().candidate.choice.shard, Shard::Optimizer);
+    EXPECT_EQ(result.ranked.front().candidate.choice.costs.shard, Shard::Optimizer);
     EXPECT_EQ(with_plan(scenario, result.ranked.front()).pipeline.shard, Shard::Optimizer);
 }
 
@@ -686,10 +688,10 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
                                 shape.micro_batches,
                                 to_string(choice.recompute),
                                 choice.recompute_by_rank ? " by rank" : "",
-                                to_string(choice.layer_recompute),
-                                to_string(choice.shard),
-                                choice.sequence_parallel,
-                                choice.scatter_boundaries,
+                                to_string(choice.costs.layer_recompute),
+                                to_string(choice.costs.shard),
+                                choice.costs.sequence_parallel,
+                                choice.costs.scatter_boundaries,
                                 scenario.pipeline.deferred_weights,
                                 partition);
                             ASSERT_LE(bounds.least(shape), *step) << known.name;
@@ -744,10 +746,10 @@ TEST(StepBound, IsNeverAboveTheStep) {
         const auto recompute = static_cast<Recompute>(random.below(3));
         const Candidate candidate{
             .shape = {.stages = 1 + random.below(layers), .micro_batches = scenario.training.batch},
-            .choice = {
-                .schedule = schedule,
-                .recompute = of_stages ? recompute : Recompute::None,
-                .layer_recompute = of_stages ? LayerRecompute::None : LayerRecompute::Block}};
+            .choice = {.schedule = schedule,
+                       .recompute = of_stages ? recompute : Recompute::None,
+                       .costs = {.layer_recompute =
+                                     of_stages ? LayerRecompute::None : LayerRecompute::Block}}};
         CandidateBounds bounds(scenario, model, profile);
         bounds.learn(candidate.shape);
         const BoundQuestion question =
