@@ -1,35 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/attention.h"
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "core/model/layer_spec.h"
+#include "exec/layers/dropout.h"
+#include "exec/layers/linear.h"
+#include "exec/layers/makers.h"
 
 namespace pipetwin::exec {
 namespace {
-
-// What Kept::tensors holds.
-constexpr std::size_t qkv_slot = 0;
-constexpr std::size_t softmax_slot = 1;
-constexpr std::size_t context_slot = 2;
 
 /// Most numbers of a head where log sums are kept: a GPU's kernels hold sums of a head in registers
 /// (exec/cuda/kernels/attention/attention.h).
 constexpr int largest_head_of_log_sums = 256;
 
+Bytes bytes_of(std::int64_t rows, std::int64_t columns, DType type) {
+    return Bytes{rows * columns * static_cast<std::int64_t>(size_of(type))};
+}
+
+Bytes up_to(std::int64_t alignment, Bytes bytes) {
+    return {(bytes.count + alignment - 1) / alignment * alignment};
+}
+
 /// Up to where any type may begin, in 16-byte accesses too.
-Bytes aligned(Bytes bytes) {
-    return {(bytes.count + 15) / 16 * 16};
+Bytes up_to_any(Bytes bytes) {
+    return up_to(16, bytes);
 }
 
 /// Up to where an operand of a product may begin on a GPU.
-Bytes operand_aligned(Bytes bytes) {
-    return {(bytes.count + 255) / 256 * 256};
+Bytes up_to_operand(Bytes bytes) {
+    return up_to(256, bytes);
 }
 
-}  // namespace
+/// The matrix of what is kept of the probabilities of so many rows over `keys` keys.
+struct KeptSoftmax {
+    std::int64_t rows;
+    std::int64_t columns;
+    DType type;
 
+    KeptSoftmax(std::int64_t rows_of_heads, std::int64_t keys, const NumberFormat& format)
+        : rows(rows_of_heads),
+          columns(format.softmax == SoftmaxKept::Probabilities ? keys : 1),
+          type(format.softmax == SoftmaxKept::Probabilities ? format.real : format.exact()) {}
+
+    Bytes bytes() const { return bytes_of(rows, columns, type); }
+    Tensor allocate(Arena& arena) const {
+        return arena.allocate(type, rows, columns, MemoryKind::Stash);
+    }
+};
+
+/// Throws Error(Infeasible) for heads that the kernels of a device with this number format do not
+/// take: a GPU's hold sums of a head in registers.
 void expect_heads_that_kernels_take(const LayerSpec& spec,
                                     const AttentionSizes& sizes,
                                     const NumberFormat& format) {
@@ -45,20 +70,121 @@ void expect_heads_that_kernels_take(const LayerSpec& spec,
     }
 }
 
+}  // namespace
+
 Bytes attention_scratch(const AttentionShape& shape, const NumberFormat& format) {
-    const auto bytes_of = [](std::int64_t elements, DType type) {
-        return Bytes{elements * static_cast<std::int64_t>(size_of(type))};
-    };
     const std::int64_t positions = shape.positions;
     if (format.softmax == SoftmaxKept::Probabilities) {
-        const std::int64_t sums = shape.group() > 1 ? 2 * positions * shape.head_size : 0;
-        const Bytes rounded = bytes_of(positions * (positions + shape.head_size), format.real);
-        return bytes_of(sums, format.exact()) + Bytes{(rounded.count + 3) / 4 * 4};
+        const std::int64_t sums = shape.group() > 1 ? 2 * positions : 0;
+        return bytes_of(sums, shape.head_size, format.exact()) +
+               up_to(4, bytes_of(positions, positions + shape.head_size, format.real));
     }
     const std::int64_t rows = shape.samples * positions;
-    return aligned(bytes_of(rows * shape.qkv_width(), format.real)) +
-           bytes_of(rows * shape.heads, format.exact());
+    return up_to_any(bytes_of(rows, shape.qkv_width(), format.real)) +
+           bytes_of(rows, shape.heads, format.exact());
 }
+
+Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format) {
+    if (format.softmax == SoftmaxKept::Probabilities) {
+        return up_to(4,
+                     bytes_of(shape.positions, shape.key_positions + shape.head_size, format.real));
+    }
+    const std::int64_t queries = std::int64_t{shape.samples} * shape.positions;
+    const std::int64_t keys = std::int64_t{shape.samples} * shape.key_positions;
+    return up_to_any(bytes_of(queries, shape.width(), format.real)) +
+           up_to_any(bytes_of(keys, 2 * shape.width(), format.real)) +
+           bytes_of(queries, shape.heads, format.exact());
+}
+
+namespace {
+
+/// Causal self-attention with h heads of size a. Per sample and head, T positions:
+///
+///   Q | K | V = x w_qkv + b_qkv                  x (n, width)   w_qkv (width, (h + 2 g) a)
+///   Q, K are turned by their positions, where these are rotary (core/model/rotary.h)
+///   P = softmax(Q K^T / sqrt a), zero above the diagonal                        P (T, T)
+///   c = P V                                                                     c (n, width)
+///   y = skip + c w_out + b_out                                       w_out (h a, width)
+///
+///   dc = dy w_out^T
+///   dV = P^T dc,  dP = dc V^T,  dS = P * (dP - rowsum(dP * P)) / sqrt a
+///   dQ = dS K,  dK = dS^T Q
+///   dx = skip + (dQ | dK | dV) w_qkv^T
+///
+/// Heads in g groups of h / g share keys and values, whose gradients are sums over the group in the
+/// order of its heads; dQ and dK are turned back. Biases may be missing.
+///
+/// With a dropout at its end y = skip + mask (c w_out + b_out) / (1 - p); probabilities are not
+/// dropped.
+///
+/// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h).
+/// Where the backward is split, I puts dQ | dK | dV into the place of Q | K | V for W, which reads
+/// the input, these, c and dy.
+class Attention final : public ExecutableLayer {
+  public:
+    /// Throws Error(Infeasible) for heads that are too large for the kernels of a GPU.
+    Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
+
+    Bytes kept_bytes(int samples) const override {
+        const std::int64_t n = rows(samples);
+        return matrix_bytes(n, sizes_.qkv_width()) + unread_bytes(samples) +
+               matrix_bytes(n, sizes_.query_width());
+    }
+    Bytes unread_bytes(int samples) const override { return softmax(samples).bytes(); }
+    void free_unread(Kept& kept) const override { kept.tensors[softmax_slot] = {}; }
+    /// dc, and then what the kernel needs; before them the gradient behind the dropout.
+    Bytes workspace_bytes(int samples) const override {
+        const Bytes gradient = matrix_bytes(rows(samples), input().width);
+        return dropout_.workspace_bytes(up_to_operand(gradient)) + context_room(samples) +
+               attention_scratch(shape(samples), format());
+    }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override {
+        qkv_.create_parameters(maker, path + ".qkv", false);
+        out_.create_parameters(maker, path + ".out", ends_residual);
+        dropout_.create(maker);
+    }
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
+
+  private:
+    /// What Kept::tensors holds.
+    enum : std::size_t { qkv_slot, softmax_slot, context_slot };
+
+    AttentionShape shape(int samples) const {
+        return {.samples = samples,
+                .positions = input().positions,
+                .heads = sizes_.heads,
+                .key_value_heads = sizes_.key_value_heads,
+                .head_size = sizes_.head_size};
+    }
+    KeptSoftmax softmax(int samples) const {
+        return {rows(samples) * sizes_.heads, input().positions, format()};
+    }
+    /// Bytes of dc in the workspace, up to where the kernel's scratch memory may begin: on a GPU
+    /// the operand of a product.
+    Bytes context_room(int samples) const {
+        const Bytes context = matrix_bytes(rows(samples), sizes_.query_width());
+        return format().softmax == SoftmaxKept::LogSums ? up_to_operand(context)
+                                                        : up_to_any(context);
+    }
+    /// From dy to dQ | dK | dV, turned back. Returns where they are until the layer's workspace is
+    /// used again: there, or in the place of Q | K | V.
+    View heads_backward(LayerCall& call, Kept& kept, ConstView dy);
+    void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView dqkv);
+
+    AttentionSizes sizes_;
+    Rotary rotary_;
+    Linear qkv_;
+    Linear out_;
+    OutputDropout dropout_;
+};
 
 Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, input, format),
@@ -70,65 +196,14 @@ Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberForm
            format),
       dropout_(spec.dropout) {
     expect_heads_that_kernels_take(spec, sizes_, format);
-}
-
-AttentionShape Attention::shape(int samples) const {
-    return {.samples = samples,
-            .positions = input().positions,
-            .heads = sizes_.heads,
-            .key_value_heads = sizes_.key_value_heads,
-            .head_size = sizes_.head_size};
-}
-
-Bytes Attention::softmax_bytes(int samples) const {
-    const std::int64_t n = rows(samples);
-    return format().softmax == SoftmaxKept::Probabilities
-               ? matrix_bytes(n * sizes_.heads, input().positions)
-               : exact_bytes(n * sizes_.heads, 1);
-}
-
-Bytes Attention::context_room(int samples) const {
-    const Bytes context = matrix_bytes(rows(samples), sizes_.query_width());
-    return format().softmax == SoftmaxKept::LogSums ? operand_aligned(context) : aligned(context);
-}
-
-Bytes Attention::kept_bytes(int samples) const {
-    const std::int64_t n = rows(samples);
-    return matrix_bytes(n, sizes_.qkv_width()) + softmax_bytes(samples) +
-           matrix_bytes(n, sizes_.query_width());
-}
-
-Bytes Attention::workspace_bytes(int samples) const {
-    // dc, and then what the kernel needs; before them the gradient behind the dropout.
-    const Bytes gradient = matrix_bytes(rows(samples), input().width);
-    return dropout_.workspace_bytes(operand_aligned(gradient)) + context_room(samples) +
-           attention_scratch(shape(samples), format());
-}
-
-void Attention::create_parameters(ParameterMaker& maker,
-                                  const std::string& path,
-                                  bool ends_residual) {
-    qkv_.create_parameters(maker, path + ".qkv", false);
-    out_.create_parameters(maker, path + ".out", ends_residual);
-    dropout_.create(maker);
-}
-
-std::vector<Parameter*> Attention::parameters() {
-    std::vector<Parameter*> all = qkv_.parameters();
-    for (Parameter* const parameter : out_.parameters()) {
-        all.push_back(parameter);
-    }
-    return all;
+    contain(qkv_);
+    contain(out_);
 }
 
 void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     const AttentionShape sizes = shape(call.samples);
     Tensor qkv = call.arena.allocate(real(), x.rows, sizes.qkv_width(), MemoryKind::Stash);
-    const bool log_sums = format().softmax == SoftmaxKept::LogSums;
-    Tensor softmax = call.arena.allocate(log_sums ? format().exact() : real(),
-                                         x.rows * sizes.heads,
-                                         log_sums ? 1 : sizes.positions,
-                                         MemoryKind::Stash);
+    Tensor softmax = this->softmax(call.samples).allocate(call.arena);
     Tensor context = call.arena.allocate(real(), x.rows, sizes.query_width(), MemoryKind::Stash);
 
     qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
@@ -144,15 +219,11 @@ void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Ke
     kept.tensors.push_back(std::move(context));
 }
 
-ConstView Attention::projected_gradient(const LayerCall& call, ConstView dy) const {
-    return dropout_.gradient(call, dy, call.workspace);
-}
-
 View Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
     const AttentionShape sizes = shape(call.samples);
     const Bytes gradient = matrix_bytes(dy.rows, dy.columns);
     std::byte* const place =
-        call.workspace + dropout_.workspace_bytes(operand_aligned(gradient)).count;
+        call.workspace + dropout_.workspace_bytes(up_to_operand(gradient)).count;
     const View dcontext(place, real(), dy.rows, sizes.query_width());
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
     View dqkv = kept.tensors[qkv_slot];
@@ -179,7 +250,7 @@ void Attention::weights_backward(
 // dx = skip + (dQ | dK | dV) w_qkv^T
 void Attention::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    const View dqkv = heads_backward(call, kept, projected_gradient(call, dy));
+    const View dqkv = heads_backward(call, kept, dropout_.gradient(call, dy, call.workspace));
     const View kept_dqkv(kept.tensors[qkv_slot]);
     if (dqkv.data != kept_dqkv.data) {
         call.kernels.columns().copy(dqkv, kept_dqkv);  // W comes later
@@ -187,21 +258,336 @@ void Attention::backward_input(
     qkv_.backward_input(call, kept, x, kept_dqkv, skip, dx);
 }
 
-void Attention::free_unread(Kept& kept) const {
-    kept.tensors[softmax_slot] = {};
-}
-
 void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
-    weights_backward(call, kept, x, projected_gradient(call, dy), kept.tensors[qkv_slot]);
+    weights_backward(
+        call, kept, x, dropout_.gradient(call, dy, call.workspace), kept.tensors[qkv_slot]);
 }
 
 // Both. dQ | dK | dV come first, because the weights need them, and dx last, because it may be x.
 void Attention::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    const ConstView gradient = projected_gradient(call, dy);
+    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
     const ConstView dqkv = heads_backward(call, kept, gradient);
     weights_backward(call, kept, x, gradient, dqkv);
     qkv_.backward_input(call, kept, x, dqkv, skip, dx);
 }
+
+/// What attentions have, in which a query sees all keys of its sample that are no padding, behind
+/// their queries, keys and values: h heads of size a, and the output projection. A sample's length
+/// t is in the batch (`Batch::lengths`); where that has none, no position is padding. Per sample
+/// and head:
+///
+///   P = softmax(Q K^T / sqrt a), over the first t keys
+///   y = skip + P V w_out + b_out                      w_out (h a, width)
+///
+/// Rows at padding are computed like all others, but no key or value of theirs has a part in
+/// another row. Keeps P or what it can be found from (exec/device/number_format.h), P V and the
+/// lengths, in front of what an attention keeps itself.
+class PaddedHeads {
+  public:
+    /// `x`: the shape of the queries' sequence; `key_positions`: keys of a sample. Throws
+    /// Error(Infeasible) for heads that the kernels do not take.
+    PaddedHeads(const LayerSpec& spec, const SampleShape& x, int key_positions, NumberFormat format)
+        : sizes_(attention_sizes(spec, x.width)),
+          positions_(x.positions),
+          key_positions_(key_positions),
+          format_(format),
+          out_({.positions = x.positions, .width = sizes_.query_width()},
+               {.outputs = x.width, .bias = spec.bias},
+               format),
+          dropout_(spec.dropout) {
+        expect_heads_that_kernels_take(spec, sizes_, format);
+    }
+
+    /// Number of tensors that it keeps.
+    static constexpr std::size_t kept_count = 3;
+
+    const AttentionSizes& sizes() const { return sizes_; }
+    Linear& output_projection() { return out_; }
+
+    Bytes kept_bytes(int samples) const { return context_bytes(samples) + unread_bytes(samples); }
+    Bytes unread_bytes(int samples) const {
+        return softmax(samples).bytes() + bytes_of(samples, 1, DType::I32);
+    }
+    static void free_unread(Kept& kept) {
+        kept.tensors[softmax_slot] = {};
+        kept.tensors[lengths_slot] = {};
+    }
+    /// [gradient behind the dropout | dc | what the kernel needs]
+    Bytes workspace_bytes(int samples) const {
+        return gradient_room(samples) + up_to_operand(context_bytes(samples)) +
+               padded_attention_scratch(shape(samples), format_);
+    }
+    void create_parameters(ParameterMaker& maker, const std::string& path, bool ends_residual) {
+        out_.create_parameters(maker, path + ".out", ends_residual);
+        dropout_.create(maker);
+    }
+
+    /// y = skip + P V w_out + b_out. Throws Error(BadInput), naming the sample, for a length beyond
+    /// the keys. `k`: the columns of the keys, with those of the values behind them.
+    void forward(
+        LayerCall& call, ConstColumns q, ConstColumns k, ConstView skip, View y, Kept& kept);
+    /// The gradient of the output projection: dy, or what the dropout has left of it in scratch.
+    ConstView projected(const LayerCall& call, ConstView dy) const {
+        return dropout_.gradient(call, dy, call.workspace);
+    }
+    /// From the projected gradient to dQ and dK | dV, in the places of Q and K | V.
+    void backward(LayerCall& call, Kept& kept, ConstView gradient, Columns q, Columns k);
+    /// dw_out += (P V)^T gradient.
+    void backward_weight(LayerCall& call, Kept& kept, ConstView gradient) {
+        out_.backward_weight(call, kept, kept.tensors[context_slot], gradient);
+    }
+
+  private:
+    /// What Kept::tensors holds in front.
+    enum : std::size_t { softmax_slot, context_slot, lengths_slot };
+
+    PaddedAttentionShape shape(int samples) const {
+        return {.samples = samples,
+                .positions = positions_,
+                .key_positions = key_positions_,
+                .heads = sizes_.heads,
+                .head_size = sizes_.head_size};
+    }
+    KeptSoftmax softmax(int samples) const {
+        return {std::int64_t{samples} * positions_ * sizes_.heads, key_positions_, format_};
+    }
+    Bytes context_bytes(int samples) const { return out_.input_bytes(samples); }
+    Bytes gradient_room(int samples) const {
+        return dropout_.workspace_bytes(up_to_operand(out_.output_bytes(samples)));
+    }
+
+    AttentionSizes sizes_;
+    int positions_;
+    int key_positions_;
+    NumberFormat format_;
+    Linear out_;
+    OutputDropout dropout_;
+};
+
+void PaddedHeads::forward(
+    LayerCall& call, ConstColumns q, ConstColumns k, ConstView skip, View y, Kept& kept) {
+    const PaddedAttentionShape sizes = shape(call.samples);
+    Tensor softmax = this->softmax(call.samples).allocate(call.arena);
+    Tensor context =
+        call.arena.allocate(format_.real, y.rows, sizes_.query_width(), MemoryKind::Stash);
+    Tensor lengths = call.arena.allocate(DType::I32, call.samples, 1, MemoryKind::Stash);
+    call.kernels.upload(lengths_of(*call.data, key_positions_), lengths);
+
+    call.kernels.padded_attention_forward(sizes, q, k, lengths, softmax, context);  // P, c = P V
+    out_.forward(call, context, dropout_.skip_of_layer(call, skip), y, kept);
+    dropout_.forward(call, skip, y);  // y = skip + c w_out + b_out
+
+    kept.tensors.push_back(std::move(softmax));
+    kept.tensors.push_back(std::move(context));
+    kept.tensors.push_back(std::move(lengths));
+}
+
+void PaddedHeads::backward(LayerCall& call, Kept& kept, ConstView gradient, Columns q, Columns k) {
+    const ConstView context = kept.tensors[context_slot];
+    std::byte* const place = call.workspace + gradient_room(call.samples).count;
+    const View dcontext(place, context.dtype, context.rows, context.columns);
+    out_.backward_input(call, kept, {}, gradient, {}, dcontext);  // dc = dy w_out^T
+    call.kernels.padded_attention_backward(
+        shape(call.samples),
+        kept.tensors[softmax_slot],
+        context,
+        dcontext,
+        kept.tensors[lengths_slot],
+        q,
+        k,
+        place + up_to_operand(context_bytes(call.samples)).count);
+    call.done(Op::BackwardInput);
+}
+
+/// Self-attention in which a query sees all positions that are no padding:
+///
+///   Q | K | V = x w_qkv + b_qkv                       x (n, width)   w_qkv (width, 3 h a)
+///   dx = skip + (dQ | dK | dV) w_qkv^T
+///
+/// Keeps its input and Q | K | V beside what the heads keep.
+class PaddedAttention final : public ExecutableLayer {
+  public:
+    PaddedAttention(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : ExecutableLayer(input, input, format),
+          heads_(spec, input, input.positions, format),
+          qkv_(input, {.outputs = heads_.sizes().qkv_width(), .bias = spec.bias}, format) {
+        contain(qkv_);
+        contain(heads_.output_projection());
+    }
+
+    Bytes kept_bytes(int samples) const override {
+        return heads_.kept_bytes(samples) + qkv_.output_bytes(samples);
+    }
+    Bytes unread_bytes(int samples) const override { return heads_.unread_bytes(samples); }
+    void free_unread(Kept& kept) const override { PaddedHeads::free_unread(kept); }
+    Bytes workspace_bytes(int samples) const override { return heads_.workspace_bytes(samples); }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override {
+        qkv_.create_parameters(maker, path + ".qkv", false);
+        heads_.create_parameters(maker, path, ends_residual);
+    }
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override {
+        Tensor qkv = call.arena.allocate(real(), x.rows, qkv_.output().width, MemoryKind::Stash);
+        qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
+        heads_.forward(call, {qkv, 0}, {qkv, heads_.sizes().query_width()}, skip, y, kept);
+        kept.tensors.push_back(std::move(qkv));
+    }
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override {
+        heads_backward(call, kept, heads_.projected(call, dy));
+        qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+    }
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override {
+        weights_backward(call, kept, x, heads_.projected(call, dy));
+    }
+    /// dQ | dK | dV come first, because the weights need them, and dx last, because it may be x.
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override {
+        const ConstView gradient = heads_.projected(call, dy);
+        heads_backward(call, kept, gradient);
+        weights_backward(call, kept, x, gradient);
+        qkv_.backward_input(call, kept, x, kept.tensors[qkv_slot], skip, dx);
+    }
+
+  private:
+    static constexpr std::size_t qkv_slot = PaddedHeads::kept_count;
+
+    void heads_backward(LayerCall& call, Kept& kept, ConstView gradient) {
+        const View qkv(kept.tensors[qkv_slot]);
+        heads_.backward(call, kept, gradient, {qkv, 0}, {qkv, heads_.sizes().query_width()});
+    }
+    /// dw_out += c^T dy,  dw_qkv += x^T (dQ | dK | dV)
+    void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView gradient) {
+        heads_.backward_weight(call, kept, gradient);
+        qkv_.backward_weight(call, kept, x, kept.tensors[qkv_slot]);
+    }
+
+    PaddedHeads heads_;
+    Linear qkv_;
+};
+
+/// Attention of one sequence x to another, the memory m, whose lengths are those of the batch:
+///
+///   Q = x w_q + b_q,  K | V = m w_kv + b_kv           x (n, width)   m (n', width')
+///   dm = (dK | dV) w_kv^T,  dx = dQ w_q^T
+///
+/// Keeps Q and K | V beside what the heads keep.
+class CrossAttention final : public JoiningLayer {
+  public:
+    /// `inputs`: the shapes of x and of the memory.
+    CrossAttention(const LayerSpec& spec,
+                   const std::vector<SampleShape>& inputs,
+                   NumberFormat format)
+        : JoiningLayer(inputs, inputs.front(), format),
+          heads_(spec, inputs[0], inputs[1].positions, format),
+          q_(inputs[0], {.outputs = heads_.sizes().query_width(), .bias = spec.bias}, format),
+          kv_(inputs[1], {.outputs = 2 * heads_.sizes().query_width(), .bias = spec.bias}, format) {
+        contain(q_);
+        contain(kv_);
+        contain(heads_.output_projection());
+    }
+
+    Bytes kept_bytes(int samples) const override {
+        return heads_.kept_bytes(samples) + q_.output_bytes(samples) + kv_.output_bytes(samples);
+    }
+    Bytes unread_bytes(int samples) const override { return heads_.unread_bytes(samples); }
+    void free_unread(Kept& kept) const override { PaddedHeads::free_unread(kept); }
+    Bytes workspace_bytes(int samples) const override { return heads_.workspace_bytes(samples); }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override {
+        q_.create_parameters(maker, path + ".q", false);
+        kv_.create_parameters(maker, path + ".kv", false);
+        heads_.create_parameters(maker, path, ends_residual);
+    }
+
+    bool backward_reads(std::size_t /*input*/) const override { return true; }
+    bool weight_reads(std::size_t /*input*/) const override { return true; }
+    void join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) override {
+        Tensor q = call.arena.allocate(real(), x[0].rows, q_.output().width, MemoryKind::Stash);
+        Tensor kv = call.arena.allocate(real(), x[1].rows, kv_.output().width, MemoryKind::Stash);
+        q_.forward(call, x[0], {}, q, kept);    // Q = x w_q + b_q
+        kv_.forward(call, x[1], {}, kv, kept);  // K | V = m w_kv + b_kv
+        heads_.forward(call, {q, 0}, {kv, 0}, {}, y, kept);
+        kept.tensors.push_back(std::move(q));
+        kept.tensors.push_back(std::move(kv));
+    }
+    void join_backward_input(LayerCall& call,
+                             Kept& kept,
+                             std::span<const ConstView> /*x*/,
+                             ConstView dy,
+                             std::span<const InputGradient> dx) override {
+        heads_backward(call, kept, heads_.projected(call, dy));
+        inputs_backward(call, kept, dx);
+    }
+    void join_backward_weight(LayerCall& call,
+                              Kept& kept,
+                              std::span<const ConstView> x,
+                              ConstView dy) override {
+        weights_backward(call, kept, x, heads_.projected(call, dy));
+    }
+    /// Both from one masked gradient.
+    void join_backward(LayerCall& call,
+                       Kept& kept,
+                       std::span<const ConstView> x,
+                       ConstView dy,
+                       std::span<const InputGradient> dx) override {
+        const ConstView gradient = heads_.projected(call, dy);
+        heads_backward(call, kept, gradient);
+        weights_backward(call, kept, x, gradient);
+        inputs_backward(call, kept, dx);
+    }
+
+  private:
+    static constexpr std::size_t q_slot = PaddedHeads::kept_count;
+    static constexpr std::size_t kv_slot = q_slot + 1;
+
+    void heads_backward(LayerCall& call, Kept& kept, ConstView gradient) {
+        heads_.backward(call,
+                        kept,
+                        gradient,
+                        {View(kept.tensors[q_slot]), 0},
+                        {View(kept.tensors[kv_slot]), 0});
+    }
+    /// dw_out += c^T dy,  dw_q += x^T dQ,  dw_kv += m^T (dK | dV)
+    void weights_backward(LayerCall& call,
+                          Kept& kept,
+                          std::span<const ConstView> x,
+                          ConstView gradient) {
+        heads_.backward_weight(call, kept, gradient);
+        q_.backward_weight(call, kept, x[0], kept.tensors[q_slot]);
+        kv_.backward_weight(call, kept, x[1], kept.tensors[kv_slot]);
+    }
+    /// dm = (dK | dV) w_kv^T,  dx = dQ w_q^T: from the last input to the first
+    void inputs_backward(LayerCall& call, Kept& kept, std::span<const InputGradient> dx) {
+        const auto backward = [&](Linear& layer, std::size_t slot, const InputGradient& to) {
+            layer.backward_input(call,
+                                 kept,
+                                 {},
+                                 kept.tensors[slot],
+                                 to.adds ? ConstView(to.dx) : ConstView{},
+                                 to.dx);
+        };
+        backward(kv_, kv_slot, dx[1]);
+        backward(q_, q_slot, dx[0]);
+    }
+
+    PaddedHeads heads_;
+    Linear q_;
+    Linear kv_;
+};
+
+Made self_attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format) {
+    return spec.causal ? made<Attention>(spec, input, format)
+                       : made<PaddedAttention>(spec, input, format);
+}
+
+}  // namespace
+
+const LayerMaker make_attention = self_attention;
+const JoiningMaker make_cross_attention = made_of_several<CrossAttention>;
 
 }  // namespace pipetwin::exec

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/cross_entropy.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/layer_spec.h"
+#include "exec/layers/makers.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -17,11 +16,18 @@ constexpr int no_target = -1;
 
 constexpr SampleShape after_loss{.token_ids = false, .positions = 1, .width = 0};
 
-/// 1 / (N T): the weight of a row in the mean over a mini-batch.
-double row_weight(const LayerCall& call, const SampleShape& input) {
+/// Notes 1 / (N T), the weight of a row in the mean over a mini-batch.
+void weigh_rows(LayerCall& call, Kept& kept, const SampleShape& input) {
     const std::int64_t counted = call.data->counted_targets;
-    return 1.0 / (counted > 0 ? static_cast<double>(counted)
-                              : static_cast<double>(call.batch_samples) * input.positions);
+    kept.row_weight =
+        1.0 / (counted > 0 ? static_cast<double>(counted)
+                           : static_cast<double>(call.batch_samples) * input.positions);
+    call.loss_scale = kept.row_weight;
+}
+
+/// Where a call wants the sums over its rows.
+LossSums sums_of(const LayerCall& call) {
+    return {.loss = call.loss_sum, .right = call.right_sum};
 }
 
 /// The classes of the rows, on the device. Throws Error(BadInput) if a target is below `least` or
@@ -61,150 +67,165 @@ Bytes target_bytes(std::int64_t rows) {
     return Bytes{rows * static_cast<std::int64_t>(size_of(DType::I32))};
 }
 
-/// Ends the backward of a loss, whose gradient is in `dx`.
-void add_skip(const LayerCall& call, ConstView skip, View dx) {
-    if (!dx.empty() && !skip.empty()) {
-        call.kernels.add(skip, dx);
+/// The loss: with c the target class of a row, N the samples of the mini-batch and T the positions
+/// of a sample,
+///
+/// loss = 1 / (N T) sum over the rows of (l - x[c]),  l = log(sum exp x)        x (n, classes)
+/// dx = 1 / (N T) (exp(x - l) - one at c)
+///
+/// With label smoothing s, x[c] becomes (1 - s) x[c] + s mean(x), and one at c becomes 1 - s at c
+/// and s / classes everywhere: the mean over all classes has the share s of the loss, as in torch
+/// and TensorFlow.
+///
+/// A position whose target is -1 has no part in the loss, and its dx is 0. N T is then the number
+/// of positions of the mini-batch, over all replicas, that have a target.
+///
+/// The columns of padding are no classes: nothing above sees them, and their dx is 0.
+///
+/// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
+/// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part
+/// of y, which is empty.
+class CrossEntropy final : public PlainLayer {
+  public:
+    CrossEntropy(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : PlainLayer(input, after_loss, format),
+          columns_{.smoothing = spec.label_smoothing, .padding = spec.vocabulary_padding},
+          classes_(input.width - spec.vocabulary_padding) {}
+
+    Bytes kept_bytes(int samples) const override {
+        return target_bytes(rows(samples)) + exact_bytes(rows(samples), 1);
     }
-    call.done(Op::BackwardInput);
-}
+    /// In an evaluation also leaves the logits on the host that MicroBatch::logits wants. Throws
+    /// Error(BadInput), naming sample, position and value, if a target is no class.
+    void forward(
+        LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) override {
+        begin(call, kept);
+        call.kernels.cross_entropy_forward(
+            x, kept.tensors[0], columns_, kept.tensors[1], sums_of(call));
+        hand_out_logits(call, input(), classes_, x);
+    }
+    bool has_gradient_in_forward() const override { return true; }
+    void forward_with_gradient(LayerCall& call, View x, Kept& kept) override {
+        begin(call, kept);
+        call.kernels.cross_entropy_with_gradient(
+            kept.tensors[0], columns_, kept.row_weight, kept.tensors[1], sums_of(call), x);
+    }
+    void input_gradient(const LayerCall& call, const Kept& kept, const Operands& of) override {
+        call.kernels.cross_entropy_backward(
+            of.x, kept.tensors[0], kept.tensors[1], columns_, kept.row_weight, of.dx);
+        call.add(of.skip, of.dx);
+    }
+
+  private:
+    /// Puts the targets and room for l into `kept`, and says what a row weighs.
+    void begin(LayerCall& call, Kept& kept) const {
+        kept.tensors.push_back(load_targets(call, input(), classes_, no_target));
+        kept.tensors.push_back(
+            call.arena.allocate(format().exact(), rows(call.samples), 1, MemoryKind::Stash));
+        weigh_rows(call, kept, input());
+    }
+
+    ClassColumns columns_;
+    int classes_;
+};
+
+/// The loss of two outputs that stand for the same classes: those of the model, and auxiliary ones
+/// that an earlier layer has made. With w the auxiliary weight,
+///
+/// loss = loss of x_0 + w loss of x_1,  dx_0 = d loss of x_0,  dx_1 = w d loss of x_1
+///
+/// in training, each as in CrossEntropy with the same label smoothing; an evaluation is about x_0
+/// alone, and so is the number of right rows. Keeps the targets (int32) and l of both.
+class CrossEntropyOfTwo final : public JoiningLayer {
+  public:
+    CrossEntropyOfTwo(const LayerSpec& spec,
+                      const std::vector<SampleShape>& inputs,
+                      NumberFormat format)
+        : JoiningLayer(inputs, after_loss, format),
+          columns_{.smoothing = spec.label_smoothing},
+          auxiliary_weight_(spec.auxiliary_weight) {
+        PIPETWIN_EXPECT(inputs.size() == 2 && inputs[0] == inputs[1], "two outputs of one shape");
+    }
+
+    Bytes kept_bytes(int samples) const override {
+        return target_bytes(rows(samples)) + 2 * exact_bytes(rows(samples), 1);
+    }
+    bool backward_reads(std::size_t /*input*/) const override { return true; }
+    bool weight_reads(std::size_t /*input*/) const override { return false; }
+    /// Throws Error(BadInput), naming sample, position and value, if a target is no class.
+    void join(LayerCall& call, std::span<const ConstView> x, View /*y*/, Kept& kept) override {
+        kept.tensors.push_back(load_targets(call, input(), input().width, no_target));
+        sum_up(call, kept, x[0], sums_of(call));
+        weigh_rows(call, kept, input());
+        if (!call.evaluation) {
+            sum_up(call, kept, x[1], {.loss = call.auxiliary_sum});
+            call.auxiliary_scale = auxiliary_weight_ * call.loss_scale;
+        }
+    }
+    /// Nothing reads the logits behind the loss, so nothing is in a dx to be added to.
+    void join_backward_input(LayerCall& call,
+                             Kept& kept,
+                             std::span<const ConstView> x,
+                             ConstView /*dy*/,
+                             std::span<const InputGradient> dx) override {
+        const double scale = kept.row_weight;
+        for (std::size_t input = 0; input < dx.size(); ++input) {
+            PIPETWIN_EXPECT(!dx[input].adds, "the loss is the last reader of what it reads");
+            if (!dx[input].dx.empty()) {
+                call.kernels.cross_entropy_backward(x[input],
+                                                    kept.tensors[0],
+                                                    kept.tensors[1 + input],
+                                                    columns_,
+                                                    input == 0 ? scale : auxiliary_weight_ * scale,
+                                                    dx[input].dx);
+            }
+        }
+        call.done(Op::BackwardInput);
+    }
+
+  private:
+    /// The loss of one of the outputs, whose l is kept.
+    void sum_up(const LayerCall& call, Kept& kept, ConstView logits, const LossSums& sums) const {
+        Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
+        call.kernels.cross_entropy_forward(logits, kept.tensors[0], columns_, log_sums, sums);
+        kept.tensors.push_back(std::move(log_sums));
+    }
+
+    ClassColumns columns_;
+    double auxiliary_weight_;
+};
+
+/// The loss of a yes or no at every position: with t the target 0 or 1 of a row, N the samples of
+/// the mini-batch and T the positions of a sample,
+///
+/// loss = 1 / (N T) sum over the rows of (max(x, 0) - x t + log(1 + exp(-|x|)))      x (n, 1)
+/// dx = 1 / (N T) (1 / (1 + exp(-x)) - t)
+///
+/// Keeps its input and the targets (int32); else as CrossEntropy.
+class BinaryCrossEntropy final : public PlainLayer {
+  public:
+    BinaryCrossEntropy(const LayerSpec& /*spec*/, const SampleShape& input, NumberFormat format)
+        : PlainLayer(input, after_loss, format) {}
+
+    Bytes kept_bytes(int samples) const override { return target_bytes(rows(samples)); }
+    /// Throws Error(BadInput), naming sample, position and value, if a target is neither 0 nor 1.
+    void forward(
+        LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) override {
+        constexpr int yes_or_no = 2;
+        kept.tensors.push_back(load_targets(call, input(), yes_or_no, 0));
+        call.kernels.binary_cross_entropy_forward(x, kept.tensors[0], sums_of(call));
+        weigh_rows(call, kept, input());
+    }
+    void input_gradient(const LayerCall& call, const Kept& kept, const Operands& of) override {
+        call.kernels.binary_cross_entropy_backward(of.x, kept.tensors[0], kept.row_weight, of.dx);
+        call.add(of.skip, of.dx);
+    }
+};
 
 }  // namespace
 
-CrossEntropy::CrossEntropy(const SampleShape& input,
-                           const ClassColumns& columns,
-                           NumberFormat format)
-    : ExecutableLayer(input, after_loss, format),
-      columns_(columns),
-      classes_(input.width - static_cast<int>(columns.padding)) {}
-
-Bytes CrossEntropy::kept_bytes(int samples) const {
-    return target_bytes(rows(samples)) + exact_bytes(rows(samples), 1);
-}
-
-void CrossEntropy::begin(LayerCall& call, Kept& kept) const {
-    Tensor targets = load_targets(call, input(), classes_, no_target);
-    kept.tensors.push_back(std::move(targets));
-    kept.tensors.push_back(
-        call.arena.allocate(format().exact(), rows(call.samples), 1, MemoryKind::Stash));
-    kept.row_weight = row_weight(call, input());
-    call.loss_scale = kept.row_weight;
-}
-
-// loss = 1 / (N T) sum over the rows of (l - (1 - s) x[c] - s mean(x)),  l = log(sum exp x)
-void CrossEntropy::forward(
-    LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) {
-    begin(call, kept);
-    call.kernels.cross_entropy_forward(x,
-                                       kept.tensors[0],
-                                       columns_,
-                                       kept.tensors[1],
-                                       {.loss = call.loss_sum, .right = call.right_sum});
-    hand_out_logits(call, input(), classes_, x);
-}
-
-// as above, and in the place of x: dx = 1 / (N T) (exp(x - l) - (1 - s) at c - s / classes)
-void CrossEntropy::forward_with_gradient(LayerCall& call, View x, Kept& kept) {
-    begin(call, kept);
-    call.kernels.cross_entropy_with_gradient(kept.tensors[0],
-                                             columns_,
-                                             kept.row_weight,
-                                             kept.tensors[1],
-                                             {.loss = call.loss_sum, .right = call.right_sum},
-                                             x);
-}
-
-// dx = 1 / (N T) (exp(x - l) - (1 - s) at c - s / classes)
-void CrossEntropy::backward_input(
-    LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
-    if (!dx.empty()) {
-        call.kernels.cross_entropy_backward(
-            x, kept.tensors[0], kept.tensors[1], columns_, kept.row_weight, dx);
-    }
-    add_skip(call, skip, dx);
-}
-
-CrossEntropyOfTwo::CrossEntropyOfTwo(const std::vector<SampleShape>& inputs,
-                                     Options options,
-                                     NumberFormat format)
-    : JoiningLayer(inputs, after_loss, format), options_(options) {
-    PIPETWIN_EXPECT(inputs.size() == 2 && inputs[0] == inputs[1], "two outputs of one shape");
-}
-
-Bytes CrossEntropyOfTwo::kept_bytes(int samples) const {
-    return target_bytes(rows(samples)) + 2 * exact_bytes(rows(samples), 1);
-}
-
-// loss = 1 / (N T) sum over the rows of (loss of x_0 + w loss of x_1)
-void CrossEntropyOfTwo::join(LayerCall& call,
-                             std::span<const ConstView> x,
-                             View /*y*/,
-                             Kept& kept) {
-    const ConstView classes =
-        kept.tensors.emplace_back(load_targets(call, input(), input().width, no_target));
-    const auto sum_up = [&](ConstView logits, const LossSums& sums) {
-        Tensor log_sums = call.arena.allocate(format().exact(), logits.rows, 1, MemoryKind::Stash);
-        call.kernels.cross_entropy_forward(
-            logits, classes, {.smoothing = options_.label_smoothing}, log_sums, sums);
-        kept.tensors.push_back(std::move(log_sums));
-    };
-    sum_up(x[0], {.loss = call.loss_sum, .right = call.right_sum});
-    kept.row_weight = row_weight(call, input());
-    call.loss_scale = kept.row_weight;
-    if (!call.evaluation) {
-        sum_up(x[1], {.loss = call.auxiliary_sum});
-        call.auxiliary_scale = options_.auxiliary_weight * call.loss_scale;
-    }
-}
-
-// Nothing reads the logits behind the loss, so nothing is in a dx to be added to.
-void CrossEntropyOfTwo::join_backward_input(LayerCall& call,
-                                            Kept& kept,
-                                            std::span<const ConstView> x,
-                                            ConstView /*dy*/,
-                                            std::span<const InputGradient> dx) {
-    const double scale = kept.row_weight;
-    for (std::size_t input = 0; input < dx.size(); ++input) {
-        PIPETWIN_EXPECT(!dx[input].adds, "the loss is the last reader of what it reads");
-        if (!dx[input].dx.empty()) {
-            call.kernels.cross_entropy_backward(
-                x[input],
-                kept.tensors[0],
-                kept.tensors[1 + input],
-                {.smoothing = options_.label_smoothing},
-                input == 0 ? scale : options_.auxiliary_weight * scale,
-                dx[input].dx);
-        }
-    }
-    call.done(Op::BackwardInput);
-}
-
-BinaryCrossEntropy::BinaryCrossEntropy(const SampleShape& input, NumberFormat format)
-    : ExecutableLayer(input, after_loss, format) {}
-
-Bytes BinaryCrossEntropy::kept_bytes(int samples) const {
-    return target_bytes(rows(samples));
-}
-
-// loss = 1 / (N T) sum over the rows of (max(x, 0) - x t + log(1 + exp(-|x|)))
-void BinaryCrossEntropy::forward(
-    LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) {
-    constexpr int yes_or_no = 2;
-    Tensor targets = load_targets(call, input(), yes_or_no, 0);
-    call.kernels.binary_cross_entropy_forward(
-        x, targets, {.loss = call.loss_sum, .right = call.right_sum});
-    kept.row_weight = row_weight(call, input());
-    call.loss_scale = kept.row_weight;
-    kept.tensors.push_back(std::move(targets));
-}
-
-// dx = 1 / (N T) (1 / (1 + exp(-x)) - t)
-void BinaryCrossEntropy::backward_input(
-    LayerCall& call, Kept& kept, ConstView x, ConstView /*dy*/, ConstView skip, View dx) {
-    if (!dx.empty()) {
-        call.kernels.binary_cross_entropy_backward(x, kept.tensors[0], kept.row_weight, dx);
-    }
-    add_skip(call, skip, dx);
-}
+const LayerMaker make_cross_entropy = made<CrossEntropy>;
+const LayerMaker make_binary_cross_entropy = made<BinaryCrossEntropy>;
+const JoiningMaker make_cross_entropy_of_two = made_of_several<CrossEntropyOfTwo>;
 
 }  // namespace pipetwin::exec

@@ -3,6 +3,7 @@
 
 #include "core/model/layer_spec.h"
 #include "exec/device/column_kernels.h"
+#include "exec/layers/makers.h"
 
 namespace pipetwin::exec {
 
@@ -27,54 +28,6 @@ void Dropping::apply_to_columns(
     call.kernels.columns().drop_columns(mask(call, numbers), call.samples, x, skip, y);
 }
 
-Dropout::Dropout(const SampleShape& input, double probability, NumberFormat format)
-    : ExecutableLayer(input, input, format), dropping_(probability) {}
-
-void Dropout::create_parameters(ParameterMaker& maker,
-                                const std::string& /*path*/,
-                                bool /*ends_residual*/) {
-    dropping_.create(maker);
-}
-
-// y = skip + mask x / (1 - p)
-void Dropout::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
-    dropping_.apply(call, x, skip, y);
-}
-
-// dx = skip + mask dy / (1 - p)
-void Dropout::backward_input(
-    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
-    if (!dx.empty()) {
-        dropping_.apply(call, dy, skip, dx);
-    }
-    call.done(Op::BackwardInput);
-}
-
-DropoutOfWhole::DropoutOfWhole(const SampleShape& input, Options options, NumberFormat format)
-    : ExecutableLayer(input, input, format),
-      dropping_(options.probability, options.rises),
-      decisions_(options.part == DroppedWhole::Channel ? input.width : 1) {}
-
-void DropoutOfWhole::create_parameters(ParameterMaker& maker,
-                                       const std::string& /*path*/,
-                                       bool /*ends_residual*/) {
-    dropping_.create(maker);
-}
-
-// y = skip + mask x / (1 - p)
-void DropoutOfWhole::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) {
-    dropping_.apply_to_columns(call, decisions_, x, skip, y);
-}
-
-// dx = skip + mask dy / (1 - p)
-void DropoutOfWhole::backward_input(
-    LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
-    if (!dx.empty()) {
-        dropping_.apply_to_columns(call, decisions_, dy, skip, dx);
-    }
-    call.done(Op::BackwardInput);
-}
-
 void OutputDropout::forward(const LayerCall& call, ConstView skip, View y) const {
     if (dropping_.acts(call)) {
         dropping_.apply(call, y, skip, y);
@@ -89,5 +42,68 @@ ConstView OutputDropout::gradient(const LayerCall& call, ConstView dy, std::byte
     dropping_.apply(call, dy, {}, masked);
     return masked;
 }
+
+namespace {
+
+/// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
+///
+/// Keeps nothing: its backward draws the mask again.
+class Dropout final : public PlainLayer {
+  public:
+    Dropout(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : PlainLayer(input, input, format), dropping_(spec.dropout) {}
+
+    bool backward_reads_input() const override { return false; }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& /*path*/,
+                           bool /*ends_residual*/) override {
+        dropping_.create(maker);
+    }
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) override {
+        dropping_.apply(call, x, skip, y);
+    }
+    void input_gradient(const LayerCall& call, const Kept& /*kept*/, const Operands& of) override {
+        dropping_.apply(call, of.dy, of.skip, of.dx);
+    }
+
+  private:
+    Dropping dropping_;
+};
+
+/// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
+///
+/// The mask has one decision for each channel of a sample, which is a column of it, or for each
+/// sample: what a branch adds to a skip (drop path). Where p rises, it is the probability times
+/// `LayerCall::progress`: 0 in the first step of the training, as in the reference's training of
+/// AmoebaNet (tensorflow/tpu, models/official/amoeba_net). Keeps nothing.
+class DropoutOfWhole final : public PlainLayer {
+  public:
+    DropoutOfWhole(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : PlainLayer(input, input, format),
+          dropping_(spec.dropout, spec.type == LayerType::DropPath && spec.rising),
+          decisions_(spec.type == LayerType::ChannelDropout ? input.width : 1) {}
+
+    bool backward_reads_input() const override { return false; }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& /*path*/,
+                           bool /*ends_residual*/) override {
+        dropping_.create(maker);
+    }
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) override {
+        dropping_.apply_to_columns(call, decisions_, x, skip, y);
+    }
+    void input_gradient(const LayerCall& call, const Kept& /*kept*/, const Operands& of) override {
+        dropping_.apply_to_columns(call, decisions_, of.dy, of.skip, of.dx);
+    }
+
+  private:
+    Dropping dropping_;
+    std::int64_t decisions_;  ///< for each sample
+};
+
+}  // namespace
+
+const LayerMaker make_dropout = made<Dropout>;
+const LayerMaker make_dropout_of_whole = made<DropoutOfWhole>;
 
 }  // namespace pipetwin::exec

@@ -38,58 +38,6 @@ class Dropping {
     RandomStream random_{0};
 };
 
-/// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
-///
-/// Keeps nothing: its backward draws the mask again.
-class Dropout final : public ExecutableLayer {
-  public:
-    Dropout(const SampleShape& input, double probability, NumberFormat format);
-
-    bool backward_reads_input() const override { return false; }
-    void create_parameters(ParameterMaker& maker,
-                           const std::string& path,
-                           bool ends_residual) override;
-    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
-    void backward_input(
-        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
-
-  private:
-    Dropping dropping_;
-};
-
-/// Part of a sample that is dropped whole.
-enum class DroppedWhole {
-    Channel,  ///< a column of a sample
-    Sample,   ///< all of it: what a branch adds to a skip (drop path)
-};
-
-/// y = skip + mask x / (1 - p),  dx = skip + mask dy / (1 - p)        x, y (n, width)
-///
-/// The mask has one decision for each channel of a sample, or for each sample. Where p rises, it is
-/// the probability times `LayerCall::progress`: 0 in the first step of the training, as in the
-/// reference's training of AmoebaNet (tensorflow/tpu, models/official/amoeba_net). Keeps nothing.
-class DropoutOfWhole final : public ExecutableLayer {
-  public:
-    struct Options {
-        DroppedWhole part = DroppedWhole::Channel;
-        double probability = 0;
-        bool rises = false;
-    };
-    DropoutOfWhole(const SampleShape& input, Options options, NumberFormat format);
-
-    bool backward_reads_input() const override { return false; }
-    void create_parameters(ParameterMaker& maker,
-                           const std::string& path,
-                           bool ends_residual) override;
-    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
-    void backward_input(
-        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override;
-
-  private:
-    Dropping dropping_;
-    std::int64_t decisions_;  ///< for each sample
-};
-
 /// The dropout at the end of a layer f: y = skip + mask f(x) / (1 - p). Its gradient takes scratch
 /// of the size of y.
 class OutputDropout {

@@ -1,37 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/embedding.h"
-
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/base/as_index.h"
+#include "core/model/layer_spec.h"
+#include "exec/layers/dropout.h"
+#include "exec/layers/makers.h"
 
 namespace pipetwin::exec {
 namespace {
 
-/// Positions of the longer of both sequences.
-int longest_sequence(const LayerSpec& spec, const SampleShape& input) {
-    return std::max(spec.source_positions, input.positions - spec.source_positions);
-}
+/// y[s, t] = c tokens[id[s, t]] + places[t]
+/// dtokens[id[s, t]] += c dy[s, t],  dplaces[t] += dy[s, t], in the order of the rows
+///
+/// id (n) int32   tokens (vocabulary, width)   places (context, width)
+///
+/// Token ids have no gradient. Keeps the ids. With a dropout at its end the sum is masked. A tied
+/// table has room for the gradient of its other use. places is a table that is learned, or there is
+/// none, or it has sinusoids of the position t (Vaswani et al., arXiv 1706.03762, section 3.5):
+///
+///     places[t, j] = sin(t / 10000^(j / h)),  places[t, h + j] = cos(t / 10000^(j / h)),
+///     h = width / 2, rounded up
+///
+/// c is 1, or sqrt(width) where rows are scaled. Where the first positions are those of a source,
+/// both sequences count their positions from 0, and the source may have a token table of its own.
+class Embedding final : public PlainLayer {
+  public:
+    Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : PlainLayer(input,
+                     {.token_ids = false, .positions = input.positions, .width = spec.outputs},
+                     format),
+          spec_(spec),
+          context_(spec.learned_positions ? spec.context : 0),
+          dropout_(spec.dropout) {}
 
-}  // namespace
+    Bytes workspace_bytes(int samples) const override {
+        return dropout_.workspace_bytes(output_bytes(samples));
+    }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool ends_residual) override;
+    std::vector<Parameter*> parameters() override;
+    bool has_parameters() const override { return true; }
+    /// The sinusoids, which are as old as the weights and never change.
+    Bytes state_bytes() const override {
+        return spec_.sinusoids ? matrix_bytes(longest_sequence(), output().width) : Bytes{};
+    }
 
-Embedding::Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
-    : ExecutableLayer(
-          input, {.token_ids = false, .positions = input.positions, .width = spec.outputs}, format),
-      spec_(spec),
-      context_(spec.learned_positions ? spec.context : 0),
-      dropout_(spec.dropout) {}
+    /// Throws Error(BadInput), naming sample, position and value, if an id is outside the
+    /// vocabulary.
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
 
-Bytes Embedding::workspace_bytes(int samples) const {
-    return dropout_.workspace_bytes(output_bytes(samples));
-}
+  private:
+    /// One of the sequences of a sample.
+    struct Part {
+        EmbeddingRows rows;
+        Parameter* tokens = nullptr;
+    };
+    /// The target, which is all of a sample that has no source, and the source.
+    std::array<Part, 2> parts();
+    /// The rows of a position table, or of its gradient, that are a part's.
+    template <class AnyView>
+    static AnyView places_of(const Part& part, AnyView places);
+    /// Positions of the longer of both sequences.
+    int longest_sequence() const {
+        return std::max(spec_.source_positions, input().positions - spec_.source_positions);
+    }
+    void draw_sinusoids(ParameterMaker& maker);
+    /// Token ids have no gradient.
+    void input_gradient(const LayerCall&, const Kept&, const Operands&) override {}
 
-/// The sinusoids, which are as old as the weights and never change.
-Bytes Embedding::state_bytes() const {
-    return spec_.sinusoids ? matrix_bytes(longest_sequence(spec_, input()), output().width)
-                           : Bytes{};
-}
+    LayerSpec spec_;
+    int context_;  ///< rows of a position table that is learned
+    OutputDropout dropout_;
+    Parameter tokens_;
+    Parameter source_tokens_;
+    Parameter places_;
+    Tensor sinusoids_;
+};
 
 void Embedding::create_parameters(ParameterMaker& maker,
                                   const std::string& path,
@@ -63,7 +111,7 @@ void Embedding::draw_sinusoids(ParameterMaker& maker) {
     constexpr double longest_wave = 10'000;
     const int width = output().width;
     const int half = (width + 1) / 2;
-    const int positions = longest_sequence(spec_, input());
+    const int positions = longest_sequence();
     std::vector<double> values(as_index(positions) * as_index(width));
     for (int t = 0; t < positions; ++t) {
         for (int j = 0; j < width; ++j) {
@@ -123,16 +171,6 @@ void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y
     dropout_.forward(call, {}, y);
 }
 
-// Token ids have no gradient.
-void Embedding::backward_input(LayerCall& call,
-                               Kept& /*kept*/,
-                               ConstView /*x*/,
-                               ConstView /*dy*/,
-                               ConstView /*skip*/,
-                               View /*dx*/) {
-    call.done(Op::BackwardInput);
-}
-
 // dtokens[id[s, t]] += c dy[s, t],  dplaces[t] += dy[s, t]
 void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
     const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
@@ -148,5 +186,9 @@ void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, Co
     }
     call.done(Op::BackwardWeight);
 }
+
+}  // namespace
+
+const LayerMaker make_embedding = made<Embedding>;
 
 }  // namespace pipetwin::exec

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "exec/layers/join.h"
 #include "exec/layers/make_layer.h"
+#include "exec/layers/makers.h"
 
 namespace pipetwin::exec {
 
@@ -21,6 +21,9 @@ Graph::Graph(std::vector<InnerLayer> inner, std::vector<SampleShape> inputs, Num
     const std::size_t values = this->inputs().size() + nodes_.size();
     outputs_.resize(values);
     gradients_.resize(values);
+    for (const Node& node : nodes_) {
+        contain(*node.layer);
+    }
 }
 
 std::vector<Graph::Node> Graph::make_nodes(const std::vector<InnerLayer>& inner,
@@ -59,8 +62,7 @@ GraphShape Graph::graph_shape(const std::vector<InnerLayer>& inner,
                             "W is a part of the backward");
         }
         made.adds_itself = node.joining != nullptr;
-        const auto* const join = dynamic_cast<const Join*>(node.joining);
-        made.is_sum = join != nullptr && join->is_sum();
+        made.is_sum = node.joining != nullptr && node.joining->is_sum();
         made.weight_reads_gradient = node.layer->weight_reads_gradient();
         shape.numbers.push_back(numbers_of(inner[i].output));
     }
@@ -149,55 +151,6 @@ void Graph::create_parameters(ParameterMaker& maker, const std::string& path, bo
     for (const Node& node : nodes_) {
         const bool last = &node == &nodes_.back();
         node.layer->create_parameters(maker, path + "." + node.name, ends_residual && last);
-    }
-}
-
-std::vector<Parameter*> Graph::parameters() {
-    std::vector<Parameter*> all;
-    for (const Node& node : nodes_) {
-        std::ranges::copy(node.layer->parameters(), std::back_inserter(all));
-    }
-    return all;
-}
-
-bool Graph::has_parameters() const {
-    return std::ranges::any_of(nodes_,
-                               [](const Node& node) { return node.layer->has_parameters(); });
-}
-
-Bytes Graph::state_bytes() const {
-    Bytes sum;
-    for (const Node& node : nodes_) {
-        sum += node.layer->state_bytes();
-    }
-    return sum;
-}
-
-std::vector<Parameter*> Graph::state() {
-    std::vector<Parameter*> all;
-    for (const Node& node : nodes_) {
-        std::ranges::copy(node.layer->state(), std::back_inserter(all));
-    }
-    return all;
-}
-
-std::vector<BatchMoments*> Graph::batch_moments() {
-    std::vector<BatchMoments*> all;
-    for (const Node& node : nodes_) {
-        std::ranges::copy(node.layer->batch_moments(), std::back_inserter(all));
-    }
-    return all;
-}
-
-void Graph::forget_batch() {
-    for (const Node& node : nodes_) {
-        node.layer->forget_batch();
-    }
-}
-
-void Graph::commit_batch(const Kernels& kernels) {
-    for (const Node& node : nodes_) {
-        node.layer->commit_batch(kernels);
     }
 }
 
@@ -344,12 +297,11 @@ void Graph::layer_backward(
     const bool reads_output = memory_.shape().nodes[node].reads_output;
     const ConstView x = value(call, kept, reads_output ? memory_.output_of(node) : read);
     const auto compute = [&](ConstView own_skip, View dx) {
-        ExecutableLayer& layer = *nodes_[node].layer;
-        if (half == Half::Whole) {
-            layer.backward(call, kept.inner[node], x, dy, own_skip, dx);
-        } else {
-            layer.backward_input(call, kept.inner[node], x, dy, own_skip, dx);
-        }
+        backward_of(*nodes_[node].layer,
+                    half == Half::Whole,
+                    call,
+                    kept.inner[node],
+                    {x, dy, own_skip, dx});
     };
     if (to.dx.empty() || !to.adds) {
         compute(memory_.is_outside(read) ? skip : ConstView{}, to.dx);
@@ -464,5 +416,7 @@ void Graph::backward(
 void Graph::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
     join_backward_weight(call, kept, {&x, 1}, dy);
 }
+
+const JoiningMaker make_graph = made_of_several<Graph>;
 
 }  // namespace pipetwin::exec

@@ -45,13 +45,6 @@ class Graph final : public JoiningLayer {
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;
-    std::vector<Parameter*> parameters() override;
-    bool has_parameters() const override;
-    Bytes state_bytes() const override;
-    std::vector<Parameter*> state() override;
-    std::vector<BatchMoments*> batch_moments() override;
-    void forget_batch() override;
-    void commit_batch(const Kernels& kernels) override;
 
     void join(LayerCall& call, std::span<const ConstView> x, View y, Kept& kept) override;
     void join_backward_input(LayerCall& call,

@@ -280,30 +280,58 @@ Bytes ExecutableLayer::workspace_bytes(int /*samples*/) const {
 Bytes ExecutableLayer::split_bytes(int /*samples*/) const {
     return {};
 }
-Bytes ExecutableLayer::unread_bytes(int /*samples*/) const {
-    return {};
+Bytes ExecutableLayer::unread_bytes(int samples) const {
+    return kept_bytes(samples);
+}
+void ExecutableLayer::free_unread(Kept& kept) const {
+    kept.tensors.clear();
 }
 
 void ExecutableLayer::create_parameters(ParameterMaker& /*maker*/,
                                         const std::string& /*path*/,
                                         bool /*ends_residual*/) {}
+
+template <class Item>
+std::vector<Item*> ExecutableLayer::of_inner(std::vector<Item*> (ExecutableLayer::*items)()) {
+    std::vector<Item*> all;
+    for (ExecutableLayer* const layer : inner_) {
+        std::ranges::copy((layer->*items)(), std::back_inserter(all));
+    }
+    return all;
+}
+
 std::vector<Parameter*> ExecutableLayer::parameters() {
-    return {};
+    return of_inner(&ExecutableLayer::parameters);
+}
+bool ExecutableLayer::has_parameters() const {
+    return std::ranges::any_of(inner_, &ExecutableLayer::has_parameters);
 }
 
 Bytes ExecutableLayer::state_bytes() const {
-    return {};
+    Bytes sum;
+    for (const ExecutableLayer* const layer : inner_) {
+        sum += layer->state_bytes();
+    }
+    return sum;
 }
 std::vector<Parameter*> ExecutableLayer::state() {
-    return {};
+    return of_inner(&ExecutableLayer::state);
 }
 std::vector<BatchMoments*> ExecutableLayer::batch_moments() {
-    return {};
+    return of_inner(&ExecutableLayer::batch_moments);
 }
-void ExecutableLayer::forget_batch() {}
-void ExecutableLayer::commit_batch(const Kernels& /*kernels*/) {}
+void ExecutableLayer::forget_batch() {
+    std::ranges::for_each(inner_, &ExecutableLayer::forget_batch);
+}
+void ExecutableLayer::commit_batch(const Kernels& kernels) {
+    for (ExecutableLayer* const layer : inner_) {
+        layer->commit_batch(kernels);
+    }
+}
 
-void ExecutableLayer::free_unread(Kept& /*kept*/) const {}
+void ExecutableLayer::forward_with_gradient(LayerCall& /*call*/, View /*x*/, Kept& /*kept*/) {
+    throw InternalError("a layer without a gradient in its forward");
+}
 
 void ExecutableLayer::backward_weight(LayerCall& /*call*/,
                                       Kept& /*kept*/,
@@ -314,6 +342,23 @@ void ExecutableLayer::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     backward_weight(call, kept, x, dy);
     backward_input(call, kept, x, dy, skip, dx);
+}
+
+void ExecutableLayer::backward_of(
+    ExecutableLayer& inner, bool whole, LayerCall& call, Kept& kept, const Operands& of) {
+    if (whole) {
+        inner.backward(call, kept, of.x, of.dy, of.skip, of.dx);
+    } else {
+        inner.backward_input(call, kept, of.x, of.dy, of.skip, of.dx);
+    }
+}
+
+void PlainLayer::backward_input(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    if (!dx.empty()) {
+        input_gradient(call, kept, {.x = x, .dy = dy, .skip = skip, .dx = dx});
+    }
+    call.done(Op::BackwardInput);
 }
 
 JoiningLayer::JoiningLayer(std::vector<SampleShape> inputs, SampleShape output, NumberFormat format)

@@ -53,6 +53,12 @@ struct LayerCall {
             after_part(part);
         }
     }
+    /// y += skip, where there are both.
+    void add(ConstView skip, View y) const {
+        if (!skip.empty() && !y.empty()) {
+            kernels.add(skip, y);
+        }
+    }
 };
 
 /// Tensors that a layer keeps of one micro-batch from forward to backward. Its input is kept by the
@@ -198,6 +204,12 @@ class ParameterMaker {
     int dropouts_ = 0;
 };
 
+/// `shape` with another width: what a product makes of an image is an image, pixel by pixel.
+inline SampleShape with_width(SampleShape shape, int width) {
+    shape.width = width;
+    return shape;
+}
+
 /// One layer: a formula with its two gradients. Knows its shapes and bytes from the start, gets
 /// parameters later, so that a plan can be made without allocating anything. Sizes are exact: the
 /// arena counts the same.
@@ -229,7 +241,7 @@ class ExecutableLayer {
     /// Bytes that I adds to `saved`: gradients between inner layers. 0 for a primitive layer.
     virtual Bytes split_bytes(int samples) const;
     /// Bytes of what is kept, and of `split_bytes`, that W does not read; without the layer's
-    /// input.
+    /// input. By default all that is kept.
     virtual Bytes unread_bytes(int samples) const;
     /// True if W reads the layer's input.
     virtual bool weight_reads_input() const { return has_parameters(); }
@@ -238,6 +250,10 @@ class ExecutableLayer {
 
     /// True if the gradient by the input reads the input.
     virtual bool backward_reads_input() const { return true; }
+    /// True if the gradient by the input may read the output in place of the input.
+    virtual bool may_read_output() const { return false; }
+    /// The formula of a GELU, which a device may compute with the products around it.
+    virtual std::optional<GeluForm> gelu() const { return {}; }
 
     /// Allocates and draws the parameters; `path` is put before their names. `ends_residual` marks
     /// the last layer of a residual branch.
@@ -246,6 +262,7 @@ class ExecutableLayer {
                                    bool ends_residual);
     /// All parameters of the layer, in a fixed order.
     virtual std::vector<Parameter*> parameters();
+    virtual bool has_parameters() const;
 
     /// Bytes of the layer's state and of the sums that it follows; they live as long as weights.
     virtual Bytes state_bytes() const;
@@ -272,9 +289,24 @@ class ExecutableLayer {
     virtual void backward(
         LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx);
 
-    virtual bool has_parameters() const { return false; }
+    /// True for a loss that may leave the gradient of its input in the input's place.
+    virtual bool has_gradient_in_forward() const { return false; }
+    /// The forward of a training, with the gradient in the place of x: `backward_input` is done.
+    virtual void forward_with_gradient(LayerCall& call, View x, Kept& kept);
 
   protected:
+    /// What a backward reads, and where it puts the gradient of the input.
+    struct Operands {
+        ConstView x;
+        ConstView dy;
+        ConstView skip;
+        View dx;
+    };
+    /// The backward of a layer inside: `whole`, or its half I.
+    static void backward_of(
+        ExecutableLayer& inner, bool whole, LayerCall& call, Kept& kept, const Operands& of);
+    /// Makes a member one of the layers inside, whose parameters and state are this layer's.
+    void contain(ExecutableLayer& inner) { inner_.push_back(&inner); }
     const NumberFormat& format() const { return format_; }
     DType real() const { return format_.real; }
     std::int64_t rows(int samples) const { return std::int64_t{samples} * input_.positions; }
@@ -283,9 +315,25 @@ class ExecutableLayer {
     Bytes exact_bytes(std::int64_t rows, std::int64_t columns) const;
 
   private:
+    template <class Item>
+    std::vector<Item*> of_inner(std::vector<Item*> (ExecutableLayer::*items)());
+
     SampleShape input_;
     SampleShape output_;
     NumberFormat format_;
+    std::vector<ExecutableLayer*> inner_;  ///< layers inside, in the order of their parameters
+};
+
+/// A layer whose I is the gradient of its input alone.
+class PlainLayer : public ExecutableLayer {
+  public:
+    using ExecutableLayer::ExecutableLayer;
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) final;
+
+  private:
+    /// dx = skip + dy df/dx; dx is not empty.
+    virtual void input_gradient(const LayerCall& call, const Kept& kept, const Operands& of) = 0;
 };
 
 /// A layer that reads several outputs: a join of them, or layers with branches between them.
@@ -305,6 +353,8 @@ class JoiningLayer : public ExecutableLayer {
     virtual bool backward_reads(std::size_t input) const = 0;
     /// True if W reads input number `input`.
     virtual bool weight_reads(std::size_t input) const = 0;
+    /// True for a sum, whose gradient is that of each input.
+    virtual bool is_sum() const { return false; }
 
     /// Place of one input's gradient; empty: it is not wanted.
     struct InputGradient {

@@ -1,49 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/layer_norm.h"
+#include "core/model/layer_spec.h"
+#include "exec/layers/makers.h"
+#include "exec/layers/norm.h"
 
 namespace pipetwin::exec {
+namespace {
 
-LayerNorm::LayerNorm(const SampleShape& input, NumberFormat format)
-    : ExecutableLayer(input, input, format) {}
+/// Per row, with m = mean(x), s = 1 / sqrt(mean((x - m)^2) + 1e-5), z = (x - m) s:
+///
+/// y = skip + gain * z + bias        x, y (n, width)   gain, bias (width)
+/// dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
+/// dgain += sum of dy * z,  dbias += sum of dy
+///
+/// Keeps its input, m and s.
+class LayerNorm final : public Norm {
+  public:
+    LayerNorm(const LayerSpec& /*spec*/, const SampleShape& input, NumberFormat format)
+        : Norm(input, Has::GainAndBias, format) {}
 
-Bytes LayerNorm::kept_bytes(int samples) const {
-    return exact_bytes(rows(samples), 2);
-}
+    Bytes kept_bytes(int samples) const override { return exact_bytes(rows(samples), 2); }
 
-void LayerNorm::create_parameters(ParameterMaker& maker,
-                                  const std::string& path,
-                                  bool /*ends_residual*/) {
-    gain_ = maker.make(path + ".gain", 1, input().width, ParameterMaker::Role::Ones);
-    bias_ = maker.make(path + ".bias", 1, input().width, ParameterMaker::Role::Zeros);
-}
-
-std::vector<Parameter*> LayerNorm::parameters() {
-    return {&gain_, &bias_};
-}
-
-// y = skip + gain * z + bias
-void LayerNorm::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
-    Tensor statistics = call.arena.allocate(format().exact(), x.rows, 2, MemoryKind::Stash);
-    call.kernels.layer_norm_forward(x, gain_.value, bias_.value, y, statistics);
-    if (!skip.empty()) {
-        call.kernels.add(skip, y);
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override {
+        Tensor statistics = call.arena.allocate(format().exact(), x.rows, 2, MemoryKind::Stash);
+        call.kernels.layer_norm_forward(x, gain().value, bias().value, y, statistics);
+        call.add(skip, y);
+        kept.tensors.push_back(std::move(statistics));
     }
-    kept.tensors.push_back(std::move(statistics));
-}
-
-// dgain += sum of dy * z,  dbias += sum of dy,
-// dx = skip + s (g - mean(g) - z mean(g * z)),  g = gain * dy
-void LayerNorm::backward_input(
-    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    const ConstView statistics = kept.tensors.front();
-    if (dx.empty()) {
-        call.kernels.layer_norm_backward_weight(
-            x, statistics, dy, gain_.next_gradient(), bias_.next_gradient());
-    } else {
-        call.kernels.layer_norm_backward(
-            x, gain_.value, statistics, dy, skip, dx, gain_.next_gradient(), bias_.next_gradient());
+    void gradients(const LayerCall& call, const Kept& kept, const Operands& of) override {
+        const ConstView statistics = kept.tensors.front();
+        const GradientSum dgain = gain().next_gradient();
+        const GradientSum dbias = bias().next_gradient();
+        if (of.dx.empty()) {
+            call.kernels.layer_norm_backward_weight(of.x, statistics, of.dy, dgain, dbias);
+        } else {
+            call.kernels.layer_norm_backward(
+                of.x, gain().value, statistics, of.dy, of.skip, of.dx, dgain, dbias);
+        }
     }
-    call.done(Op::BackwardInput);
-}
+};
+
+/// Per row, with s = 1 / sqrt(mean(x^2) + epsilon), z = x s (Zhang and Sennrich, arXiv 1910.07467):
+///
+/// y = skip + gain * z        x, y (n, width)   gain (width)
+/// dx = skip + s (g - z mean(g * z)),  g = gain * dy
+/// dgain += sum of dy * z
+///
+/// Keeps its input and s.
+class RmsNorm final : public Norm {
+  public:
+    RmsNorm(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : Norm(input, Has::Gain, format), epsilon_(spec.epsilon) {}
+
+    Bytes kept_bytes(int samples) const override { return exact_bytes(rows(samples), 1); }
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override {
+        Tensor roots = call.arena.allocate(format().exact(), x.rows, 1, MemoryKind::Stash);
+        call.kernels.rms_norm_forward(x, gain().value, epsilon_, y, roots);
+        call.add(skip, y);
+        kept.tensors.push_back(std::move(roots));
+    }
+    void gradients(const LayerCall& call, const Kept& kept, const Operands& of) override {
+        const ConstView roots = kept.tensors.front();
+        const GradientSum dgain = gain().next_gradient();
+        if (of.dx.empty()) {
+            call.kernels.rms_norm_backward_weight(of.x, roots, of.dy, dgain);
+        } else {
+            call.kernels.rms_norm_backward(of.x, gain().value, roots, of.dy, of.skip, of.dx, dgain);
+        }
+    }
+
+  private:
+    double epsilon_;
+};
+
+}  // namespace
+
+const LayerMaker make_layer_norm = made<LayerNorm>;
+const LayerMaker make_rms_norm = made<RmsNorm>;
 
 }  // namespace pipetwin::exec

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/layers/linear.h"
 
+#include "core/model/layer_spec.h"
+#include "exec/layers/makers.h"
+
 namespace pipetwin::exec {
-namespace {
-
-/// `shape` with another width. What a linear layer makes of an image is an image, pixel by pixel.
-SampleShape of_width(SampleShape shape, int width) {
-    shape.width = width;
-    return shape;
-}
-
-}  // namespace
 
 Linear::Linear(const SampleShape& input, const LinearOptions& options, NumberFormat format)
-    : ExecutableLayer(input, of_width(input, options.outputs + options.padding), format),
+    : ExecutableLayer(input, with_width(input, options.outputs + options.padding), format),
       has_bias_(options.bias),
       tied_(options.tied),
       padding_(options.padding),
@@ -137,5 +131,16 @@ void Linear::backward(LayerCall& call, ConstView x, ConstView dy, const GeluBefo
     weight_gradient(call, x, gradient);
     input_gradient(call, gradient, gelu);
 }
+
+const LayerMaker make_linear =
+    [](const LayerSpec& spec, const SampleShape& input, NumberFormat format) -> Made {
+    return std::make_unique<Linear>(input,
+                                    LinearOptions{.outputs = spec.outputs,
+                                                  .bias = spec.bias,
+                                                  .padding = spec.vocabulary_padding,
+                                                  .tied = spec.tied,
+                                                  .dropout = spec.dropout},
+                                    format);
+};
 
 }  // namespace pipetwin::exec

@@ -1,54 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/residual.h"
-
 #include "core/base/error.h"
+#include "core/model/layer_spec.h"
+#include "exec/layers/makers.h"
+#include "exec/layers/sequence.h"
 
 namespace pipetwin::exec {
 namespace {
 
-void add(const LayerCall& call, ConstView skip, View y) {
-    if (!skip.empty() && !y.empty()) {
-        call.kernels.add(skip, y);
+/// y = skip + x + f(x)        x, y (n, width), f a sequence
+/// dx = skip + dy + dy df/dx
+///
+/// The sums cost no pass where f ends with a product and begins with a layer norm: those add the
+/// skip themselves.
+class Residual final : public ExecutableLayer {
+  public:
+    Residual(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
+        : ExecutableLayer(input, input, format), branch_(spec.inner, input, format) {
+        PIPETWIN_EXPECT(branch_.output() == input,
+                        "the branch of a residual ends with the shape it began with");
+        contain(branch_);
     }
-}
+
+    Bytes kept_bytes(int samples) const override { return branch_.kept_bytes(samples); }
+    Bytes workspace_bytes(int samples) const override { return branch_.workspace_bytes(samples); }
+    Bytes split_bytes(int samples) const override { return branch_.split_bytes(samples); }
+    Bytes unread_bytes(int samples) const override { return branch_.unread_bytes(samples); }
+    bool weight_reads_input() const override { return branch_.weight_reads_input(); }
+    bool backward_reads_input() const override { return branch_.backward_reads_input(); }
+    bool weight_reads_gradient() const override { return branch_.weight_reads_gradient(); }
+    void free_unread(Kept& kept) const override { branch_.free_unread(kept); }
+    void create_parameters(ParameterMaker& maker,
+                           const std::string& path,
+                           bool /*ends_residual*/) override {
+        branch_.create_parameters(maker, path, true);
+    }
+
+    void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override {
+        branch_.forward(call, x, x, y, kept);
+        call.add(skip, y);
+    }
+    void backward_input(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override {
+        branch_.backward_input(call, kept, x, dy, dy, dx);
+        call.add(skip, dx);
+    }
+    void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override {
+        branch_.backward_weight(call, kept, x, dy);
+    }
+    void backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) override {
+        branch_.backward(call, kept, x, dy, dy, dx);
+        call.add(skip, dx);
+    }
+
+  private:
+    Sequence branch_;
+};
 
 }  // namespace
 
-Residual::Residual(const std::vector<LayerSpec>& inner,
-                   const SampleShape& input,
-                   NumberFormat format)
-    : ExecutableLayer(input, input, format), branch_(inner, input, format) {
-    PIPETWIN_EXPECT(branch_.output() == input,
-                    "the branch of a residual ends with the shape it began with");
-}
-
-void Residual::create_parameters(ParameterMaker& maker,
-                                 const std::string& path,
-                                 bool /*ends_residual*/) {
-    branch_.create_parameters(maker, path, true);
-}
-
-// y = x + f(x)
-void Residual::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
-    branch_.forward(call, x, x, y, kept);
-    add(call, skip, y);
-}
-
-// dx = dy + dy df/dx
-void Residual::backward_input(
-    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    branch_.backward_input(call, kept, x, dy, dy, dx);
-    add(call, skip, dx);
-}
-
-void Residual::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
-    branch_.backward_weight(call, kept, x, dy);
-}
-
-void Residual::backward(
-    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    branch_.backward(call, kept, x, dy, dy, dx);
-    add(call, skip, dx);
-}
+const LayerMaker make_residual = made<Residual>;
 
 }  // namespace pipetwin::exec

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "exec/layers/activations.h"
-#include "exec/layers/cross_entropy.h"
-#include "exec/layers/image/rectifier.h"
+#include "core/model/inner_layers.h"
+#include "core/model/layer_spec.h"
 #include "exec/layers/linear.h"
 #include "exec/layers/make_layer.h"
+#include "exec/layers/makers.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -51,10 +51,11 @@ Sequence::Sequence(std::vector<std::unique_ptr<ExecutableLayer>> layers,
       is_given_output_(reads_output) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         names_.push_back(fmt::format("{}", i));
+        contain(*layers_[i]);
     }
     join_gelus();
-    if (layers_.size() > 1) {
-        loss_ = dynamic_cast<CrossEntropy*>(layers_.back().get());
+    if (layers_.size() > 1 && layers_.back()->has_gradient_in_forward()) {
+        loss_ = layers_.back().get();
     }
     find_what_backwards_read();
     find_rooms();
@@ -67,8 +68,8 @@ void Sequence::find_what_backwards_read() {
     reads_output_.assign(layers_.size(), false);
     for (std::size_t i = layers_.size(); i-- > 0;) {
         const bool is_before_loss = i + 1 < layers_.size() && layers_[i + 1]->output().width == 0;
-        reads_output_[i] = dynamic_cast<const Rectifier*>(layers_[i].get()) != nullptr &&
-                           i + 1 < layers_.size() && reads_input_[i + 1] && !is_before_loss;
+        reads_output_[i] = layers_[i]->may_read_output() && i + 1 < layers_.size() &&
+                           reads_input_[i + 1] && !is_before_loss;
         const bool is_given = is_given_output_ && i + 1 == layers_.size();
         reads_input_[i] = !reads_output_[i] && !is_given && layers_[i]->backward_reads_input();
     }
@@ -121,12 +122,12 @@ Sequence::Place Sequence::place_of(std::size_t layer, Half half) const {
 void Sequence::join_gelus() {
     gelus_.resize(layers_.size());
     for (std::size_t i = 1; i + 1 < layers_.size(); ++i) {
-        const auto* const gelu = dynamic_cast<const Gelu*>(layers_[i].get());
+        const std::optional<GeluForm> form = layers_[i]->gelu();
         auto* const before = dynamic_cast<Linear*>(layers_[i - 1].get());
         auto* const behind = dynamic_cast<Linear*>(layers_[i + 1].get());
-        if (gelu != nullptr && before != nullptr && behind != nullptr && before->can_take_gelu() &&
+        if (form && before != nullptr && behind != nullptr && before->can_take_gelu() &&
             behind->can_take_gelu_gradient()) {
-            gelus_[i] = {.form = gelu->form(), .before = before, .behind = behind};
+            gelus_[i] = {.form = *form, .before = before, .behind = behind};
         }
     }
 }
@@ -219,54 +220,6 @@ void Sequence::create_parameters(ParameterMaker& maker,
     }
 }
 
-std::vector<Parameter*> Sequence::parameters() {
-    std::vector<Parameter*> all;
-    for (const auto& layer : layers_) {
-        std::ranges::copy(layer->parameters(), std::back_inserter(all));
-    }
-    return all;
-}
-
-bool Sequence::has_parameters() const {
-    return std::ranges::any_of(layers_, [](const auto& layer) { return layer->has_parameters(); });
-}
-
-Bytes Sequence::state_bytes() const {
-    Bytes sum;
-    for (const auto& layer : layers_) {
-        sum += layer->state_bytes();
-    }
-    return sum;
-}
-
-std::vector<Parameter*> Sequence::state() {
-    std::vector<Parameter*> all;
-    for (const auto& layer : layers_) {
-        std::ranges::copy(layer->state(), std::back_inserter(all));
-    }
-    return all;
-}
-
-std::vector<BatchMoments*> Sequence::batch_moments() {
-    std::vector<BatchMoments*> all;
-    for (const auto& layer : layers_) {
-        std::ranges::copy(layer->batch_moments(), std::back_inserter(all));
-    }
-    return all;
-}
-
-void Sequence::forget_batch() {
-    for (const auto& layer : layers_) {
-        layer->forget_batch();
-    }
-}
-
-void Sequence::commit_batch(const Kernels& kernels) {
-    for (const auto& layer : layers_) {
-        layer->commit_batch(kernels);
-    }
-}
-
 View Sequence::room(const LayerCall& call, std::size_t room, std::size_t layer) const {
     const SampleShape& shape = layers_[layer]->input();
     const std::int64_t begin =
@@ -355,54 +308,46 @@ void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kep
     }
 }
 
-void Sequence::backward(
-    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+/// B, or its half I.
+void Sequence::run_backward(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx, Half half) {
     for (std::size_t i = layers_.size(); i-- > 1;) {
         if (has_gradient(i)) {
             call.done(Op::BackwardInput);
             dy = kept.inner[i].input;
             continue;
         }
-        const View place = begin_gradient(call, kept, i, Whole, dx);
+        const View place = begin_gradient(call, kept, i, half, dx);
         if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
             Tensor& h = kept.inner[i - 1].input;
-            gelu->behind->backward(call, place, dy, {.form = gelu->form, .h = h, .dh = place});
-            std::swap(h, kept.inner[i].input);
+            const Linear::GeluBefore before{.form = gelu->form, .h = h, .dh = place};
+            if (half == Whole) {
+                gelu->behind->backward(call, place, dy, before);
+                std::swap(h, kept.inner[i].input);
+            } else {
+                gelu->behind->backward_input(call, dy, before);
+                std::swap(h, kept.inner[i - 1].gradient);
+            }
             dy = place;
             --i;
             continue;
         }
         const ConstView read = read_by_backward(call, kept, i);
-        layers_[i]->backward(call, kept.inner[i], read, dy, {}, place);
+        backward_of(*layers_[i], half == Whole, call, kept.inner[i], {read, dy, {}, place});
         dy = place;
     }
     const ConstView read = reads_output_.front() ? ConstView(kept.inner[1].input) : x;
-    layers_.front()->backward(call, kept.inner.front(), read, dy, skip, dx);
+    backward_of(*layers_.front(), half == Whole, call, kept.inner.front(), {read, dy, skip, dx});
+}
+
+void Sequence::backward(
+    LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
+    run_backward(call, kept, x, dy, skip, dx, Whole);
 }
 
 void Sequence::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    for (std::size_t i = layers_.size(); i-- > 1;) {
-        if (has_gradient(i)) {
-            call.done(Op::BackwardInput);
-            dy = kept.inner[i].input;
-            continue;
-        }
-        const View place = begin_gradient(call, kept, i, InputHalf, dx);
-        if (const std::optional<JoinedGelu>& gelu = gelus_[i - 1]) {
-            Tensor& h = kept.inner[i - 1].input;
-            gelu->behind->backward_input(call, dy, {.form = gelu->form, .h = h, .dh = place});
-            std::swap(h, kept.inner[i - 1].gradient);
-            dy = place;
-            --i;
-            continue;
-        }
-        const ConstView read = read_by_backward(call, kept, i);
-        layers_[i]->backward_input(call, kept.inner[i], read, dy, {}, place);
-        dy = place;
-    }
-    const ConstView read = reads_output_.front() ? ConstView(kept.inner[1].input) : x;
-    layers_.front()->backward_input(call, kept.inner.front(), read, dy, skip, dx);
+    run_backward(call, kept, x, dy, skip, dx, InputHalf);
 }
 
 void Sequence::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
@@ -416,5 +361,16 @@ void Sequence::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstVi
         }
     }
 }
+
+namespace {
+
+Made sequence_or_graph(const LayerSpec& spec, const SampleShape& input, NumberFormat format) {
+    return has_branches(spec) ? make_graph(spec, {input}, format)
+                              : std::make_unique<Sequence>(spec.inner, input, format);
+}
+
+}  // namespace
+
+const LayerMaker make_sequence = sequence_or_graph;
 
 }  // namespace pipetwin::exec

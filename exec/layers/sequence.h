@@ -11,7 +11,6 @@
 
 namespace pipetwin::exec {
 
-class CrossEntropy;
 class Linear;
 
 /// y = skip + f_n(... f_2(f_1(x)))
@@ -60,13 +59,6 @@ class Sequence final : public ExecutableLayer {
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;
-    std::vector<Parameter*> parameters() override;
-    bool has_parameters() const override;
-    Bytes state_bytes() const override;
-    std::vector<Parameter*> state() override;
-    std::vector<BatchMoments*> batch_moments() override;
-    void forget_batch() override;
-    void commit_batch(const Kernels& kernels) override;
 
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) override;
     void backward_input(
@@ -100,6 +92,8 @@ class Sequence final : public ExecutableLayer {
     Bytes inner_workspace(int samples) const;
     View room(const LayerCall& call, std::size_t room, std::size_t layer) const;
     View begin_gradient(LayerCall& call, Kept& kept, std::size_t layer, Half half, View dx) const;
+    void run_backward(
+        LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx, Half half);
     ConstView read_by_backward(const LayerCall& call, const Kept& kept, std::size_t layer) const;
     ConstView without_numbers(const LayerCall& call, std::size_t layer) const;
     /// True for a layer whose dx_i is in the place of x_i before the backward.
@@ -116,7 +110,7 @@ class Sequence final : public ExecutableLayer {
     std::vector<std::size_t> forward_room_;                  ///< [layer] of x_i, where it is unkept
     std::array<std::vector<std::size_t>, 2> gradient_room_;  ///< [half][layer] of dx_i
     bool is_given_output_ = false;                           ///< the last layer reads y
-    CrossEntropy* loss_ = nullptr;  ///< the last layer, where it is one of several
+    ExecutableLayer* loss_ = nullptr;  ///< the last of several layers, which leaves its gradient
 };
 
 }  // namespace pipetwin::exec

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/join.h"
-
+#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -27,6 +26,12 @@ LayerCall call_in(Arena& arena) {
     return {.kernels = cpu_kernels(), .arena = arena, .samples = samples};
 }
 
+std::unique_ptr<ExecutableLayer> join_of(LayerType type,
+                                         const std::vector<SampleShape>& inputs,
+                                         DType real) {
+    return make_layer({.type = type}, inputs, real);
+}
+
 class EveryType : public ::testing::TestWithParam<DType> {
   protected:
     Arena arena;
@@ -38,7 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Join,
                          [](const auto& named) { return std::string(to_string(named.param)); });
 
 TEST_P(EveryType, AConcatPutsItsInputsSideBySideAndGivesEachItsColumns) {
-    Join concat(LayerType::Concat, {{.width = 2}, {.width = 1}}, {.width = 3}, type);
+    const auto made = join_of(LayerType::Concat, {{.width = 2}, {.width = 1}}, type);
+    auto& concat = dynamic_cast<JoiningLayer&>(*made);
+    EXPECT_EQ(concat.output(), (SampleShape{.width = 3}));
     const Tensor left = tensor_of(arena, {1, 2, 3, 4}, type);
     const Tensor right = tensor_of(arena, {5, 6}, type);
     const std::vector<ConstView> inputs{left, right};
@@ -58,7 +65,9 @@ TEST_P(EveryType, AConcatPutsItsInputsSideBySideAndGivesEachItsColumns) {
 }
 
 TEST_P(EveryType, AnAddSumsItsInputsAndGivesEachTheGradient) {
-    Join add(LayerType::Add, {{.width = 2}, {.width = 2}, {.width = 2}}, {.width = 2}, type);
+    const auto made = join_of(LayerType::Add, {{.width = 2}, {.width = 2}, {.width = 2}}, type);
+    auto& add = dynamic_cast<JoiningLayer&>(*made);
+    EXPECT_EQ(add.output(), (SampleShape{.width = 2}));
     const Tensor x = tensor_of(arena, {1, 2, 3, 4}, type);
     const std::vector<ConstView> inputs{x, x, x};
     LayerCall call = call_in(arena);

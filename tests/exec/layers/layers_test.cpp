@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/model/inner_layers.h"
-#include "exec/layers/image/conv2d.h"
+#include "exec/layers/image/windows.h"
 #include "exec/layers/layer.h"
 #include "tests/exec/cpu/windows/naive_windows.h"
 #include "tests/exec/layers/layer_run.h"

@@ -13,7 +13,6 @@
 #include "core/base/error.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
-#include "exec/layers/cross_entropy.h"
 #include "tests/exec/layers/layer_run.h"
 #include "tests/support/compare_tensors.h"
 #include "tests/support/finite_difference.h"
@@ -248,10 +247,10 @@ TEST(CrossEntropyWithPadding, HasTheBitsOfTheClassesAlone) {
 }
 
 TEST(LabelSmoothing, KeepsNoBytesMore) {
-    const CrossEntropy plain(numbers(3, 9), {}, DType::F32);
-    const CrossEntropy other(numbers(3, 9), {.smoothing = 0.1}, DType::F32);
-    EXPECT_EQ(plain.kept_bytes(4), other.kept_bytes(4));
-    EXPECT_EQ(plain.kept_bytes(4), Bytes{4 * 3 * (4 + 4)});  // a target and a log sum for each row
+    const auto plain = make_layer(smoothed(0), numbers(3, 9), DType::F32);
+    const auto other = make_layer(smoothed(0.1), numbers(3, 9), DType::F32);
+    EXPECT_EQ(plain->kept_bytes(4), other->kept_bytes(4));
+    EXPECT_EQ(plain->kept_bytes(4), Bytes{4 * 3 * (4 + 4)});  // a target and a log sum for each row
 }
 
 TEST(Losses, HaveTheGradientsOfFiniteDifferences) {
@@ -296,9 +295,9 @@ TEST(BinaryCrossEntropy, IsThatOfTorch) {
 }
 
 TEST(BinaryCrossEntropy, KeepsItsInputAndTheTargets) {
-    const BinaryCrossEntropy loss(numbers(64, 1), DType::BF16);
-    EXPECT_EQ(loss.saved_bytes(3), Bytes{3 * 64 * (2 + 4)});
-    EXPECT_EQ(loss.output_bytes(3), Bytes{});
+    const auto loss = make_layer(yes_or_no, numbers(64, 1), DType::BF16);
+    EXPECT_EQ(loss->saved_bytes(3), Bytes{3 * 64 * (2 + 4)});
+    EXPECT_EQ(loss->output_bytes(3), Bytes{});
 }
 
 TEST(BinaryCrossEntropy, HandsOnWhatIsNotANumber) {
@@ -332,9 +331,12 @@ class TwoLosses {
 
     explicit TwoLosses(DType type)
         : run(smoothed(smoothing), numbers(2, 5), samples, type),  // has the targets, and x_0
-          loss({run.layer->input(), run.layer->input()},
-               {.label_smoothing = smoothing, .auxiliary_weight = weight},
-               type),
+          made(make_layer({.type = LayerType::CrossEntropy,
+                           .label_smoothing = smoothing,
+                           .auxiliary_weight = weight},
+                          std::vector{run.layer->input(), run.layer->input()},
+                          type)),
+          loss(dynamic_cast<JoiningLayer&>(*made)),
           other(run.arena.allocate(type, run.x.rows(), run.x.columns(), MemoryKind::Boundary)) {
         LayerRun::set(other, testing::random_numbers(static_cast<std::size_t>(other.size()), 5));
     }
@@ -382,7 +384,8 @@ class TwoLosses {
     }
 
     LayerRun run;
-    CrossEntropyOfTwo loss;
+    std::unique_ptr<ExecutableLayer> made;
+    JoiningLayer& loss;
     Tensor other;
     Kept kept;
     double right = -1;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/layers/image/norms.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
