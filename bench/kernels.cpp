@@ -205,16 +205,17 @@ class Bench {
                  3 * bytes);
         }
         line("layer norm forward",
-             seconds([&] { kernels_.layer_norm_forward(x, gain, gain, y, statistics); }),
+             seconds([&] { kernels_.row_norm_forward({}, x, gain, gain, y, statistics); }),
              0,
              2 * bytes);
-        kernels_.layer_norm_forward(x, gain, gain, y, statistics);
+        kernels_.row_norm_forward({}, x, gain, gain, y, statistics);
         line("layer norm backward, input",
-             seconds([&] { kernels_.layer_norm_backward_input(x, gain, statistics, dy, {}, y); }),
+             seconds([&] { kernels_.row_norm_backward_input({}, x, gain, statistics, dy, {}, y); }),
              0,
              3 * bytes);
         line("layer norm backward, weights",
-             seconds([&] { kernels_.layer_norm_backward_weight(x, statistics, dy, dgain, dbias); }),
+             seconds(
+                 [&] { kernels_.row_norm_backward_weight({}, x, statistics, dy, dgain, dbias); }),
              0,
              2 * bytes);
         line("add", seconds([&] { kernels_.add(x, y); }), 0, 3 * bytes);

@@ -59,9 +59,9 @@ void rows_and_elements(cudaStream_t stream) {
     const Memory statistics = Memory::of_numbers(Real::F32, 2 * rows);
     const Memory sums = Memory::of_numbers(Real::F32, 8 * width);
     const Memory scratch(4 * std::max({column_sums_scratch(rows, 4 * width),
-                                       layer_norm_scratch(rows, width),
+                                       2 * column_sums_scratch(rows, width),
                                        norm_backward_scratch(rows, width, 2)}));
-    const LayerNorm norm{rows, width, x.at(0), gain.at(0)};
+    const RowNorm norm{rows, width, x.at(0), gain.at(0)};
     const auto time = [&](const char* name, std::int64_t bytes, const auto& call) {
         print_moved(name, seconds(stream, call), bytes);
     };
@@ -80,31 +80,31 @@ void rows_and_elements(cudaStream_t stream) {
         return gelu_backward(real, Gelu::Tanh, hidden, x.at(0), dy.at(0), y.at(0), s);
     });
     time("layer norm forward", 4 * narrow, [&](cudaStream_t s) {
-        return layer_norm_forward(real, norm, gain.at(0), y.at(0), statistics.as<float>(), s);
+        return row_norm_forward(real, norm, gain.at(0), y.at(0), statistics.as<float>(), s);
     });
     time("layer norm backward, input, with skip", 8 * narrow, [&](cudaStream_t s) {
-        return layer_norm_backward_input(
+        return row_norm_backward_input(
             real, norm, statistics.as<float>(), dy.at(0), dy.at(0), y.at(0), s);
     });
     time("layer norm backward, weights", 4 * narrow, [&](cudaStream_t s) {
-        return layer_norm_backward_weight(real,
-                                          norm,
-                                          statistics.as<float>(),
-                                          dy.at(0),
-                                          {sums.as<float>(), sums.as<float>() + width},
-                                          scratch.as<float>(),
-                                          s);
+        return row_norm_backward_weight(real,
+                                        norm,
+                                        statistics.as<float>(),
+                                        dy.at(0),
+                                        {sums.as<float>(), sums.as<float>() + width},
+                                        scratch.as<float>(),
+                                        s);
     });
     time("layer norm backward, both, with skip", 8 * narrow, [&](cudaStream_t s) {
-        return layer_norm_backward(real,
-                                   norm,
-                                   statistics.as<float>(),
-                                   dy.at(0),
-                                   dy.at(0),
-                                   y.at(0),
-                                   {sums.as<float>(), sums.as<float>() + width},
-                                   scratch.as<float>(),
-                                   s);
+        return row_norm_backward(real,
+                                 norm,
+                                 statistics.as<float>(),
+                                 dy.at(0),
+                                 dy.at(0),
+                                 y.at(0),
+                                 {sums.as<float>(), sums.as<float>() + width},
+                                 scratch.as<float>(),
+                                 s);
     });
     for (const std::int64_t columns : {width, 3 * width, 4 * width}) {
         time(fmt::format("column sums, {}", columns).c_str(),
@@ -129,24 +129,25 @@ void rows_and_elements_of_llama(cudaStream_t stream) {
     const Memory sums = Memory::of_numbers(Real::F32, width);
     const Memory scratch(
         4 * std::max(column_sums_scratch(rows, width), norm_backward_scratch(rows, width, 1)));
-    const RmsNorm norm{rows, width, x.at(0), gain.at(0)};
+    const RowNorm norm{
+        .rows = rows, .width = width, .x = x.at(0), .gain = gain.at(0), .centred = 0};
     const auto time = [&](const char* name, std::int64_t bytes, const auto& call) {
         print_moved(name, seconds(stream, call), bytes);
     };
     constexpr std::int64_t narrow = rows * width;
     time("RMS norm forward", 4 * narrow, [&](cudaStream_t s) {
-        return rms_norm_forward(real, norm, 1e-5F, y.at(0), roots.as<float>(), s);
+        return row_norm_forward(real, norm, nullptr, y.at(0), roots.as<float>(), s);
     });
     time("RMS norm backward, input, with skip", 8 * narrow, [&](cudaStream_t s) {
-        return rms_norm_backward_input(
+        return row_norm_backward_input(
             real, norm, roots.as<float>(), dy.at(0), dy.at(0), y.at(0), s);
     });
     time("RMS norm backward, gain", 4 * narrow, [&](cudaStream_t s) {
-        return rms_norm_backward_weight(
+        return row_norm_backward_weight(
             real, norm, roots.as<float>(), dy.at(0), {sums.as<float>()}, scratch.as<float>(), s);
     });
     time("RMS norm backward, both, with skip", 8 * narrow, [&](cudaStream_t s) {
-        return rms_norm_backward(real,
+        return row_norm_backward(real,
                                  norm,
                                  roots.as<float>(),
                                  dy.at(0),

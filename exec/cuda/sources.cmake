@@ -14,8 +14,8 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/dropout.cu
     kernels/elementwise.cu
     kernels/embedding.cu
-    kernels/layer_norm.cu
     kernels/norm_backward.cu
+    kernels/row_norm.cu
     kernels/updates.cu
     kernels/windows/convolution.cu
     kernels/windows/filters.cu

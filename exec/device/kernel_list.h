@@ -57,33 +57,38 @@ PIPETWIN_FUSED_KERNEL(
     linear_gelu_backward,
     (GeluForm form, exec::ConstView dy, exec::ConstView w, exec::ConstView h, exec::View dh));
 
-/// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, per row; statistics (n, 2) = mean, 1 /
-/// sqrt(...).
-PIPETWIN_KERNEL(layer_norm_forward,
-                (exec::ConstView x,
+/// Per row, with m = mean(x), or 0 of a norm that is not centred (RMSNorm), s = 1 / sqrt(mean((x -
+/// m)^2) + epsilon), z = (x - m) s:  y = gain z, + bias where it is centred. statistics (n, 2) = m,
+/// s, or (n, 1) = s.
+PIPETWIN_KERNEL(row_norm_forward,
+                (const exec::RowNormRule& rule,
+                 exec::ConstView x,
                  exec::ConstView gain,
                  exec::ConstView bias,
                  exec::View y,
                  exec::View statistics));
 /// dx = skip + ...; dx may be x itself.
-PIPETWIN_KERNEL(layer_norm_backward_input,
-                (exec::ConstView x,
+PIPETWIN_KERNEL(row_norm_backward_input,
+                (const exec::RowNormRule& rule,
+                 exec::ConstView x,
                  exec::ConstView gain,
                  exec::ConstView statistics,
                  exec::ConstView dy,
                  exec::ConstView skip,
                  exec::View dx));
-/// dgain += sum of dy * normalised x, dbias += sum of dy, over the rows.
-PIPETWIN_KERNEL(layer_norm_backward_weight,
-                (exec::ConstView x,
+/// dgain += sum of dy z, dbias += sum of dy where it is centred, over the rows.
+PIPETWIN_KERNEL(row_norm_backward_weight,
+                (const exec::RowNormRule& rule,
+                 exec::ConstView x,
                  exec::ConstView statistics,
                  exec::ConstView dy,
                  const exec::GradientSum& dgain,
                  const exec::GradientSum& dbias));
-/// `layer_norm_backward_weight`, and then `layer_norm_backward_input`. A device may do both in
-/// one pass, with an order of its own of the sums.
-PIPETWIN_FUSED_KERNEL(layer_norm_backward,
-                      (exec::ConstView x,
+/// `row_norm_backward_weight`, and then `row_norm_backward_input`. A device may do both in one
+/// pass, with an order of its own of the sums.
+PIPETWIN_FUSED_KERNEL(row_norm_backward,
+                      (const exec::RowNormRule& rule,
+                       exec::ConstView x,
                        exec::ConstView gain,
                        exec::ConstView statistics,
                        exec::ConstView dy,
@@ -91,32 +96,6 @@ PIPETWIN_FUSED_KERNEL(layer_norm_backward,
                        exec::View dx,
                        const exec::GradientSum& dgain,
                        const exec::GradientSum& dbias));
-
-/// y = gain * x / sqrt(mean(x^2) + epsilon), per row; roots (n, 1) = 1 / sqrt(...).
-PIPETWIN_KERNEL(
-    rms_norm_forward,
-    (exec::ConstView x, exec::ConstView gain, double epsilon, exec::View y, exec::View roots));
-/// dx = skip + ...; dx may be x itself.
-PIPETWIN_KERNEL(rms_norm_backward_input,
-                (exec::ConstView x,
-                 exec::ConstView gain,
-                 exec::ConstView roots,
-                 exec::ConstView dy,
-                 exec::ConstView skip,
-                 exec::View dx));
-/// dgain += sum of dy * normalised x over the rows.
-PIPETWIN_KERNEL(
-    rms_norm_backward_weight,
-    (exec::ConstView x, exec::ConstView roots, exec::ConstView dy, const exec::GradientSum& dgain));
-/// `rms_norm_backward_weight`, and then `rms_norm_backward_input`, likewise.
-PIPETWIN_FUSED_KERNEL(rms_norm_backward,
-                      (exec::ConstView x,
-                       exec::ConstView gain,
-                       exec::ConstView roots,
-                       exec::ConstView dy,
-                       exec::ConstView skip,
-                       exec::View dx,
-                       const exec::GradientSum& dgain));
 
 /// y = v g / (1 + exp(-g)), x (n, 2 width) = g | v, y (n, width).
 PIPETWIN_KERNEL(swiglu_forward, (exec::ConstView x, exec::View y));

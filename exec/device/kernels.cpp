@@ -49,27 +49,17 @@ void Kernels::linear_gelu_backward(
     gelu_backward(form, h, dh, dh);
 }
 
-void Kernels::layer_norm_backward(ConstView x,
-                                  ConstView gain,
-                                  ConstView statistics,
-                                  ConstView dy,
-                                  ConstView skip,
-                                  View dx,
-                                  const GradientSum& dgain,
-                                  const GradientSum& dbias) const {
-    layer_norm_backward_weight(x, statistics, dy, dgain, dbias);
-    layer_norm_backward_input(x, gain, statistics, dy, skip, dx);
-}
-
-void Kernels::rms_norm_backward(ConstView x,
+void Kernels::row_norm_backward(const RowNormRule& rule,
+                                ConstView x,
                                 ConstView gain,
-                                ConstView roots,
+                                ConstView statistics,
                                 ConstView dy,
                                 ConstView skip,
                                 View dx,
-                                const GradientSum& dgain) const {
-    rms_norm_backward_weight(x, roots, dy, dgain);
-    rms_norm_backward_input(x, gain, roots, dy, skip, dx);
+                                const GradientSum& dgain,
+                                const GradientSum& dbias) const {
+    row_norm_backward_weight(rule, x, statistics, dy, dgain, dbias);
+    row_norm_backward_input(rule, x, gain, statistics, dy, skip, dx);
 }
 
 void Kernels::cross_entropy_with_gradient(ConstView targets,

@@ -61,6 +61,12 @@ struct Columns {
     std::int64_t first = 0;
 };
 
+/// A norm of each row of a matrix: layer norm, or RMSNorm, which is not centred and has no bias.
+struct RowNormRule {
+    bool centred = true;
+    double epsilon = 1e-5;
+};
+
 /// Bytes of scratch memory for a padded attention's backward. Where the probabilities are kept: one
 /// head's dS and dQ. Else dQ, then dK | dV, and a sum for each row of each head.
 Bytes padded_attention_scratch(const PaddedAttentionShape& shape, const NumberFormat& format);

@@ -57,8 +57,8 @@ namespace {
 LayerMaker maker_of(LayerType type) {
     static const std::pair<LayerType, LayerMaker> makers[] = {
         {LayerType::Embedding, make_embedding},
-        {LayerType::LayerNorm, make_layer_norm},
-        {LayerType::RmsNorm, make_rms_norm},
+        {LayerType::LayerNorm, make_row_norm},
+        {LayerType::RmsNorm, make_row_norm},
         {LayerType::SwiGlu, make_swiglu},
         {LayerType::Linear, make_linear},
         {LayerType::Gelu, make_gelu},

@@ -32,7 +32,7 @@ Made made_of_several(const LayerSpec& spec,
 }
 
 extern const LayerMaker make_gelu, make_swiglu, make_rectifier;
-extern const LayerMaker make_layer_norm, make_rms_norm, make_batch_norm, make_sample_norm;
+extern const LayerMaker make_row_norm, make_batch_norm, make_sample_norm;
 extern const LayerMaker make_embedding, make_linear, make_attention;
 extern const LayerMaker make_dropout, make_dropout_of_whole;
 extern const LayerMaker make_positions, make_reshape, make_channel_padding;

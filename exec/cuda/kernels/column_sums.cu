@@ -260,10 +260,6 @@ std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
     return rows <= most_whole_rows || columns <= 0 ? 0 : slice_count(rows, columns) * columns;
 }
 
-std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width) {
-    return 2 * column_sums_scratch(rows, width);
-}
-
 cudaError_t column_sums(Real real,
                         std::int64_t rows,
                         std::int64_t columns,
@@ -281,17 +277,13 @@ cudaError_t column_sums(Real real,
     });
 }
 
-namespace {
-
-/// Sums of the gradients of a norm's parameters; `numbers` of each row are what its forward kept.
-template <Summed what, class Norm>
-cudaError_t norm_backward_weight(Real real,
-                                 const Norm& norm,
-                                 const float* numbers,
-                                 const void* dy,
-                                 ColumnTotals totals,
-                                 float* scratch,
-                                 cudaStream_t stream) {
+cudaError_t row_norm_backward_weight(Real real,
+                                     const RowNorm& norm,
+                                     const float* statistics,
+                                     const void* dy,
+                                     const ColumnTotals& totals,
+                                     float* scratch,
+                                     cudaStream_t stream) {
     if (norm.rows <= 0 || norm.width <= 0) {
         return cudaSuccess;
     }
@@ -302,33 +294,11 @@ cudaError_t norm_backward_weight(Real real,
                             0,
                             static_cast<const T*>(dy),
                             static_cast<const T*>(norm.x),
-                            numbers,
+                            statistics,
                             scratch};
-        return sum_rows<what>(o, totals, stream);
+        return norm.centred != 0 ? sum_rows<Summed::LayerNorm>(o, totals, stream)
+                                 : sum_rows<Summed::RmsNorm>(o, totals, stream);
     });
-}
-
-}  // namespace
-
-cudaError_t layer_norm_backward_weight(Real real,
-                                       const LayerNorm& norm,
-                                       const float* statistics,
-                                       const void* dy,
-                                       const ColumnTotals& totals,
-                                       float* scratch,
-                                       cudaStream_t stream) {
-    return norm_backward_weight<Summed::LayerNorm>(
-        real, norm, statistics, dy, totals, scratch, stream);
-}
-
-cudaError_t rms_norm_backward_weight(Real real,
-                                     const RmsNorm& norm,
-                                     const float* roots,
-                                     const void* dy,
-                                     const ColumnTotals& dgain,
-                                     float* scratch,
-                                     cudaStream_t stream) {
-    return norm_backward_weight<Summed::RmsNorm>(real, norm, roots, dy, dgain, scratch, stream);
 }
 
 }  // namespace pipetwin::cuda

@@ -111,52 +111,33 @@ cudaError_t dropout(Real real,
                     void* y,
                     cudaStream_t stream);
 
-// layer_norm.cu
+// row_norm.cu
 
-/// Operands that the functions of a layer norm share; per row z = (x - mean) s, s = 1 /
-/// sqrt(variance + 1e-5).
-struct LayerNorm {
+/// Operands that the functions of a layer norm share, or of an RMS norm, which is not centred; per
+/// row z = (x - m) s, m = mean(x) or 0, s = 1 / sqrt(mean((x - m)^2) + epsilon). What is kept of a
+/// row is m and s, or s: statistics (rows, 2) or (rows).
+struct RowNorm {
     std::int64_t rows = 0;
     std::int64_t width = 0;
     const void* x = nullptr;
     const void* gain = nullptr;
+    std::int64_t centred = 1;  ///< or 0
+    double epsilon = 1e-5;     ///< no float, behind which there would be padding
 };
 
-/// y = gain z + bias; statistics (rows, 2) = mean, s; y may be x.
-cudaError_t layer_norm_forward(Real real,
-                               const LayerNorm& norm,
-                               const void* bias,
-                               void* y,
-                               float* statistics,
-                               cudaStream_t stream);
+/// y = gain z, + bias where it is centred; y may be x.
+cudaError_t row_norm_forward(Real real,
+                             const RowNorm& norm,
+                             const void* bias,
+                             void* y,
+                             float* statistics,
+                             cudaStream_t stream);
 
-/// dx = skip + s (g - mean(g) - z mean(g z)), g = gain dy; skip may be null; dx may be x, dy or
-/// skip.
-cudaError_t layer_norm_backward_input(Real real,
-                                      const LayerNorm& norm,
-                                      const float* statistics,
-                                      const void* dy,
-                                      const void* skip,
-                                      void* dx,
-                                      cudaStream_t stream);
-
-/// Operands that the functions of an RMS norm share; per row z = x s, s = 1 / sqrt(mean(x^2) +
-/// epsilon).
-struct RmsNorm {
-    std::int64_t rows = 0;
-    std::int64_t width = 0;
-    const void* x = nullptr;
-    const void* gain = nullptr;
-};
-
-/// y = gain z; roots (rows) = s; y may be x.
-cudaError_t rms_norm_forward(
-    Real real, const RmsNorm& norm, float epsilon, void* y, float* roots, cudaStream_t stream);
-
-/// dx = skip + s (g - z mean(g z)), g = gain dy; skip may be null; dx may be x, dy or skip.
-cudaError_t rms_norm_backward_input(Real real,
-                                    const RmsNorm& norm,
-                                    const float* roots,
+/// dx = skip + s (g - mean(g) - z mean(g z)), g = gain dy, without mean(g) where it is not centred;
+/// skip may be null; dx may be x, dy or skip.
+cudaError_t row_norm_backward_input(Real real,
+                                    const RowNorm& norm,
+                                    const float* statistics,
                                     const void* dy,
                                     const void* skip,
                                     void* dx,
@@ -164,16 +145,14 @@ cudaError_t rms_norm_backward_input(Real real,
 
 // column_sums.cu
 
-/// Number of fp32 scratch numbers that `column_sums` and `rms_norm_backward_weight` need; none for
-/// few rows.
+/// Number of fp32 scratch numbers that `column_sums` needs; none for few rows. Of
+/// `row_norm_backward_weight` as many for each of its sums.
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
-/// Number of fp32 scratch numbers that `layer_norm_backward_weight` needs.
-std::int64_t layer_norm_scratch(std::int64_t rows, std::int64_t width);
 
 /// Where sums over rows go.
 struct ColumnTotals {
     float* first = nullptr;
-    float* second = nullptr;  ///< of a layer norm
+    float* second = nullptr;  ///< of a norm that is centred
     std::int64_t adds = 1;    ///< to what is there; 0: they are written over it
 };
 
@@ -186,23 +165,13 @@ cudaError_t column_sums(Real real,
                         float* scratch,
                         cudaStream_t stream);
 
-/// First total (+)= sum of dy z, the gradient of the gain, second (+)= sum of dy, that of the bias,
-/// over the rows; norm.gain is not read.
-cudaError_t layer_norm_backward_weight(Real real,
-                                       const LayerNorm& norm,
-                                       const float* statistics,
-                                       const void* dy,
-                                       const ColumnTotals& totals,
-                                       float* scratch,
-                                       cudaStream_t stream);
-
-/// First total (+)= sum of dy z over the rows; norm.gain is not read. `scratch` has
-/// column_sums_scratch(rows, width) numbers.
-cudaError_t rms_norm_backward_weight(Real real,
-                                     const RmsNorm& norm,
-                                     const float* roots,
+/// First total (+)= sum of dy z, the gradient of the gain, second (+)= sum of dy, that of the bias
+/// of a norm that is centred, over the rows; norm.gain is not read.
+cudaError_t row_norm_backward_weight(Real real,
+                                     const RowNorm& norm,
+                                     const float* statistics,
                                      const void* dy,
-                                     const ColumnTotals& dgain,
+                                     const ColumnTotals& totals,
                                      float* scratch,
                                      cudaStream_t stream);
 
@@ -219,28 +188,18 @@ cudaError_t add_slices(const Slices& slices, const ColumnTotals& totals, cudaStr
 // norm_backward.cu
 
 /// Number of fp32 scratch numbers that the backward of a norm needs, which adds up `sums` numbers
-/// per column: 2 of a layer norm, 1 of an RMS norm.
+/// per column: 2 where it is centred, else 1.
 std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t width, int sums);
 
-/// `layer_norm_backward_weight` and `layer_norm_backward_input`, in one pass over x and dy where
-/// the width is at most 8192 and a multiple of 16 bytes. The sums have an order of their own.
-cudaError_t layer_norm_backward(Real real,
-                                const LayerNorm& norm,
-                                const float* statistics,
-                                const void* dy,
-                                const void* skip,
-                                void* dx,
-                                const ColumnTotals& gradients,
-                                float* scratch,
-                                cudaStream_t stream);
-/// `rms_norm_backward_weight` and `rms_norm_backward_input`, likewise.
-cudaError_t rms_norm_backward(Real real,
-                              const RmsNorm& norm,
-                              const float* roots,
+/// `row_norm_backward_weight` and `row_norm_backward_input`, in one pass over x and dy where the
+/// width is at most 8192 and a multiple of 16 bytes. The sums have an order of their own.
+cudaError_t row_norm_backward(Real real,
+                              const RowNorm& norm,
+                              const float* statistics,
                               const void* dy,
                               const void* skip,
                               void* dx,
-                              const ColumnTotals& dgain,
+                              const ColumnTotals& gradients,
                               float* scratch,
                               cudaStream_t stream);
 

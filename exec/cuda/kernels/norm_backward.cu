@@ -20,11 +20,9 @@ std::int64_t norm_slices(std::int64_t rows) {
     return wanted < most ? wanted : most;
 }
 
-enum class Norm : std::uint8_t { Layer, Rms };
-
 /// Sums per column: of the gradients of gain and bias, or of the gain alone.
-template <Norm norm>
-constexpr int norm_sums = norm == Norm::Layer ? 2 : 1;
+template <bool centred>
+constexpr int norm_sums = centred ? 2 : 1;
 
 template <class T>
 struct NormOperands {
@@ -87,11 +85,11 @@ __device__ __forceinline__ void add_warps(float (&sums)[count]) {
 
 /// Two blocks at a time on a multiprocessor, where registers allow it.
 template <class T, int numbers>
-constexpr int norm_blocks = numbers * static_cast<int>(sizeof(T)) <= 48 ? 2 : 1;
+constexpr int norm_blocks = numbers* static_cast<int>(sizeof(T)) <= 48 ? 2 : 1;
 
 // Each thread has `numbers` columns at most. A number is read and written by one thread only, and
 // read before, so dx may be x, dy or skip.
-template <class T, Norm norm, int threads, int numbers>
+template <class T, bool centred, int threads, int numbers>
 __global__ void __launch_bounds__(norm_block, norm_blocks<T, numbers>)
     norm_backward_kernel(NormOperands<T> o) {
     constexpr int pack = pack_size<T>;
@@ -102,12 +100,12 @@ __global__ void __launch_bounds__(norm_block, norm_blocks<T, numbers>)
     const std::int64_t behind = begin + o.slice_rows;
     const std::int64_t end = behind < o.rows ? behind : o.rows;
     const float count = static_cast<float>(o.width);
-    float sums[static_cast<std::size_t>(norm_sums<norm> * numbers)] = {};  // of gain, of bias
+    float sums[static_cast<std::size_t>(norm_sums<centred> * numbers)] = {};  // of gain, of bias
     int turn = 0;
     for (std::int64_t row = begin + threadIdx.x / threads; row < end; row += norm_block / threads) {
         const std::int64_t offset = row * o.width + first;
-        const float mean = norm == Norm::Layer ? o.statistics[2 * row] : 0.0F;
-        const float s = norm == Norm::Layer ? o.statistics[2 * row + 1] : o.statistics[row];
+        const float mean = centred ? o.statistics[2 * row] : 0.0F;
+        const float s = centred ? o.statistics[2 * row + 1] : o.statistics[row];
         Pack<T> x[static_cast<std::size_t>(packs)] = {};
         Pack<T> dy[static_cast<std::size_t>(packs)] = {};
         PIPETWIN_UNROLL
@@ -132,14 +130,14 @@ __global__ void __launch_bounds__(norm_block, norm_blocks<T, numbers>)
                 of_row.x += g;
                 of_row.y += g * z;
                 sums[p * pack + k] += gradient * z;
-                if constexpr (norm == Norm::Layer) {
+                if constexpr (centred) {
                     sums[numbers + p * pack + k] += gradient;
                 }
             }
         }
         of_row = sums_of_row<threads>(of_row, turn);
         turn = 1 - turn;
-        const float mean_g = norm == Norm::Layer ? of_row.x / count : 0.0F;
+        const float mean_g = centred ? of_row.x / count : 0.0F;
         const float mean_gz = of_row.y / count;
         PIPETWIN_UNROLL
         for (int p = 0; p < packs; ++p) {
@@ -169,9 +167,9 @@ __global__ void __launch_bounds__(norm_block, norm_blocks<T, numbers>)
         return;
     }
     PIPETWIN_UNROLL
-    for (int i = 0; i < norm_sums<norm>; ++i) {
+    for (int i = 0; i < norm_sums<centred>; ++i) {
         float* const to =
-            o.slices + (std::int64_t{blockIdx.x} * norm_sums<norm> + i) * o.width + first;
+            o.slices + (std::int64_t{blockIdx.x} * norm_sums<centred> + i) * o.width + first;
         PIPETWIN_UNROLL
         for (int p = 0; p < packs; ++p) {
             if (first + p * stride >= o.width) {
@@ -206,72 +204,19 @@ cudaError_t with_numbers(std::int64_t width, int threads, const F& f) {
     }
 }
 
-template <class T, Norm norm>
+template <class T, bool centred>
 cudaError_t launch_norm(const NormOperands<T>& o, std::int64_t slices, cudaStream_t stream) {
     const auto with_threads = [&](auto size) {
         constexpr int threads = decltype(size)::value;
         return with_numbers(o.width, threads, [&](auto count) {
             constexpr int numbers = decltype(count)::value;
-            return launch<norm_backward_kernel<T, norm, threads, numbers>>(
+            return launch<norm_backward_kernel<T, centred, threads, numbers>>(
                 static_cast<unsigned>(slices), norm_block, 0, stream, o);
         });
     };
     return o.width <= widest_of(warp_lanes)
                ? with_threads(std::integral_constant<int, warp_lanes>{})
                : with_threads(std::integral_constant<int, norm_block>{});
-}
-
-/// What a norm gets back: dx, and sums that are added to the gradients of its parameters.
-struct NormGradients {
-    const void* dy;
-    const void* skip;  ///< or null
-    void* dx;
-    const ColumnTotals& sums;
-};
-
-/// Whether registers have room for the sums of a row, which is moved in packs.
-template <class T, class Shape>
-bool is_one_pass(const Shape& norm, const NormGradients& gradients) {
-    return norm.width <= widest_of(norm_block) && norm.width % pack_size<T> == 0 &&
-           are_aligned({norm.x, norm.gain, gradients.dy, gradients.skip, gradients.dx});
-}
-
-/// In one pass where that can be; `in_two` does the rest. `numbers` of each row are what the
-/// forward kept.
-template <Norm kind, class Shape, class InTwo>
-cudaError_t norm_backward(Real real,
-                          const Shape& norm,
-                          const float* numbers,
-                          const NormGradients& gradients,
-                          float* scratch,
-                          cudaStream_t stream,
-                          const InTwo& in_two) {
-    if (norm.rows <= 0 || norm.width <= 0) {
-        return cudaSuccess;
-    }
-    return with_real(real, [&](auto zero) {
-        using T = decltype(zero);
-        if (!is_one_pass<T>(norm, gradients)) {
-            return in_two();
-        }
-        const std::int64_t slices = norm_slices(norm.rows);
-        const NormOperands<T> o{norm.rows,
-                                norm.width,
-                                ceil_div(norm.rows, slices),
-                                static_cast<const T*>(norm.x),
-                                static_cast<const T*>(norm.gain),
-                                numbers,
-                                static_cast<const T*>(gradients.dy),
-                                static_cast<const T*>(gradients.skip),
-                                static_cast<T*>(gradients.dx),
-                                scratch};
-        const cudaError_t error = launch_norm<T, kind>(o, slices, stream);
-        return error != cudaSuccess
-                   ? error
-                   : add_slices(Slices{slices, norm.width, norm_sums<kind>, scratch},
-                                gradients.sums,
-                                stream);
-    });
 }
 
 }  // namespace
@@ -282,40 +227,49 @@ std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t width, int su
     return in_one < in_two ? in_two : in_one;
 }
 
-cudaError_t layer_norm_backward(Real real,
-                                const LayerNorm& norm,
-                                const float* statistics,
-                                const void* dy,
-                                const void* skip,
-                                void* dx,
-                                const ColumnTotals& gradients,
-                                float* scratch,
-                                cudaStream_t stream) {
-    return norm_backward<Norm::Layer>(
-        real, norm, statistics, {dy, skip, dx, gradients}, scratch, stream, [&] {
-            const cudaError_t error =
-                layer_norm_backward_weight(real, norm, statistics, dy, gradients, scratch, stream);
-            return error != cudaSuccess
-                       ? error
-                       : layer_norm_backward_input(real, norm, statistics, dy, skip, dx, stream);
-        });
-}
-
-cudaError_t rms_norm_backward(Real real,
-                              const RmsNorm& norm,
-                              const float* roots,
+cudaError_t row_norm_backward(Real real,
+                              const RowNorm& norm,
+                              const float* statistics,
                               const void* dy,
                               const void* skip,
                               void* dx,
-                              const ColumnTotals& dgain,
+                              const ColumnTotals& gradients,
                               float* scratch,
                               cudaStream_t stream) {
-    return norm_backward<Norm::Rms>(real, norm, roots, {dy, skip, dx, dgain}, scratch, stream, [&] {
-        const cudaError_t error =
-            rms_norm_backward_weight(real, norm, roots, dy, dgain, scratch, stream);
+    if (norm.rows <= 0 || norm.width <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [&](auto zero) {
+        using T = decltype(zero);
+        // Registers have room for the sums of a row, which is moved in packs.
+        const bool is_one_pass = norm.width <= widest_of(norm_block) &&
+                                 norm.width % pack_size<T> == 0 &&
+                                 are_aligned({norm.x, norm.gain, dy, skip, dx});
+        if (!is_one_pass) {
+            const cudaError_t error =
+                row_norm_backward_weight(real, norm, statistics, dy, gradients, scratch, stream);
+            return error != cudaSuccess
+                       ? error
+                       : row_norm_backward_input(real, norm, statistics, dy, skip, dx, stream);
+        }
+        const std::int64_t slices = norm_slices(norm.rows);
+        const NormOperands<T> o{norm.rows,
+                                norm.width,
+                                ceil_div(norm.rows, slices),
+                                static_cast<const T*>(norm.x),
+                                static_cast<const T*>(norm.gain),
+                                statistics,
+                                static_cast<const T*>(dy),
+                                static_cast<const T*>(skip),
+                                static_cast<T*>(dx),
+                                scratch};
+        const cudaError_t error = norm.centred != 0 ? launch_norm<T, true>(o, slices, stream)
+                                                    : launch_norm<T, false>(o, slices, stream);
         return error != cudaSuccess
                    ? error
-                   : rms_norm_backward_input(real, norm, roots, dy, skip, dx, stream);
+                   : add_slices(Slices{slices, norm.width, norm.centred != 0 ? 2 : 1, scratch},
+                                gradients,
+                                stream);
     });
 }
 

@@ -113,10 +113,9 @@ TEST_P(CudaGpt2, LayerNormAndTheGradientOfItsInput) {
     const Operand of_bias({real()}, bias);
     const Operand y({real()}, size);
     const DeviceArray<float> statistics(index(2 * m.rows()));
-    const LayerNorm norm{m.rows(), m.width, of_x.data(), of_gain.data()};
-    expect_ok(
-        layer_norm_forward(real(), norm, of_bias.data(), y.data(), statistics.data(), nullptr));
-    expect_ok(layer_norm_backward_input(
+    const RowNorm norm{m.rows(), m.width, of_x.data(), of_gain.data()};
+    expect_ok(row_norm_forward(real(), norm, of_bias.data(), y.data(), statistics.data(), nullptr));
+    expect_ok(row_norm_backward_input(
         real(), norm, statistics.data(), of_dy.data(), of_dy.data(), of_x.data(), nullptr));
     for (const std::int64_t row : some_of(m.rows(), 9)) {
         const Numbers in = x.part(row * m.width, m.width);
@@ -125,17 +124,19 @@ TEST_P(CudaGpt2, LayerNormAndTheGradientOfItsInput) {
         Numbers expected_dx(in.size());
         Numbers expected_statistics(2);
         const exec::ConstView of_row = view(in, 1, m.width);
-        cpu().layer_norm_forward(of_row,
-                                 view(gain, 1, m.width),
-                                 view(bias, 1, m.width),
-                                 view(expected_y, 1, m.width),
-                                 view(expected_statistics, 1, 2));
-        cpu().layer_norm_backward_input(of_row,
-                                        view(gain, 1, m.width),
-                                        view(std::as_const(expected_statistics), 1, 2),
-                                        view(gradient, 1, m.width),
-                                        view(gradient, 1, m.width),
-                                        view(expected_dx, 1, m.width));
+        cpu().row_norm_forward({},
+                               of_row,
+                               view(gain, 1, m.width),
+                               view(bias, 1, m.width),
+                               view(expected_y, 1, m.width),
+                               view(expected_statistics, 1, 2));
+        cpu().row_norm_backward_input({},
+                                      of_row,
+                                      view(gain, 1, m.width),
+                                      view(std::as_const(expected_statistics), 1, 2),
+                                      view(gradient, 1, m.width),
+                                      view(gradient, 1, m.width),
+                                      view(expected_dx, 1, m.width));
         EXPECT_TRUE(close(row_of(y, row, m.width), expected_y, bound()));
         EXPECT_TRUE(close(statistics.elements(index(2 * row), 2), expected_statistics, 1e-5));
         EXPECT_TRUE(close(row_of(of_x, row, m.width), expected_dx, bound()));
@@ -150,15 +151,15 @@ TEST_P(CudaGpt2, SumsOverRows) {
     const DeviceArray<float> dgain(Numbers(index(m.width), 1));
     const DeviceArray<float> dbias(Numbers(index(m.width), 2));
     const DeviceArray<float> db(Numbers(index(m.hidden()), 3));
-    const DeviceArray<float> of_norm(index(layer_norm_scratch(m.rows(), m.width)));
+    const DeviceArray<float> of_norm(index(2 * column_sums_scratch(m.rows(), m.width)));
     const DeviceArray<float> of_sums(index(column_sums_scratch(m.rows(), m.hidden())));
-    expect_ok(layer_norm_backward_weight(real(),
-                                         {m.rows(), m.width, of_x.data(), nullptr},
-                                         statistics.floats(),
-                                         of_dy.data(),
-                                         {dgain.data(), dbias.data()},
-                                         of_norm.data(),
-                                         nullptr));
+    expect_ok(row_norm_backward_weight(real(),
+                                       {m.rows(), m.width, of_x.data(), nullptr},
+                                       statistics.floats(),
+                                       of_dy.data(),
+                                       {dgain.data(), dbias.data()},
+                                       of_norm.data(),
+                                       nullptr));
     expect_ok(column_sums(
         real(), m.rows(), m.hidden(), of_dy.data(), {db.data()}, of_sums.data(), nullptr));
     // A sum of n normal numbers is about sqrt n; so is what it is held against.

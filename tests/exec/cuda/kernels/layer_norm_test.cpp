@@ -34,12 +34,13 @@ LayerNormCase layer_norm_case(Real real, Shape shape) {
     const exec::ConstView gain = view(std::as_const(c.gain), 1, width);
     const exec::ConstView dy = view(std::as_const(c.dy), n, width);
     const exec::View statistics = view(c.statistics, n, 2);
-    cpu().layer_norm_forward(x, gain, view(c.bias, 1, width), view(c.y, n, width), statistics);
-    cpu().layer_norm_backward_input(
-        x, gain, statistics, dy, view(c.skip, n, width), view(c.dx, n, width));
-    cpu().layer_norm_backward_input(x, gain, statistics, dy, {}, view(c.dx_without_skip, n, width));
-    cpu().layer_norm_backward_weight(
-        x, statistics, dy, view(c.dgain, 1, width), view(c.dbias, 1, width));
+    cpu().row_norm_forward({}, x, gain, view(c.bias, 1, width), view(c.y, n, width), statistics);
+    cpu().row_norm_backward_input(
+        {}, x, gain, statistics, dy, view(c.skip, n, width), view(c.dx, n, width));
+    cpu().row_norm_backward_input(
+        {}, x, gain, statistics, dy, {}, view(c.dx_without_skip, n, width));
+    cpu().row_norm_backward_weight(
+        {}, x, statistics, dy, view(c.dgain, 1, width), view(c.dbias, 1, width));
     return c;
 }
 
@@ -53,9 +54,9 @@ TEST_P(CudaLayerNorm, Forward) {
             const Operand bias(way(), c.bias);
             const Operand y(way(), shape.size());
             const DeviceArray<float> statistics(c.statistics.size());
-            const LayerNorm norm{shape.rows, shape.width, x.data(), gain.data()};
-            expect_ok(layer_norm_forward(
-                real(), norm, bias.data(), y.data(), statistics.data(), nullptr));
+            const RowNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+            expect_ok(
+                row_norm_forward(real(), norm, bias.data(), y.data(), statistics.data(), nullptr));
             return joined({y.numbers(), statistics.elements()});
         });
         const std::vector<Numbers> parts = split(found, {shape.size(), 2 * shape.rows});
@@ -76,14 +77,14 @@ TEST_P(CudaLayerNorm, BackwardOfTheInput) {
                 const Operand skip(way(), c.skip);
                 const Operand dx(way(), shape.size());
                 const DeviceArray<float> statistics(c.statistics);
-                const LayerNorm norm{shape.rows, shape.width, x.data(), gain.data()};
-                expect_ok(layer_norm_backward_input(real(),
-                                                    norm,
-                                                    statistics.data(),
-                                                    dy.data(),
-                                                    with_skip ? skip.data() : nullptr,
-                                                    in_place ? x.data() : dx.data(),
-                                                    nullptr));
+                const RowNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+                expect_ok(row_norm_backward_input(real(),
+                                                  norm,
+                                                  statistics.data(),
+                                                  dy.data(),
+                                                  with_skip ? skip.data() : nullptr,
+                                                  in_place ? x.data() : dx.data(),
+                                                  nullptr));
                 return in_place ? x.numbers() : dx.numbers();
             });
         };
@@ -106,15 +107,16 @@ TEST_P(CudaLayerNorm, BackwardOfTheWeights) {
             const DeviceArray<float> statistics(c.statistics);
             const DeviceArray<float> dgain(c.bias);
             const DeviceArray<float> dbias(c.gain);
-            const DeviceArray<float> scratch(index(layer_norm_scratch(shape.rows, shape.width)));
-            const LayerNorm norm{shape.rows, shape.width, x.data(), nullptr};
-            expect_ok(layer_norm_backward_weight(real(),
-                                                 norm,
-                                                 statistics.data(),
-                                                 dy.data(),
-                                                 {dgain.data(), dbias.data()},
-                                                 scratch.data(),
-                                                 nullptr));
+            const DeviceArray<float> scratch(
+                index(2 * column_sums_scratch(shape.rows, shape.width)));
+            const RowNorm norm{shape.rows, shape.width, x.data(), nullptr};
+            expect_ok(row_norm_backward_weight(real(),
+                                               norm,
+                                               statistics.data(),
+                                               dy.data(),
+                                               {dgain.data(), dbias.data()},
+                                               scratch.data(),
+                                               nullptr));
             return joined({dgain.elements(), dbias.elements()});
         });
         const std::vector<Numbers> parts = split(found, {shape.width, shape.width});
@@ -162,16 +164,16 @@ TEST_P(CudaLayerNorm, BackwardOfBothInOnePass) {
                 const DeviceArray<float> dbias(c.gain);
                 const DeviceArray<float> scratch(
                     index(norm_backward_scratch(shape.rows, shape.width, 2)));
-                const LayerNorm norm{shape.rows, shape.width, x.data(), gain.data()};
-                expect_ok(layer_norm_backward(real(),
-                                              norm,
-                                              statistics.data(),
-                                              dy.data(),
-                                              with_skip ? skip.data() : nullptr,
-                                              dx.data(),
-                                              {dgain.data(), dbias.data()},
-                                              scratch.data(),
-                                              nullptr));
+                const RowNorm norm{shape.rows, shape.width, x.data(), gain.data()};
+                expect_ok(row_norm_backward(real(),
+                                            norm,
+                                            statistics.data(),
+                                            dy.data(),
+                                            with_skip ? skip.data() : nullptr,
+                                            dx.data(),
+                                            {dgain.data(), dbias.data()},
+                                            scratch.data(),
+                                            nullptr));
                 return joined({dgain.elements(), dbias.elements(), dx.numbers()});
             });
         };
@@ -210,30 +212,30 @@ TEST_P(CudaLayerNorm, BackwardOfMoreRowsThanSlicesDivide) {
         const DeviceArray<float> of_gain(Numbers(index(shape.width), before));
         const DeviceArray<float> of_bias(Numbers(index(shape.width), before));
         const DeviceArray<float> slices(index(norm_backward_scratch(shape.rows, shape.width, 2)));
-        expect_ok(layer_norm_backward(real(),
-                                      {shape.rows, shape.width, x.data(), gain.data()},
-                                      statistics.data(),
-                                      dy.data(),
-                                      nullptr,
-                                      dx.data(),
-                                      {of_gain.data(), of_bias.data(), adds},
-                                      slices.data(),
-                                      nullptr));
+        expect_ok(row_norm_backward(real(),
+                                    {shape.rows, shape.width, x.data(), gain.data()},
+                                    statistics.data(),
+                                    dy.data(),
+                                    nullptr,
+                                    dx.data(),
+                                    {of_gain.data(), of_bias.data(), adds},
+                                    slices.data(),
+                                    nullptr));
         return joined({of_gain.elements(), of_bias.elements()});
     };
     EXPECT_EQ(sums_on(std::numeric_limits<float>::quiet_NaN(), 0), sums_on(0, 1));
     const DeviceArray<float> dgain(c.bias);
     const DeviceArray<float> dbias(c.gain);
     const DeviceArray<float> scratch(index(norm_backward_scratch(shape.rows, shape.width, 2)));
-    expect_ok(layer_norm_backward(real(),
-                                  {shape.rows, shape.width, x.data(), gain.data()},
-                                  statistics.data(),
-                                  dy.data(),
-                                  skip.data(),
-                                  x.data(),
-                                  {dgain.data(), dbias.data()},
-                                  scratch.data(),
-                                  nullptr));
+    expect_ok(row_norm_backward(real(),
+                                {shape.rows, shape.width, x.data(), gain.data()},
+                                statistics.data(),
+                                dy.data(),
+                                skip.data(),
+                                x.data(),
+                                {dgain.data(), dbias.data()},
+                                scratch.data(),
+                                nullptr));
     EXPECT_TRUE(close(dgain.elements(), c.dgain, 1e-5));
     EXPECT_TRUE(close(dbias.elements(), c.dbias, 1e-5));
     EXPECT_TRUE(close(x.numbers(), c.dx, way().bound()));
@@ -242,7 +244,16 @@ TEST_P(CudaLayerNorm, BackwardOfMoreRowsThanSlicesDivide) {
 class CudaRmsNorm : public KernelTest {};
 INSTANTIATE_TEST_SUITE_P(Ways, CudaRmsNorm, every_way(), ::testing::PrintToStringParamName());
 
-constexpr double rms_epsilon = 1e-3;  // not that of a layer norm
+constexpr exec::RowNormRule rms_rule{.centred = false, .epsilon = 1e-3};  // not a layer norm's
+
+RowNorm rms_norm(Shape shape, const void* x, const void* gain) {
+    return {.rows = shape.rows,
+            .width = shape.width,
+            .x = x,
+            .gain = gain,
+            .centred = 0,
+            .epsilon = rms_rule.epsilon};
+}
 
 struct RmsNormCase {
     Numbers x, gain, dy, skip, before;
@@ -264,10 +275,12 @@ RmsNormCase rms_norm_case(Real real, Shape shape) {
     const exec::ConstView gain = view(std::as_const(c.gain), 1, width);
     const exec::ConstView dy = view(std::as_const(c.dy), n, width);
     const exec::View roots = view(c.roots, n, 1);
-    cpu().rms_norm_forward(x, gain, rms_epsilon, view(c.y, n, width), roots);
-    cpu().rms_norm_backward_input(x, gain, roots, dy, view(c.skip, n, width), view(c.dx, n, width));
-    cpu().rms_norm_backward_input(x, gain, roots, dy, {}, view(c.dx_without_skip, n, width));
-    cpu().rms_norm_backward_weight(x, roots, dy, view(c.dgain, 1, width));
+    cpu().row_norm_forward(rms_rule, x, gain, {}, view(c.y, n, width), roots);
+    cpu().row_norm_backward_input(
+        rms_rule, x, gain, roots, dy, view(c.skip, n, width), view(c.dx, n, width));
+    cpu().row_norm_backward_input(
+        rms_rule, x, gain, roots, dy, {}, view(c.dx_without_skip, n, width));
+    cpu().row_norm_backward_weight(rms_rule, x, roots, dy, view(c.dgain, 1, width), {});
     return c;
 }
 
@@ -280,9 +293,8 @@ TEST_P(CudaRmsNorm, Forward) {
             const Operand gain(way(), c.gain);
             const Operand y(way(), shape.size());
             const DeviceArray<float> roots(c.roots.size());
-            const RmsNorm norm{shape.rows, shape.width, x.data(), gain.data()};
-            expect_ok(rms_norm_forward(
-                real(), norm, static_cast<float>(rms_epsilon), y.data(), roots.data(), nullptr));
+            const RowNorm norm = rms_norm(shape, x.data(), gain.data());
+            expect_ok(row_norm_forward(real(), norm, nullptr, y.data(), roots.data(), nullptr));
             return joined({y.numbers(), roots.elements()});
         });
         const std::vector<Numbers> parts = split(found, {shape.size(), shape.rows});
@@ -303,8 +315,8 @@ TEST_P(CudaRmsNorm, BackwardOfTheInput) {
                 const Operand skip(way(), c.skip);
                 const Operand dx(way(), shape.size());
                 const DeviceArray<float> roots(c.roots);
-                const RmsNorm norm{shape.rows, shape.width, x.data(), gain.data()};
-                expect_ok(rms_norm_backward_input(real(),
+                const RowNorm norm = rms_norm(shape, x.data(), gain.data());
+                expect_ok(row_norm_backward_input(real(),
                                                   norm,
                                                   roots.data(),
                                                   dy.data(),
@@ -333,8 +345,8 @@ TEST_P(CudaRmsNorm, BackwardOfTheGain) {
             const DeviceArray<float> roots(c.roots);
             const DeviceArray<float> dgain(c.before);
             const DeviceArray<float> scratch(index(column_sums_scratch(shape.rows, shape.width)));
-            const RmsNorm norm{shape.rows, shape.width, x.data(), nullptr};
-            expect_ok(rms_norm_backward_weight(
+            const RowNorm norm = rms_norm(shape, x.data(), nullptr);
+            expect_ok(row_norm_backward_weight(
                 real(), norm, roots.data(), dy.data(), {dgain.data()}, scratch.data(), nullptr));
             return dgain.elements();
         });
@@ -356,8 +368,8 @@ TEST_P(CudaRmsNorm, BackwardOfBothInOnePass) {
                 const DeviceArray<float> dgain(c.before);
                 const DeviceArray<float> scratch(
                     index(norm_backward_scratch(shape.rows, shape.width, 1)));
-                const RmsNorm norm{shape.rows, shape.width, x.data(), gain.data()};
-                expect_ok(rms_norm_backward(real(),
+                const RowNorm norm = rms_norm(shape, x.data(), gain.data());
+                expect_ok(row_norm_backward(real(),
                                             norm,
                                             roots.data(),
                                             dy.data(),
@@ -393,8 +405,8 @@ TEST_P(CudaRmsNorm, GradientsOfWeightsThatAreWrittenAreThoseThatAreAddedToZero) 
                 const DeviceArray<float> dbias(Numbers(index(shape.width), before));
                 const DeviceArray<float> of_rms(Numbers(index(shape.width), before));
                 const DeviceArray<float> scratch(
-                    index(layer_norm_scratch(shape.rows, shape.width)));
-                expect_ok(layer_norm_backward_weight(
+                    index(2 * column_sums_scratch(shape.rows, shape.width)));
+                expect_ok(row_norm_backward_weight(
                     real(),
                     {shape.rows, shape.width, of_x.data(), nullptr},
                     of_rows.data(),
@@ -402,8 +414,8 @@ TEST_P(CudaRmsNorm, GradientsOfWeightsThatAreWrittenAreThoseThatAreAddedToZero) 
                     {.first = dgain.data(), .second = dbias.data(), .adds = adds},
                     scratch.data(),
                     nullptr));
-                expect_ok(rms_norm_backward_weight(real(),
-                                                   {shape.rows, shape.width, of_x.data(), nullptr},
+                expect_ok(row_norm_backward_weight(real(),
+                                                   rms_norm(shape, of_x.data(), nullptr),
                                                    of_rows.data(),
                                                    of_dy.data(),
                                                    {.first = of_rms.data(), .adds = adds},
@@ -417,30 +429,31 @@ TEST_P(CudaRmsNorm, GradientsOfWeightsThatAreWrittenAreThoseThatAreAddedToZero) 
 }
 
 TEST(CudaRmsNormOfNothing, DoesNothing) {
+    const RowNorm nothing = rms_norm({0, 5}, nullptr, nullptr);
     EXPECT_EQ(norm_backward_scratch(0, 5, 1), 0);
-    EXPECT_EQ(rms_norm_backward(
-                  Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
+    EXPECT_EQ(row_norm_backward(
+                  Real::F32, nothing, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
-    EXPECT_EQ(rms_norm_forward(Real::F32, {0, 5}, 1e-5F, nullptr, nullptr, nullptr), cudaSuccess);
+    EXPECT_EQ(row_norm_forward(Real::F32, nothing, nullptr, nullptr, nullptr, nullptr),
+              cudaSuccess);
     EXPECT_EQ(
-        rms_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
+        row_norm_backward_input(Real::F32, nothing, nullptr, nullptr, nullptr, nullptr, nullptr),
         cudaSuccess);
-    EXPECT_EQ(rms_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, {}, nullptr, nullptr),
+    EXPECT_EQ(row_norm_backward_weight(Real::F32, nothing, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
 }
 
 TEST(CudaLayerNormOfNothing, DoesNothing) {
-    EXPECT_EQ(layer_norm_forward(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr),
-              cudaSuccess);
+    EXPECT_EQ(row_norm_forward(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr), cudaSuccess);
     EXPECT_EQ(
-        layer_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
+        row_norm_backward_input(Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, nullptr),
         cudaSuccess);
-    EXPECT_EQ(layer_norm_scratch(0, 5), 0);
+    EXPECT_EQ(column_sums_scratch(0, 5), 0);
     EXPECT_EQ(norm_backward_scratch(0, 5, 2), 0);
-    EXPECT_EQ(layer_norm_backward(
+    EXPECT_EQ(row_norm_backward(
                   Real::F32, {0, 5}, nullptr, nullptr, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
-    EXPECT_EQ(layer_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, {}, nullptr, nullptr),
+    EXPECT_EQ(row_norm_backward_weight(Real::F32, {0, 5}, nullptr, nullptr, {}, nullptr, nullptr),
               cudaSuccess);
 }
 
