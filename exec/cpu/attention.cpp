@@ -1,30 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/base/as_index.h"
 #include "core/base/simd_targets.h"
-#include "exec/cpu/attention_blocks.h"
 #include "exec/cpu/cpu_kernels.h"
 #include "exec/cpu/loops.h"
+#include "exec/cpu/products/product_scratch.h"
+#include "exec/cpu/products/products.h"
 #include "exec/cpu/vector_math.h"
 
-// One head after the other. Nothing right of the diagonal is computed, written or read, but for the
-// zeros that products with a tile across the diagonal need there.
+// One head after the other. Of a causal attention nothing right of the diagonal is computed,
+// written or read, but for the zeros that products with a tile across the diagonal need there; of
+// one with padding the keys behind a sample's length are neither multiplied nor summed.
 namespace pipetwin::exec {
 namespace {
 
-/// One sample's head inside qkv.
+/// A matrix inside a larger one.
+template <class T>
+struct Block {
+    T* data = nullptr;
+    std::int64_t stride = 0;
+
+    Factor factor(Transposed transposed = Transposed::No) const {
+        return {.data = data,
+                .type = dtype_of<std::remove_const_t<T>>,
+                .stride = stride,
+                .transposed = transposed};
+    }
+};
+
+/// c (m, n) = a b over the inner dimension k.
+struct BlockSizes {
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+};
+
+/// `side`: what of a causal attention is a triangle.
+template <bool causal, class T>
+void multiply(const BlockSizes& sizes,
+              const Factor& a,
+              const Factor& b,
+              Causal side,
+              Block<T> c,
+              bool adds = false) {
+    compute({.m = sizes.m,
+             .n = sizes.n,
+             .k = sizes.k,
+             .a = a,
+             .b = b,
+             .c = c.data,
+             .c_type = dtype_of<T>,
+             .c_stride = c.stride,
+             .skip = adds ? c.data : nullptr,
+             .causal = causal ? side : Causal::No});
+}
+
+/// The queries, keys and values of one sample's head.
 template <class T>
 struct Head {
     Block<T> q;
     Block<T> k;
     Block<T> v;
-    std::int64_t positions;
+    std::int64_t positions;  ///< queries
+    std::int64_t keys;       ///< that queries see; of a causal attention as many as queries
+    std::int64_t stride;     ///< from one row of scores to the next
     std::int64_t size;
-    double scale;  ///< 1 / sqrt(size)
+
+    std::int64_t scores() const { return positions * stride; }
+    template <class C>
+    C scale() const {
+        return static_cast<C>(1.0 / std::sqrt(static_cast<double>(size)));
+    }
 };
 
 template <class T>
@@ -37,8 +87,59 @@ Head<T> head_of(const AttentionShape& shape, T* qkv, std::int64_t sample, std::i
             .k = {k, stride},
             .v = {k + shape.key_width(), stride},
             .positions = shape.positions,
-            .size = size,
-            .scale = 1.0 / std::sqrt(static_cast<double>(size))};
+            .keys = shape.positions,
+            .stride = shape.positions,
+            .size = size};
+}
+
+/// Where the queries, keys and values of an attention with padding stand: values behind keys, in
+/// their rows.
+template <class T>
+struct PaddedOperands {
+    T* q = nullptr;
+    T* k = nullptr;
+    std::int64_t q_stride = 0;  ///< from one query to the next
+    std::int64_t k_stride = 0;  ///< from one key to the next
+    const std::int32_t* lengths = nullptr;
+};
+
+template <class T>
+Head<T> head_of(const PaddedAttentionShape& shape,
+                const PaddedOperands<T>& operands,
+                std::int64_t sample,
+                std::int64_t head) {
+    const std::int64_t column = head * shape.head_size;
+    T* const k = operands.k + sample * shape.key_positions * operands.k_stride + column;
+    return {.q = {operands.q + sample * shape.positions * operands.q_stride + column,
+                  operands.q_stride},
+            .k = {k, operands.k_stride},
+            .v = {k + shape.width(), operands.k_stride},
+            .positions = shape.positions,
+            .keys = operands.lengths[sample],
+            .stride = shape.key_positions,
+            .size = shape.head_size};
+}
+
+/// Memory of a head's scores, or of their gradients: `rounded` itself where nothing is rounded.
+template <class T>
+Computed<T>* scores_of(T* rounded, std::int64_t numbers) {
+    if constexpr (std::is_same_v<T, Computed<T>>) {
+        return rounded;
+    } else {
+        return score_scratch<Computed<T>>(numbers);
+    }
+}
+
+/// Numbers of row `r` of the scores that loops go over. Of a causal attention those up to the
+/// diagonal and a few more, so that they end in no part of a vector.
+template <bool causal>
+PIPETWIN_INLINE std::size_t row_length(std::int64_t r, std::int64_t keys) {
+    if constexpr (causal) {
+        constexpr auto lanes = static_cast<std::size_t>(causal_margin);
+        return std::min(as_index(keys), (as_index(r) + 1 + lanes - 1) / lanes * lanes);
+    } else {
+        return as_index(keys);
+    }
 }
 
 /// Zeros behind the `count` numbers of a row of `positions`.
@@ -47,26 +148,21 @@ PIPETWIN_INLINE void end_row(T* row, std::int64_t count, std::int64_t positions)
     std::fill(row + count, row + std::min(positions, count + causal_margin), T{});
 }
 
-/// Numbers of a row that loops go over, so that they end in no part of a vector: a few more than
-/// those up to the diagonal, `count`, of `positions`.
-PIPETWIN_INLINE std::size_t whole_vectors(std::size_t count, std::int64_t positions) {
-    constexpr auto lanes = static_cast<std::size_t>(causal_margin);
-    return std::min(as_index(positions), (count + lanes - 1) / lanes * lanes);
-}
-
-/// Scores become probabilities, row by row over columns 0..row; both may be one. Numbers right of
-/// the diagonal count as the smallest exponential, which no sum notices.
-template <class T>
-PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
-                                          T* probabilities,
-                                          std::int64_t positions,
-                                          Computed<T> scale) {
+/// Scores become probabilities, row by row; both may be one. Numbers right of the diagonal count as
+/// the smallest exponential, which no sum notices.
+template <bool causal, class T>
+PIPETWIN_SIMD_TARGETS void softmax(const Head<const T>& head,
+                                   Computed<T>* scores,
+                                   T* probabilities) {
     using C = Computed<T>;
-    for (std::int64_t r = 0; r < positions; ++r) {
-        C* const row = scores + r * positions;
-        T* const p = probabilities + r * positions;
-        const std::size_t count = whole_vectors(as_index(r) + 1, positions);
-        std::fill(row + r + 1, row + count, -std::numeric_limits<C>::infinity());
+    const C scale = head.template scale<C>();
+    for (std::int64_t r = 0; r < head.positions; ++r) {
+        C* const row = scores + r * head.stride;
+        T* const p = probabilities + r * head.stride;
+        const std::size_t count = row_length<causal>(r, head.keys);
+        if constexpr (causal) {
+            std::fill(row + r + 1, row + count, -std::numeric_limits<C>::infinity());
+        }
         const C largest = largest_of(row, count);
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
@@ -77,62 +173,70 @@ PIPETWIN_SIMD_TARGETS void causal_softmax(Computed<T>* scores,
         for (std::size_t j = 0; j < count; ++j) {
             p[j] = stored<T>(row[j] * factor);
         }
-        end_row(p, r + 1, positions);
+        if constexpr (causal) {
+            end_row(p, r + 1, head.keys);
+        }
     }
 }
 
 /// dS = P * (dP - rowsum(dP * P)) scale; dS may be in the place of dP.
-template <class T>
-PIPETWIN_SIMD_TARGETS void causal_softmax_backward(
-    const T* probabilities, Computed<T>* dp, T* ds, std::int64_t positions, Computed<T> scale) {
+template <bool causal, class T>
+PIPETWIN_SIMD_TARGETS void softmax_backward(const Head<T>& head,
+                                            const T* probabilities,
+                                            Computed<T>* dp,
+                                            T* ds) {
     using C = Computed<T>;
-    for (std::int64_t r = 0; r < positions; ++r) {
-        const T* const p = probabilities + r * positions;
-        C* const row = dp + r * positions;
-        T* const to = ds + r * positions;
-        const std::size_t count = whole_vectors(as_index(r) + 1, positions);
-        std::fill(row + r + 1, row + count, C(0));
+    const C scale = head.template scale<C>();
+    for (std::int64_t r = 0; r < head.positions; ++r) {
+        const T* const p = probabilities + r * head.stride;
+        C* const row = dp + r * head.stride;
+        T* const to = ds + r * head.stride;
+        const std::size_t count = row_length<causal>(r, head.keys);
+        if constexpr (causal) {
+            std::fill(row + r + 1, row + count, C(0));
+        }
         const C dot = sum_of<C>(count, [=](std::size_t j) { return computed(p[j]) * row[j]; });
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < count; ++j) {
             to[j] = stored<T>(computed(p[j]) * (row[j] - dot) * scale);
         }
-        end_row(to, r + 1, positions);
+        if constexpr (causal) {
+            end_row(to, r + 1, head.keys);
+        }
     }
 }
 
-template <class T>
+template <bool causal, class T>
 void head_forward(const Head<const T>& head, T* probabilities, Block<T> context) {
     using C = Computed<T>;
-    const std::int64_t positions = head.positions;
-    C* const scores = scores_of(probabilities, positions);
+    C* const scores = scores_of(probabilities, head.scores());
     // S = Q K^T
-    multiply({positions, positions, head.size},
-             head.q.factor(),
-             head.k.factor(Transposed::Yes),
-             Causal::Result,
-             Block<C>{scores, positions});
-    causal_softmax(scores, probabilities, positions, static_cast<C>(head.scale));
+    multiply<causal>({head.positions, head.keys, head.size},
+                     head.q.factor(),
+                     head.k.factor(Transposed::Yes),
+                     Causal::Result,
+                     Block<C>{scores, head.stride});
+    softmax<causal>(head, scores, probabilities);
     // c = P V
-    multiply({positions, head.size, positions},
-             Block<const T>{probabilities, positions}.factor(),
-             head.v.factor(),
-             Causal::A,
-             context);
+    multiply<causal>({head.positions, head.size, head.keys},
+                     Block<const T>{probabilities, head.stride}.factor(),
+                     head.v.factor(),
+                     Causal::A,
+                     context);
 }
 
 /// Scratch of a backward.
 template <class T>
 struct BackwardScratch {
-    T* ds = nullptr;                ///< (positions, positions)
+    T* ds = nullptr;                ///< (positions, keys)
     T* dq = nullptr;                ///< (positions, size)
-    Computed<T>* dk_sum = nullptr;  ///< (positions, size), of a group of several heads
+    Computed<T>* dk_sum = nullptr;  ///< (keys, size), of a group of several heads
     Computed<T>* dv_sum = nullptr;  ///< as `dk_sum`
 };
 
 /// Turns Q into dQ. `dk` and `dv`, which may be K and V themselves, get what this head adds to
 /// them: `adds`, to what is there.
-template <class T, class Sum>
+template <bool causal, class T, class Sum>
 void head_backward(const Head<T>& head,
                    const T* probabilities,
                    Block<const T> dcontext,
@@ -141,29 +245,33 @@ void head_backward(const Head<T>& head,
                    Block<Sum> dv,
                    bool adds) {
     using C = Computed<T>;
-    const std::int64_t positions = head.positions;
-    C* const dp = scores_of(scratch.ds, positions);
-    const Block<T> ds{scratch.ds, positions};
-    const BlockSizes to_head{positions, head.size, positions};
+    C* const dp = scores_of(scratch.ds, head.scores());
+    const Block<T> ds{scratch.ds, head.stride};
+    const BlockSizes to_keys{head.keys, head.size, head.positions};
     // dP = dc V^T, then dS
-    multiply({positions, positions, head.size},
-             dcontext.factor(),
-             head.v.factor(Transposed::Yes),
-             Causal::Result,
-             Block<C>{dp, positions});
-    causal_softmax_backward(probabilities, dp, scratch.ds, positions, static_cast<C>(head.scale));
+    multiply<causal>({head.positions, head.keys, head.size},
+                     dcontext.factor(),
+                     head.v.factor(Transposed::Yes),
+                     Causal::Result,
+                     Block<C>{dp, head.stride});
+    softmax_backward<causal>(head, probabilities, dp, scratch.ds);
     // dV = P^T dc; this head does not need V any more
-    multiply(to_head,
-             Block<const T>{probabilities, positions}.factor(Transposed::Yes),
-             dcontext.factor(),
-             Causal::ATransposed,
-             dv,
-             adds);
+    multiply<causal>(to_keys,
+                     Block<const T>{probabilities, head.stride}.factor(Transposed::Yes),
+                     dcontext.factor(),
+                     Causal::ATransposed,
+                     dv,
+                     adds);
     // dQ = dS K, beside Q, which is needed for dK
-    multiply(to_head, ds.factor(), head.k.factor(), Causal::A, Block<T>{scratch.dq, head.size});
+    multiply<causal>({head.positions, head.size, head.keys},
+                     ds.factor(),
+                     head.k.factor(),
+                     Causal::A,
+                     Block<T>{scratch.dq, head.size});
     // dK = dS^T Q
-    multiply(to_head, ds.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
-    for (std::int64_t r = 0; r < positions; ++r) {
+    multiply<causal>(
+        to_keys, ds.factor(Transposed::Yes), head.q.factor(), Causal::ATransposed, dk, adds);
+    for (std::int64_t r = 0; r < head.positions; ++r) {
         std::copy_n(scratch.dq + r * head.size, head.size, head.q.data + r * head.q.stride);
     }
 }
@@ -194,110 +302,13 @@ BackwardScratch<T> scratch_of(const AttentionShape& shape, std::byte* memory) {
     return scratch;
 }
 
-/// Pairs whose sines and cosines are found at a time.
-constexpr int pairs_at_once = 64;
-/// Positions after which sines and cosines are found anew: between them each follows from the one
-/// before, which adds an error of 2e-16 each time.
-constexpr int positions_between = 32;
-
-/// Sines and cosines of some pairs at one position after the other, in double.
-class RotaryAngles {
-  public:
-    RotaryAngles(const Rotary& rotary, int begin, int end, int head_size)
-        : count_(as_index(end - begin)) {
-        for (std::size_t i = 0; i < count_; ++i) {
-            frequencies_[i] = rotary_frequency(rotary, begin + static_cast<int>(i), head_size);
-            step_cosines_[i] = std::cos(frequencies_[i]);
-            step_sines_[i] = std::sin(frequencies_[i]);
-        }
-    }
-
-    /// Goes to the next position, which is `position`.
-    template <class C>
-    PIPETWIN_SIMD_TARGETS void advance(int position, double sign, C* cosines, C* sines) {
-        if (position % positions_between == 0) {
-            for (std::size_t i = 0; i < count_; ++i) {
-                cosines_[i] = std::cos(position * frequencies_[i]);
-                sines_[i] = std::sin(position * frequencies_[i]);
-            }
-        } else {
-            PIPETWIN_ELEMENTWISE
-            for (std::size_t i = 0; i < count_; ++i) {
-                const double c = cosines_[i];
-                const double s = sines_[i];
-                cosines_[i] = c * step_cosines_[i] - s * step_sines_[i];
-                sines_[i] = s * step_cosines_[i] + c * step_sines_[i];
-            }
-        }
-        PIPETWIN_ELEMENTWISE
-        for (std::size_t i = 0; i < count_; ++i) {
-            cosines[i] = static_cast<C>(cosines_[i]);
-            sines[i] = static_cast<C>(sign * sines_[i]);
-        }
-    }
-
-  private:
-    std::size_t count_;
-    std::array<double, pairs_at_once> frequencies_{};
-    std::array<double, pairs_at_once> step_cosines_{};
-    std::array<double, pairs_at_once> step_sines_{};
-    std::array<double, pairs_at_once> cosines_{};
-    std::array<double, pairs_at_once> sines_{};
-};
-
-/// Turns pairs `begin` to `end` - 1 of every head that has a position's row: queries and keys stand
-/// side by side.
-template <class T>
-PIPETWIN_SIMD_TARGETS void turn_row(const AttentionShape& shape,
-                                    const Computed<T>* cosines,
-                                    const Computed<T>* sines,
-                                    int begin,
-                                    int end,
-                                    T* row) {
-    const int half = shape.head_size / 2;
-    for (int head = 0; head < shape.heads + shape.key_value_heads; ++head) {
-        T* const first = row + std::int64_t{head} * shape.head_size + begin;
-        T* const second = first + half;
-        PIPETWIN_ELEMENTWISE
-        for (int i = 0; i < end - begin; ++i) {
-            const Computed<T> a = computed(first[i]);
-            const Computed<T> b = computed(second[i]);
-            first[i] = stored<T>(a * cosines[i] - b * sines[i]);
-            second[i] = stored<T>(b * cosines[i] + a * sines[i]);
-        }
-    }
-}
-
-template <class T>
-void rotate(const AttentionShape& shape, const Rotary& rotary, Turn turn, T* qkv) {
-    const int half = shape.head_size / 2;
-    const double sign = turn == Turn::Forward ? 1 : -1;
-    std::array<Computed<T>, pairs_at_once> cosines{};
-    std::array<Computed<T>, pairs_at_once> sines{};
-    for (int begin = 0; begin < half; begin += pairs_at_once) {
-        const int end = std::min(half, begin + pairs_at_once);
-        RotaryAngles angles(rotary, begin, end, shape.head_size);
-        for (int position = 0; position < shape.positions; ++position) {
-            angles.advance(position, sign, cosines.data(), sines.data());
-            for (int s = 0; s < shape.samples; ++s) {
-                T* const row =
-                    qkv + (std::int64_t{s} * shape.positions + position) * shape.qkv_width();
-                turn_row(shape, cosines.data(), sines.data(), begin, end, row);
-            }
-        }
-    }
-}
-
-template <class T>
-void attention_forward(const AttentionShape& shape, const T* qkv, T* probabilities, T* context) {
-    const std::int64_t positions = shape.positions;
-    const std::int64_t width = shape.query_width();
+/// f(sample, head, index of the head's scores, columns of the head in a context's matrix).
+template <class T, class Shape, class F>
+void for_heads(const Shape& shape, std::int64_t width, T* context, const F& f) {
     for (std::int64_t s = 0; s < shape.samples; ++s) {
         for (std::int64_t h = 0; h < shape.heads; ++h) {
-            const Head<const T> head = head_of(shape, qkv, s, h);
-            head_forward(head,
-                         probabilities + (s * shape.heads + h) * positions * positions,
-                         Block<T>{context + s * positions * width + h * head.size, width});
+            T* const begin = context + s * shape.positions * width + h * shape.head_size;
+            f(s, h, s * shape.heads + h, Block<T>{begin, width});
         }
     }
 }
@@ -309,41 +320,57 @@ void attention_backward(const AttentionShape& shape,
                         const T* dcontext,
                         T* qkv,
                         std::byte* memory) {
-    const std::int64_t positions = shape.positions;
-    const std::int64_t width = shape.query_width();
     const std::int64_t group = shape.group();
     const BackwardScratch<T> scratch = scratch_of<T>(shape, memory);
-    for (std::int64_t s = 0; s < shape.samples; ++s) {
-        for (std::int64_t h = 0; h < shape.heads; ++h) {
-            const Head<T> head = head_of(shape, qkv, s, h);
-            const T* const p = probabilities + (s * shape.heads + h) * positions * positions;
-            const Block<const T> dc{dcontext + s * positions * width + h * head.size, width};
-            if (group == 1) {
-                head_backward(head, p, dc, scratch, head.k, head.v, false);
-                continue;
-            }
-            const Block<Computed<T>> dk{scratch.dk_sum, head.size};
-            const Block<Computed<T>> dv{scratch.dv_sum, head.size};
-            head_backward(head, p, dc, scratch, dk, dv, h % group != 0);
-            if (h % group == group - 1) {
-                store_sums(scratch.dk_sum, head, head.k);
-                store_sums(scratch.dv_sum, head, head.v);
-            }
+    for_heads(shape, shape.query_width(), dcontext, [&](auto s, auto h, auto i, auto dc) {
+        const Head<T> head = head_of(shape, qkv, s, h);
+        const T* const p = probabilities + i * head.scores();
+        if (group == 1) {
+            head_backward<true>(head, p, dc, scratch, head.k, head.v, false);
+            return;
         }
-    }
+        const Block<Computed<T>> dk{scratch.dk_sum, head.size};
+        const Block<Computed<T>> dv{scratch.dv_sum, head.size};
+        head_backward<true>(head, p, dc, scratch, dk, dv, h % group != 0);
+        if (h % group == group - 1) {
+            store_sums(scratch.dk_sum, head, head.k);
+            store_sums(scratch.dv_sum, head, head.v);
+        }
+    });
+}
+
+/// Puts the gradients into the places of Q, K and V, and zeros behind the keys.
+template <class T>
+void padded_attention_backward(const PaddedAttentionShape& shape,
+                               const T* probabilities,
+                               const T* dcontext,
+                               const PaddedOperands<T>& operands,
+                               std::byte* memory) {
+    BackwardScratch<T> scratch{.ds = reinterpret_cast<T*>(memory)};
+    scratch.dq = scratch.ds + std::int64_t{shape.positions} * shape.key_positions;
+    for_heads(shape, shape.width(), dcontext, [&](auto s, auto h, auto i, auto dc) {
+        const Head<T> head = head_of(shape, operands, s, h);
+        head_backward<false>(
+            head, probabilities + i * head.scores(), dc, scratch, head.k, head.v, false);
+        for (std::int64_t r = head.keys; r < shape.key_positions; ++r) {
+            std::fill_n(head.k.data + r * head.k.stride, head.size, T{});
+            std::fill_n(head.v.data + r * head.v.stride, head.size, T{});
+        }
+    });
+}
+
+/// The operands in columns that are read, or written, too.
+template <class T, class AnyColumns>
+PaddedOperands<T> operands_of(AnyColumns q, AnyColumns k, ConstView lengths) {
+    using Number = std::remove_const_t<T>;
+    return {.q = q.matrix.template as<Number>() + q.first,
+            .k = k.matrix.template as<Number>() + k.first,
+            .q_stride = q.matrix.columns,
+            .k_stride = k.matrix.columns,
+            .lengths = lengths.as<std::int32_t>()};
 }
 
 }  // namespace
-
-void CpuKernels::rotate(const AttentionShape& shape,
-                        const Rotary& rotary,
-                        Turn turn,
-                        View qkv) const {
-    with_type(qkv.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        exec::rotate(shape, rotary, turn, qkv.as<T>());
-    });
-}
 
 void CpuKernels::attention_forward(const AttentionShape& shape,
                                    ConstView qkv,
@@ -351,7 +378,11 @@ void CpuKernels::attention_forward(const AttentionShape& shape,
                                    View context) const {
     with_type(qkv.dtype, [&](auto zero) {
         using T = decltype(zero);
-        exec::attention_forward(shape, qkv.as<T>(), softmax.as<T>(), context.as<T>());
+        T* const to = context.as<T>();
+        for_heads(shape, shape.query_width(), to, [&](auto s, auto h, auto i, auto place) {
+            const Head<const T> head = head_of(shape, qkv.as<T>(), s, h);
+            head_forward<true>(head, softmax.as<T>() + i * head.scores(), place);
+        });
     });
 }
 
@@ -364,6 +395,37 @@ void CpuKernels::attention_backward(const AttentionShape& shape,
     with_type(qkv.dtype, [&](auto zero) {
         using T = decltype(zero);
         exec::attention_backward(shape, softmax.as<T>(), dcontext.as<T>(), qkv.as<T>(), scratch);
+    });
+}
+
+void CpuKernels::padded_attention_forward(const PaddedAttentionShape& shape,
+                                          ConstColumns q,
+                                          ConstColumns k,
+                                          ConstView lengths,
+                                          View softmax,
+                                          View context) const {
+    with_type(context.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        const auto operands = operands_of<const T>(q, k, lengths);
+        for_heads(shape, shape.width(), context.as<T>(), [&](auto s, auto h, auto i, auto place) {
+            const Head<const T> head = head_of(shape, operands, s, h);
+            head_forward<false>(head, softmax.as<T>() + i * head.scores(), place);
+        });
+    });
+}
+
+void CpuKernels::padded_attention_backward(const PaddedAttentionShape& shape,
+                                           ConstView softmax,
+                                           ConstView /*context*/,
+                                           ConstView dcontext,
+                                           ConstView lengths,
+                                           Columns q,
+                                           Columns k,
+                                           std::byte* scratch) const {
+    with_type(dcontext.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::padded_attention_backward(
+            shape, softmax.as<T>(), dcontext.as<T>(), operands_of<T>(q, k, lengths), scratch);
     });
 }
 

@@ -170,6 +170,16 @@ PIPETWIN_SIMD_TARGETS void binary_cross_entropy_backward(
     }
 }
 
+template <class T>
+CrossEntropyOperands<T> loss_operands(ConstView x, ConstView targets, const ClassColumns& columns) {
+    return {.n = count(x.rows),
+            .width = count(x.columns - columns.padding),
+            .padding = count(columns.padding),
+            .x = x.as<T>(),
+            .targets = targets.as<std::int32_t>(),
+            .smoothing = columns.smoothing};
+}
+
 /// Writes what the host wants to know of a loss.
 void tell(const LossCounts& found, const LossSums& sums) {
     if (sums.loss != nullptr) {
@@ -189,12 +199,7 @@ void CpuKernels::cross_entropy_forward(ConstView x,
                                        const LossSums& sums) const {
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
-        const CrossEntropyOperands<T> o{.n = count(x.rows),
-                                        .width = count(x.columns - columns.padding),
-                                        .padding = count(columns.padding),
-                                        .x = x.as<T>(),
-                                        .targets = targets.as<std::int32_t>(),
-                                        .smoothing = columns.smoothing};
+        const auto o = loss_operands<T>(x, targets, columns);
         tell(exec::cross_entropy_forward(o, sums.right != nullptr, log_sums.as<Computed<T>>()),
              sums);
     });
@@ -208,14 +213,9 @@ void CpuKernels::cross_entropy_backward(ConstView x,
                                         View dx) const {
     with_type(x.dtype, [&](auto zero) {
         using T = decltype(zero);
-        const CrossEntropyOperands<T> o{.n = count(x.rows),
-                                        .width = count(x.columns - columns.padding),
-                                        .padding = count(columns.padding),
-                                        .x = x.as<T>(),
-                                        .targets = targets.as<std::int32_t>(),
-                                        .log_sums = log_sums.as<Computed<T>>(),
-                                        .smoothing = columns.smoothing,
-                                        .scale = scale};
+        auto o = loss_operands<T>(x, targets, columns);
+        o.log_sums = log_sums.as<Computed<T>>();
+        o.scale = scale;
         exec::cross_entropy_backward(o, dx.as<T>());
     });
 }

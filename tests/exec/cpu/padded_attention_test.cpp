@@ -3,13 +3,16 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/as_index.h"
 #include "exec/base/random.h"
+#include "exec/cpu/products/product_scratch.h"
 #include "exec/device/device.h"
 #include "exec/device/kernels.h"
 
@@ -255,6 +258,30 @@ TEST(PaddedAttention, HasTheBitsOfASampleWithoutPadding) {
     for (const int room : {1, 7, 20}) {
         EXPECT_EQ(with_room(room), without) << room;
     }
+}
+
+/// Scores are not rounded to half precision; those of one head lie in scratch memory at a time.
+TEST(PaddedAttention, HasScratchForTheScoresOfOneHead) {
+    const PaddedAttentionShape shape{
+        .samples = 1, .positions = 96, .key_positions = 96, .heads = 2, .head_size = 16};
+    std::vector<std::uint16_t> numbers(as_index(std::int64_t{96} * 3 * shape.width()));
+    std::vector<std::uint16_t> softmax(as_index(std::int64_t{2} * 96 * 96));
+    std::vector<std::uint16_t> context(as_index(std::int64_t{96} * shape.width()));
+    const std::vector<std::int32_t> lengths{96};
+    const ConstView qkv(numbers.data(), DType::BF16, 96, 3 * shape.width());
+    Bytes held;
+    std::thread([&] {  // which has no scratch of other tests
+        cpu_kernels().padded_attention_forward(shape,
+                                               {qkv, 0},
+                                               {qkv, shape.width()},
+                                               ConstView(lengths.data(), DType::I32, 1, 1),
+                                               View(softmax.data(), DType::BF16, 2 * 96, 96),
+                                               View(context.data(), DType::BF16, 96, 32));
+        held = product_scratch_held();
+    })
+        .join();
+    EXPECT_GE(held, Bytes{96 * 96 * 4});
+    EXPECT_LT(held, Bytes{4 << 20}) << "with the panels of products";
 }
 
 }  // namespace padded_attention_test
