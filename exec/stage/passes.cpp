@@ -552,39 +552,41 @@ void Stage::recompute(int micro_batch, const MicroBatch& data) {
     }
 }
 
-void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.is_whole, "B follows F or R");
-    impl.begin_gradients(stash, received, gradients);
-    LayerCall call = impl.call(micro_batch, stash);
-    for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        impl.compute_again(stash, call, i);
-        call.after_part = impl.part_teller(i);
-        impl.backward_layer(call, stash, i, gradients, Op::Backward);
-        impl.tell(i, Op::BackwardInput);
+/// B, or its half I.
+void Stage::Impl::run_backward(int micro_batch,
+                               std::span<Tensor> received,
+                               std::span<Tensor> gradients,
+                               Op op) {
+    Stash& stash = this->stash(micro_batch);
+    PIPETWIN_EXPECT(stash.is_whole, "B and I follow F or R");
+    begin_gradients(stash, received, gradients);
+    LayerCall call = this->call(micro_batch, stash);
+    for (std::size_t i = layers.size(); i-- > 0;) {
+        compute_again(stash, call, i);
+        call.after_part = part_teller(i);
+        backward_layer(call, stash, i, gradients, op);
+        tell(i, Op::BackwardInput);
+        if (op == Op::BackwardInput) {
+            free_unread(stash, i);
+            continue;
+        }
         stash.layers[i].clear();
-        impl.free_output_gradient(stash, i);
-        impl.free_values_read(stash, i, true, true);
+        free_output_gradient(stash, i);
+        free_values_read(stash, i, true, true);
     }
-    stash.clear();
+    if (op == Op::Backward) {
+        stash.clear();
+    }
+}
+
+void Stage::backward(int micro_batch, std::span<Tensor> received, std::span<Tensor> gradients) {
+    impl_->run_backward(micro_batch, received, gradients, Op::Backward);
 }
 
 void Stage::backward_input(int micro_batch,
                            std::span<Tensor> received,
                            std::span<Tensor> gradients) {
-    Impl& impl = *impl_;
-    Stash& stash = impl.stash(micro_batch);
-    PIPETWIN_EXPECT(stash.is_whole, "I follows F or R");
-    impl.begin_gradients(stash, received, gradients);
-    LayerCall call = impl.call(micro_batch, stash);
-    for (std::size_t i = impl.layers.size(); i-- > 0;) {
-        impl.compute_again(stash, call, i);
-        call.after_part = impl.part_teller(i);
-        impl.backward_layer(call, stash, i, gradients, Op::BackwardInput);
-        impl.tell(i, Op::BackwardInput);
-        impl.free_unread(stash, i);
-    }
+    impl_->run_backward(micro_batch, received, gradients, Op::BackwardInput);
 }
 
 void Stage::backward_weight(int micro_batch) {

@@ -120,6 +120,10 @@ struct Stage::Impl {
     void free_received(Stash& stash) const;
     void free_values_read(Stash& stash, std::size_t index, bool backward, bool keep) const;
     void begin_gradients(Stash& stash, std::span<Tensor> received, std::span<Tensor> gradients);
+    void run_backward(int micro_batch,
+                      std::span<Tensor> received,
+                      std::span<Tensor> gradients,
+                      Op op);
     void backward_layer(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
     ConstView output_gradient(Stash& stash, std::size_t index, std::span<Tensor> gradients) const;
