@@ -33,7 +33,7 @@ set(PIPETWIN_CUDA_HOST
     device/cuda_copy_engine.cpp
     device/cuda_attention.cpp
     device/cuda_kernels.cpp
-    device/cuda_window_kernels.cpp
+    device/cuda_convolutions.cpp
     module/device_rates.cpp
     runtime/device_memory.cpp
     device/lane.cpp

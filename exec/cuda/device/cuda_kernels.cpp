@@ -11,9 +11,9 @@
 
 #include "core/model/gelu_form.h"
 #include "exec/cuda/columns/cuda_column_kernels.h"
-#include "exec/cuda/device/cuda_window_kernels.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/device/update_table.h"
+#include "exec/cuda/kernels/windows/cuda_window_kernels.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/windows/cuda_window_kernels.h"
 #include "exec/cuda/kernels/windows/window_math.h"
 
 // Bound by memory: a thread makes one number, neighbours have neighbouring channels. A pixel is
@@ -148,12 +149,6 @@ cudaError_t with_places(Real real, std::int32_t bytes, F&& f) {
     });
 }
 
-template <auto kernel, class Operands>
-cudaError_t for_numbers(std::int64_t size, const Operands& o, cudaStream_t stream) {
-    return size <= 0 ? cudaSuccess
-                     : launch<kernel>(grid_for(size, window_block), window_block, 0, stream, o);
-}
-
 }  // namespace
 
 cudaError_t max_pool_forward(Real real,
@@ -173,7 +168,7 @@ cudaError_t max_pool_forward(Real real,
                                  static_cast<const T*>(skip),
                                  static_cast<T*>(y),
                                  static_cast<Place*>(places)};
-        return for_numbers<max_forward_kernel<T, Place>>(
+        return launch_numbers<max_forward_kernel<T, Place>>(
             out_rows(window) * window.channels, o, stream);
     });
 }
@@ -195,7 +190,7 @@ cudaError_t max_pool_backward(Real real,
                                  static_cast<const T*>(skip),
                                  static_cast<T*>(dx),
                                  const_cast<Place*>(static_cast<const Place*>(places))};
-        return for_numbers<max_backward_kernel<T, Place>>(
+        return launch_numbers<max_backward_kernel<T, Place>>(
             in_rows(window) * window.channels, o, stream);
     });
 }
@@ -210,7 +205,7 @@ cudaError_t average_pool_forward(Real real,
         using T = decltype(zero);
         const Averages<T> o{
             window, static_cast<const T*>(x), static_cast<const T*>(skip), static_cast<T*>(y)};
-        return for_numbers<average_forward_kernel<T>>(
+        return launch_numbers<average_forward_kernel<T>>(
             out_rows(window) * window.channels, o, stream);
     });
 }
@@ -225,9 +220,75 @@ cudaError_t average_pool_backward(Real real,
         using T = decltype(zero);
         const Averages<T> o{
             window, static_cast<const T*>(dy), static_cast<const T*>(skip), static_cast<T*>(dx)};
-        return for_numbers<average_backward_kernel<T>>(
+        return launch_numbers<average_backward_kernel<T>>(
             in_rows(window) * window.channels, o, stream);
     });
+}
+
+namespace {
+
+std::int32_t bytes_of(exec::DType type) {
+    return static_cast<std::int32_t>(exec::size_of(type));
+}
+
+}  // namespace
+
+void CudaWindowKernels::max_pool_forward(const exec::WindowShape& shape,
+                                         exec::ConstView x,
+                                         exec::ConstView skip,
+                                         exec::View y,
+                                         exec::View places) const {
+    calls_.list().add("max_pool_forward",
+                      cuda::max_pool_forward,
+                      real_of(x.dtype),
+                      window_of(shape, x),
+                      bytes_of(places.dtype),
+                      x.data,
+                      skip.data,
+                      y.data,
+                      places.data);
+}
+
+void CudaWindowKernels::max_pool_backward(const exec::WindowShape& shape,
+                                          exec::ConstView places,
+                                          exec::ConstView dy,
+                                          exec::ConstView skip,
+                                          exec::View dx) const {
+    calls_.list().add("max_pool_backward",
+                      cuda::max_pool_backward,
+                      real_of(dy.dtype),
+                      window_of(shape, dx),
+                      bytes_of(places.dtype),
+                      places.data,
+                      dy.data,
+                      skip.data,
+                      dx.data);
+}
+
+void CudaWindowKernels::average_pool_forward(const exec::WindowShape& shape,
+                                             exec::ConstView x,
+                                             exec::ConstView skip,
+                                             exec::View y) const {
+    calls_.list().add("average_pool_forward",
+                      cuda::average_pool_forward,
+                      real_of(x.dtype),
+                      window_of(shape, x),
+                      x.data,
+                      skip.data,
+                      y.data);
+}
+
+void CudaWindowKernels::average_pool_backward(const exec::WindowShape& shape,
+                                              exec::ConstView dy,
+                                              exec::ConstView skip,
+                                              exec::View dx) const {
+    calls_.list().add("average_pool_backward",
+                      cuda::average_pool_backward,
+                      real_of(dy.dtype),
+                      window_of(shape, dx),
+                      dy.data,
+                      skip.data,
+                      dx.data);
 }
 
 }  // namespace pipetwin::cuda

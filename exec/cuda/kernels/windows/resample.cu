@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/windows/cuda_window_kernels.h"
 #include "exec/cuda/kernels/windows/window_math.h"
 
 // Bound by memory: a thread makes one number, neighbours have neighbouring channels.
@@ -122,12 +123,6 @@ __global__ void __launch_bounds__(window_block) pad_kernel(Padded<T> o) {
     }
 }
 
-template <auto kernel, class Operands>
-cudaError_t start(std::int64_t size, const Operands& o, cudaStream_t stream) {
-    return size <= 0 ? cudaSuccess
-                     : launch<kernel>(grid_for(size, window_block), window_block, 0, stream, o);
-}
-
 std::int64_t numbers_of(const Upsampling& u) {
     return static_cast<std::int64_t>(u.samples) * u.height * u.width * u.channels;
 }
@@ -146,7 +141,7 @@ cudaError_t upsample_forward(Real real,
             upsampling, static_cast<const T*>(x), static_cast<const T*>(skip), static_cast<T*>(y)};
         const std::int64_t copies =
             static_cast<std::int64_t>(upsampling.factor) * upsampling.factor;
-        return start<upsample_kernel<T>>(numbers_of(upsampling) * copies, o, stream);
+        return launch_numbers<upsample_kernel<T>>(numbers_of(upsampling) * copies, o, stream);
     });
 }
 
@@ -162,7 +157,7 @@ cudaError_t upsample_backward(Real real,
                              static_cast<const T*>(dy),
                              static_cast<const T*>(skip),
                              static_cast<T*>(dx)};
-        return start<upsample_backward_kernel<T>>(numbers_of(upsampling), o, stream);
+        return launch_numbers<upsample_backward_kernel<T>>(numbers_of(upsampling), o, stream);
     });
 }
 
@@ -178,8 +173,61 @@ cudaError_t pad(Real real,
             padding, static_cast<const T*>(x), static_cast<const T*>(skip), static_cast<T*>(y)};
         const std::int64_t size = static_cast<std::int64_t>(padding.samples) * padding.out_height *
                                   padding.out_width * padding.channels;
-        return start<pad_kernel<T>>(size, o, stream);
+        return launch_numbers<pad_kernel<T>>(size, o, stream);
     });
+}
+
+namespace {
+
+Upsampling upsampling_of(const exec::UpsampleShape& shape, exec::ConstView x) {
+    return {.samples = static_cast<std::int32_t>(x.rows / shape.pixels()),
+            .height = shape.in.height,
+            .width = shape.in.width,
+            .channels = static_cast<std::int32_t>(x.columns),
+            .factor = shape.factor,
+            .bilinear = shape.bilinear ? 1 : 0};
+}
+
+}  // namespace
+
+void CudaWindowKernels::upsample_forward(const exec::UpsampleShape& shape,
+                                         exec::ConstView x,
+                                         exec::ConstView skip,
+                                         exec::View y) const {
+    calls_.list().add("upsample_forward",
+                      cuda::upsample_forward,
+                      real_of(x.dtype),
+                      upsampling_of(shape, x),
+                      x.data,
+                      skip.data,
+                      y.data);
+}
+
+void CudaWindowKernels::upsample_backward(const exec::UpsampleShape& shape,
+                                          exec::ConstView dy,
+                                          exec::ConstView skip,
+                                          exec::View dx) const {
+    calls_.list().add("upsample_backward",
+                      cuda::upsample_backward,
+                      real_of(dy.dtype),
+                      upsampling_of(shape, dx),
+                      dy.data,
+                      skip.data,
+                      dx.data);
+}
+
+void CudaWindowKernels::pad(
+    Pixels from, Margins margins, exec::ConstView x, exec::ConstView skip, exec::View y) const {
+    const Padding padding{
+        .samples = static_cast<std::int32_t>(x.rows / (std::int64_t{from.height} * from.width)),
+        .height = from.height,
+        .width = from.width,
+        .channels = static_cast<std::int32_t>(x.columns),
+        .top = margins.top,
+        .left = margins.left,
+        .out_height = from.height + margins.top + margins.bottom,
+        .out_width = from.width + margins.left + margins.right};
+    calls_.list().add("pad", cuda::pad, real_of(x.dtype), padding, x.data, skip.data, y.data);
 }
 
 }  // namespace pipetwin::cuda

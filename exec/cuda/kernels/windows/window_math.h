@@ -78,6 +78,13 @@ __device__ __forceinline__ void store_with_skip(float value,
     to[at] = from_float<T>(skip == nullptr ? value : to_float(skip[at]) + value);
 }
 
+/// Launches a kernel that makes `size` numbers, one for each thread.
+template <auto kernel, class Operands>
+cudaError_t launch_numbers(std::int64_t size, const Operands& o, cudaStream_t stream) {
+    return size <= 0 ? cudaSuccess
+                     : launch<kernel>(grid_for(size, window_block), window_block, 0, stream, o);
+}
+
 /// Rows of the matrix of input images, and of output images.
 inline std::int64_t in_rows(const Window& w) {
     return static_cast<std::int64_t>(w.samples) * w.in_height * w.in_width;
