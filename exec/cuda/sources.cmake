@@ -23,9 +23,6 @@ set(PIPETWIN_CUDA_KERNELS
     kernels/windows/resample.cu
 )
 set(PIPETWIN_CUDA_HOST
-    module/attention_check.cpp
-    module/check_numbers.cpp
-    module/convolution_check.cpp
     runtime/check.cpp
     runtime/command_list.cpp
     runtime/command_queue.cpp
@@ -59,5 +56,5 @@ set(PIPETWIN_CUDA_LIBRARIES  # where CUDA's other libraries are called
     runtime/driver.cpp
     runtime/green_context.cpp
     device/products.cpp
-    module/self_test.cpp
+    module/library_versions.cpp
 )

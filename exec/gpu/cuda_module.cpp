@@ -51,7 +51,6 @@ struct Module {
     decltype(&pipetwin_cuda_describe) describe = nullptr;
     decltype(&pipetwin_cuda_error_text) error_text = nullptr;
     decltype(&pipetwin_cuda_make_devices) make_devices = nullptr;
-    decltype(&pipetwin_cuda_self_test) self_test = nullptr;
     decltype(&pipetwin_cuda_memory) memory = nullptr;
     decltype(&pipetwin_cuda_attention_workspace) attention_workspace = nullptr;
     decltype(&pipetwin_cuda_measure) measure = nullptr;
@@ -94,7 +93,6 @@ Module load_module(const fs::path& file) {
     look_up(library, "pipetwin_cuda_describe", module.describe);
     look_up(library, "pipetwin_cuda_error_text", module.error_text);
     look_up(library, "pipetwin_cuda_make_devices", module.make_devices);
-    look_up(library, "pipetwin_cuda_self_test", module.self_test);
     look_up(library, "pipetwin_cuda_memory", module.memory);
     look_up(library, "pipetwin_cuda_attention_workspace", module.attention_workspace);
     look_up(library, "pipetwin_cuda_measure", module.measure);
@@ -393,27 +391,6 @@ GpuLinks cuda_links(int device, int ctas) {
                 [gathered](const std::string& place, const GpuMember& member) {
                     return gathered(nullptr, place.c_str(), member);
                 }};
-}
-
-std::vector<CudaCheck> self_test_cuda(int device) {
-    const std::optional<fs::path> file = find_module(module_file);
-    if (!file) {
-        return {{.name = "load module", .passed = false, .detail = not_found()}};
-    }
-    std::vector<CudaCheck> checks;
-    try {
-        const Module module = load_module(*file);
-        module.self_test(
-            device,
-            [](void* context, const char* name, int passed, const char* detail) {
-                static_cast<std::vector<CudaCheck>*>(context)->push_back(
-                    {.name = name, .passed = passed != 0, .detail = detail});
-            },
-            &checks);
-    } catch (const std::runtime_error& error) {
-        checks.push_back({.name = "load module", .passed = false, .detail = error.what()});
-    }
-    return checks;
 }
 
 }  // namespace pipetwin::exec

@@ -120,16 +120,4 @@ std::vector<std::unique_ptr<Device>> make_cuda_devices(const CudaRequest& reques
 /// NCCL does not work here.
 GpuLinks cuda_links(int device, int ctas = 1);
 
-/// One check of the module's self-test, with what was compared or what failed.
-struct CudaCheck {
-    std::string name;
-    bool passed = false;
-    std::string detail;
-};
-
-/// Runs on one device: a buffer there and back, a kernel, attention, convolutions and a matrix
-/// product against the CPU's, an NCCL loopback. `device` is an index into CudaProbe::devices.
-/// Without a usable module or device the only check is a failed one that says why.
-std::vector<CudaCheck> self_test_cuda(int device);
-
 }  // namespace pipetwin::exec

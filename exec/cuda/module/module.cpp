@@ -18,7 +18,7 @@
 #include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/device/cuda_device.h"
 #include "exec/cuda/module/device_rates.h"
-#include "exec/cuda/module/self_test.h"
+#include "exec/cuda/module/library_versions.h"
 #include "exec/cuda/nccl/nccl_communicator.h"
 #include "exec/cuda/nccl/nccl_link.h"
 #include "exec/cuda/nccl/nccl_sum.h"
@@ -39,20 +39,6 @@ int describe(int index, PipetwinCudaDevice& device) {
     }
     return static_cast<int>(error);
 }
-
-struct NamedCheck {
-    const char* name;
-    std::string (*run)();
-};
-
-constexpr std::array checks{
-    NamedCheck{"device buffer", pipetwin::cuda::check_buffer},
-    NamedCheck{"kernel", pipetwin::cuda::check_kernel},
-    NamedCheck{"attention", pipetwin::cuda::check_attention},
-    NamedCheck{"convolutions", pipetwin::cuda::check_convolutions},
-    NamedCheck{"cuBLAS product", pipetwin::cuda::check_product},
-    NamedCheck{"NCCL loopback", pipetwin::cuda::check_loopback},
-};
 
 using pipetwin::cuda::CommandQueue;
 using pipetwin::cuda::CudaDevice;
@@ -288,19 +274,6 @@ void pipetwin_cuda_make_sum(int index,
 
 void pipetwin_cuda_abort(pipetwin::exec::GpuTraffic* const* traffic, int count) {
     pipetwin::cuda::abort_together(std::span(traffic, static_cast<std::size_t>(count)));
-}
-
-void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
-    for (const NamedCheck& check : checks) {
-        try {
-            PIPETWIN_CUDA_CHECK(cudaSetDevice(index));
-            report(context, check.name, 1, check.run().c_str());
-        } catch (const pipetwin::Error& error) {
-            report(context, check.name, 0, error.text().c_str());
-        } catch (const std::exception& error) {
-            report(context, check.name, 0, error.what());
-        }
-    }
 }
 
 }  // extern "C"

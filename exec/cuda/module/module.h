@@ -17,7 +17,7 @@ class GpuTraffic;
 extern "C" {
 
 /// Grows with every incompatible change; a program refuses a module of another version.
-inline constexpr int pipetwin_cuda_interface = 14;
+inline constexpr int pipetwin_cuda_interface = 15;
 
 /// Versions of the libraries that the module uses.
 struct PipetwinCudaVersions {
@@ -95,12 +95,6 @@ struct PipetwinCudaMember {
     int count;
 };
 
-/// Function that is called once per check; both texts live until it returns.
-using PipetwinCudaReport = void (*)(void* context,
-                                    const char* name,
-                                    int passed,
-                                    const char* detail);
-
 /// The `pipetwin_cuda_interface` that the module was built with.
 int pipetwin_cuda_interface_version();
 /// Fills the versions; a library that cannot say its version leaves 0.
@@ -144,7 +138,5 @@ void pipetwin_cuda_make_sum(int index,
                             pipetwin::exec::GpuSum** sum);
 /// Aborts `count` links and sums at once.
 void pipetwin_cuda_abort(pipetwin::exec::GpuTraffic* const* traffic, int count);
-/// Runs the self-test on GPU `index`; calls `report` with `context` for each check.
-void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context);
 
 }  // extern "C"

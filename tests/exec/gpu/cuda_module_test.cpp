@@ -107,22 +107,5 @@ TEST_F(CudaModule, EveryDeviceIsDescribed) {
     EXPECT_EQ(probe.devices[1].memory_bytes, 2);
 }
 
-TEST_F(CudaModule, TheSelfTestHandsOverEveryCheckInOrder) {
-    use_fake_module();
-    const std::vector<CudaCheck> checks = self_test_cuda(0);
-    ASSERT_EQ(checks.size(), 2U);
-    EXPECT_EQ(checks[0].name, "first");
-    EXPECT_TRUE(checks[0].passed);
-    EXPECT_EQ(checks[1].detail, "broken on 0");
-    EXPECT_FALSE(checks[1].passed);
-}
-
-TEST_F(CudaModule, TheSelfTestWithoutAModuleFailsAndSaysWhy) {
-    const std::vector<CudaCheck> checks = self_test_cuda(0);
-    ASSERT_EQ(checks.size(), 1U);
-    EXPECT_FALSE(checks[0].passed);
-    EXPECT_THAT(checks[0].detail, HasSubstr("PIPETWIN_MODULE_PATH"));
-}
-
 }  // namespace cuda_module_test
 }  // namespace pipetwin::exec

@@ -90,9 +90,4 @@ void pipetwin_cuda_make_sum(int /*index*/,
 
 void pipetwin_cuda_abort(pipetwin::exec::GpuTraffic* const* /*traffic*/, int /*count*/) {}
 
-void pipetwin_cuda_self_test(int index, PipetwinCudaReport report, void* context) {
-    report(context, "first", 1, "fine");
-    report(context, "second", 0, index == 0 ? "broken on 0" : "broken elsewhere");
-}
-
 }  // extern "C"

@@ -2,7 +2,7 @@
 #include <atomic>
 #include <vector>
 
-#include "exec/cuda/module/self_test.h"
+#include "exec/cuda/module/library_versions.h"
 #include "exec/cuda/runtime/check.h"
 #include "exec/cuda/runtime/context_memory.h"
 #include "exec/cuda/runtime/green_context.h"
@@ -37,19 +37,6 @@ namespace pipetwin::cuda {
 
 PipetwinCudaVersions library_versions() {
     return {.runtime = 13000, .driver = 13000, .cublas = 0, .nccl = 0};
-}
-
-std::string check_buffer() {
-    return "emulated";
-}
-std::string check_kernel() {
-    return "emulated";
-}
-std::string check_product() {
-    return "emulated";
-}
-std::string check_loopback() {
-    return "emulated";
 }
 
 // The context that the first use of the device makes takes so much, and a green one so much more.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/module/self_test.h"
+#include "tests/exec/cuda/module/device_checks.h"
 
 #include <cstddef>
 #include <vector>
@@ -137,15 +137,6 @@ OwnedCommunicator make_lonely_communicator() {
 }
 
 }  // namespace
-
-PipetwinCudaVersions library_versions() {
-    PipetwinCudaVersions versions{};
-    static_cast<void>(cudaRuntimeGetVersion(&versions.runtime));
-    static_cast<void>(cudaDriverGetVersion(&versions.driver));
-    versions.cublas = static_cast<int>(cublasLtGetVersion());
-    static_cast<void>(ncclGetVersion(&versions.nccl));
-    return versions;
-}
 
 std::string check_buffer() {
     const std::vector<float> values = whole_numbers(std::size_t{1} << 20U, 4093);

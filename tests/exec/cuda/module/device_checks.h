@@ -3,15 +3,6 @@
 
 #include <string>
 
-#include "exec/cuda/module/module.h"
-
-namespace pipetwin::cuda {
-
-/// Versions of the libraries; one that cannot say its version leaves 0.
-PipetwinCudaVersions library_versions();
-
-}  // namespace pipetwin::cuda
-
 /// Checks that show that a device computes. Each throws CudaFailure when a call fails or a result
 /// is wrong, and returns what it compared. They run on the current device.
 namespace pipetwin::cuda {

@@ -11,10 +11,10 @@
 #include "core/base/as_index.h"
 #include "exec/cuda/cudnn/cudnn_attention.h"
 #include "exec/cuda/kernels/attention/attention.h"
-#include "exec/cuda/module/check_numbers.h"
-#include "exec/cuda/module/self_test.h"
 #include "exec/cuda/runtime/check.h"
 #include "exec/cuda/runtime/owned.h"
+#include "tests/exec/cuda/module/check_numbers.h"
+#include "tests/exec/cuda/module/device_checks.h"
 
 namespace pipetwin::cuda {
 namespace {

@@ -8,11 +8,11 @@
 #include "core/base/as_index.h"
 #include "exec/cuda/device/lane.h"
 #include "exec/cuda/kernels/cuda_kernels.h"
-#include "exec/cuda/module/check_numbers.h"
-#include "exec/cuda/module/self_test.h"
 #include "exec/cuda/runtime/device_memory.h"
 #include "exec/cuda/runtime/owned.h"
 #include "exec/device/window_kernels.h"
+#include "tests/exec/cuda/module/check_numbers.h"
+#include "tests/exec/cuda/module/device_checks.h"
 
 namespace pipetwin::cuda {
 namespace {

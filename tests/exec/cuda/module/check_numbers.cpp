@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/module/check_numbers.h"
+#include "tests/exec/cuda/module/check_numbers.h"
 
 #include <cmath>
 #include <cstdint>

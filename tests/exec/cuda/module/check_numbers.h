@@ -7,7 +7,7 @@
 
 #include "exec/cuda/kernels/kernels.h"
 
-/// Numbers of the self-test on their way to the device and back.
+/// Numbers of the checks on their way to the device and back.
 namespace pipetwin::cuda {
 
 /// Multiples of 1/16 in [-2, 2), which are bf16 numbers, in an order that repeats late.
