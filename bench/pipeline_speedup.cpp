@@ -11,6 +11,7 @@
 
 #include "core/costs/profile.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/base/noise.h"
 #include "exec/data/random_batch.h"

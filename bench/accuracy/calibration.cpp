@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/settled_scenario.h"
 

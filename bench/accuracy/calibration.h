@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/plan/plan.h"
 
 namespace pipetwin {
 
 class Model;
+class Plan;
 struct SettledScenario;
 
 }  // namespace pipetwin

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/plan/plan.h"
 #include "core/timeline/compare.h"
 
 namespace pipetwin {
 
 class Model;
+class Plan;
 struct SettledScenario;
 
 }  // namespace pipetwin

@@ -8,6 +8,8 @@
 // drawn and said of a what-if: rows, memory and figures; to the frame, with the timeline painted at
 // 1920 x 1080. What the other panels say of waits and of the critical path comes after it, from a
 // worker.
+#include "gui/view/what_if/what_if.h"
+
 #include "bench/clocks.h"
 
 #include <algorithm>

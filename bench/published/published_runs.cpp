@@ -14,6 +14,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"

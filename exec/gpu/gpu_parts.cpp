@@ -9,6 +9,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"

@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.h"
+#include "core/base/error.h"
 #include "core/scenario/choices.h"
 #include "exec/device/device.h"
 
 namespace pipetwin {
 
+class Plan;
 struct SettledScenario;
 
 }  // namespace pipetwin

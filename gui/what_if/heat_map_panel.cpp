@@ -14,6 +14,7 @@
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
+#include "gui/view/what_if/what_if.h"
 
 namespace pipetwin::gui {
 

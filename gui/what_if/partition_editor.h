@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <QWidget>
 
 #include "gui/base/palette.h"
-#include "gui/view/what_if/what_if.h"
+#include "gui/view/what_if/what_if_settings.h"
 
 namespace pipetwin::gui {
 

@@ -7,6 +7,7 @@
 #include <QtConcurrentRun>
 
 #include "gui/base/workers.h"
+#include "gui/view/what_if/what_if.h"
 
 namespace pipetwin::gui {
 

@@ -7,9 +7,12 @@
 #include <QFutureWatcher>
 #include <QObject>
 
-#include "gui/view/what_if/what_if.h"
+#include "gui/view/what_if/what_if_settings.h"
+#include "sim/engine/record_links.h"
 
 namespace pipetwin::gui {
+
+struct RunData;
 
 /// A what-if and its result.
 struct WhatIfResult {

@@ -30,6 +30,7 @@
 #include "gui/view/analysis/action_details.h"
 #include "gui/view/run/planned_run.h"
 #include "gui/view/run/scenario_run.h"
+#include "gui/view/what_if/what_if.h"
 #include "gui/what_if/partition_editor.h"
 #include "sim/calibration/step_range.h"
 

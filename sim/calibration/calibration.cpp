@@ -13,6 +13,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"

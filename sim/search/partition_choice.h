@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/costs/profile.h"
-#include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
 
 class Model;
+class Plan;
 
 }  // namespace pipetwin
 

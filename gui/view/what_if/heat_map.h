@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/view/what_if/what_if.h"
+#include "gui/view/what_if/what_if_settings.h"
 
 /// What-ifs for every number of stages and of micro-batches.
 namespace pipetwin::gui {

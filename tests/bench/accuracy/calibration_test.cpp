@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/settled_scenario.h"
 

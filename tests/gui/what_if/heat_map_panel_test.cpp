@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/view/what_if/what_if.h"
 #include "gui/what_if/left_out.h"
 #include "tests/gui/what_if_runs.h"
 

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "gui/view/analysis/action_details.h"
+#include "gui/view/what_if/what_if.h"
 #include "gui/what_if/partition_editor.h"
 #include "sim/calibration/step_range.h"
 #include "tests/gui/canned.h"

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"

@@ -11,6 +11,7 @@
 #include "core/costs/profile_json.h"
 #include "gui/view/run/planned_run.h"
 #include "gui/view/what_if/heat_map.h"
+#include "gui/view/what_if/what_if.h"
 #include "tests/gui/what_if_runs.h"
 #include "tests/support/builders.h"
 #include "tests/support/places.h"

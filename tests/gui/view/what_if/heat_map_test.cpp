@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/view/what_if/what_if.h"
 #include "tests/gui/what_if_runs.h"
 
 namespace pipetwin::gui {
