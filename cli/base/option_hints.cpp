@@ -601,14 +601,4 @@ std::string hint_for_command(const std::string& word, const std::vector<string_v
     return suggestion(word, known).text();
 }
 
-std::string cluster_hint() {
-    const std::vector<std::string> known = cluster_names();
-    return known.empty() ? "name the kind of node to plan for: --cluster FILE.toml"
-                         : fmt::format(
-                               "name the kind of node to plan for, as in --cluster {}; "
-                               "known: {}",
-                               known.front(),
-                               fmt::join(known, ", "));
-}
-
 }  // namespace pipetwin::cli

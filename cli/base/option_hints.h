@@ -40,7 +40,4 @@ std::string hint_for_option(const UnknownOption& unknown);
 /// What to write in place of a word that is no command.
 std::string hint_for_command(const std::string& word, const std::vector<std::string_view>& known);
 
-/// What to do about a model without nodes: add --cluster, with the names that are known.
-std::string cluster_hint();
-
 }  // namespace pipetwin::cli

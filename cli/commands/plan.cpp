@@ -25,7 +25,6 @@
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/plan_exports.h"
-#include "cli/interop/import/asked_model.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/answer_text.h"
 #include "cli/text/calibration_text.h"
@@ -51,6 +50,7 @@
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/questions/measured_costs.h"
+#include "sim/questions/model_on_cluster.h"
 #include "sim/questions/node_counts.h"
 #include "sim/questions/prediction.h"
 #include "sim/search/every_shape.h"
@@ -160,7 +160,7 @@ std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult&
                        : "";
 }
 
-/// As `sim::enough_nodes`, until the user has waited long enough.
+/// Asks `sim::enough_nodes`, until the user has waited long enough.
 std::optional<int> enough_nodes(const sim::NodesOfModel& nodes,
                                 const Profile& profile,
                                 int first,
@@ -372,7 +372,7 @@ bool names_model(const PlanOptions& options) {
                             std::ranges::count(model_names(), file.string()) > 0);
 }
 
-ModelQuestion question_of(const PlanOptions& options) {
+sim::ModelQuestion question_of(const PlanOptions& options) {
     const std::string name = options.scenario.filename().string();
     const std::filesystem::path costs =
         options.common.out.empty()
@@ -416,7 +416,15 @@ Asked asked(const PlanOptions& options, Console& console) {
                     "write its costs with 'pipetwin import hf', and name them in a scenario "
                     "(docs/tutorials/choose-a-configuration.md)");
     }
-    AskedModel model = asked_model(question_of(options));
+    sim::expect_model_file(options.scenario);
+    if (options.cluster.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "plan",
+                    fmt::format("'{}' is a model, not a scenario, and --cluster is missing",
+                                options.scenario.string()),
+                    cluster_hint());
+    }
+    sim::ModelOnCluster model = sim::model_on_cluster(question_of(options));
     for (const std::string& note : model.notes) {
         console.note(note);
     }
@@ -424,7 +432,7 @@ Asked asked(const PlanOptions& options, Console& console) {
             .found = std::move(model.found),
             .is_model = true,
             .config = std::move(model.config),
-            .nodes = {.count = options.nodes, .scenario_on = std::move(model.on_nodes)}};
+            .nodes = std::move(model.nodes)};
 }
 
 sim::EveryShape shapes_with_progress(const Scenario& scenario,
@@ -588,7 +596,7 @@ void execute_plan(const PlanOptions& options, Console& console) {
     if (heat) {
         found.picture =
             heat_map(scenario,
-                     question.is_model ? question_name(options.scenario, options.cluster)
+                     question.is_model ? sim::question_name(options.scenario, options.cluster)
                                        : scenario.file.filename().string(),
                      plan.result);
         write_output(options.heat_map, render_heat_map(found.picture), console);

@@ -194,6 +194,16 @@ std::filesystem::path find_cluster(std::string_view name, std::string_view asked
     return find_file(asked_by.empty() ? clusters : clusters_of_known_devices, name, asked_by);
 }
 
+std::string cluster_hint() {
+    const std::vector<std::string> known = cluster_names();
+    return known.empty() ? "name the kind of node to plan for: --cluster FILE.toml"
+                         : fmt::format(
+                               "name the kind of node to plan for, as in --cluster {}; "
+                               "known: {}",
+                               known.front(),
+                               fmt::join(known, ", "));
+}
+
 std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
                                                    std::string_view asked_by) {
     thread_local KnownFiles<std::shared_ptr<const DeviceProfile>> known;

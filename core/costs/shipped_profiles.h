@@ -47,6 +47,10 @@ std::vector<std::string> cluster_names();
 /// names of all files.
 std::filesystem::path find_cluster(std::string_view name, std::string_view asked_by = {});
 
+/// What to do about a model without nodes: name the kind of node (--cluster), out of
+/// `cluster_names`.
+std::string cluster_hint();
+
 /// All classes of links in links.json, in its order.
 std::vector<LinkProfile> all_links();
 

@@ -706,17 +706,20 @@ void check_cluster_file(const TomlDocument& document) {
 
 void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenario) {
     const TomlTable table = document.root().table("cluster");
-    const std::optional<std::string> name = table.text("profile");
-    if (!name) {
-        return;
+    if (const std::optional<std::string> name = table.text("profile")) {
+        fill_in_cluster_file(document, cluster_file(table, *name, scenario), {});
     }
+}
+
+void fill_in_cluster_file(TomlDocument& document,
+                          const std::filesystem::path& file,
+                          std::vector<string_view> without) {
     constexpr std::size_t largest_file = std::size_t{1} << 20;
-    const std::filesystem::path file = cluster_file(table, *name, scenario);
+    const TomlTable table = document.root().table("cluster");
     const TomlDocument cluster(read_file(file, largest_file), file.string(), {});
     check_cluster_file(cluster);
-    std::vector<string_view> without;  // keys that exclude each other: the scenario's own win
-    if (table.has("device") || table.has("devices")) {
-        without = {"device", "devices"};
+    if (table.has("device") || table.has("devices")) {  // exclude each other: the scenario's win
+        without.insert(without.end(), {"device", "devices"});
     }
     if (table.has("devices")) {
         without.emplace_back("speeds");

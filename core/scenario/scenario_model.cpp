@@ -396,6 +396,9 @@ void print_input(const ScenarioKey& key, ScenarioWriter& writer, const Scenario&
 
 void read_profile_file(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     const std::optional<std::string> file = table.text(key.name);
+    if (!file && !scenario.model.profile.empty()) {
+        return;
+    }
     if (!file || file->empty()) {
         table.missing(key.name, "the path of a *.profile.json");
     }
@@ -408,6 +411,9 @@ void print_profile_file(const ScenarioKey& key, ScenarioWriter& writer, const Sc
 
 void read_model_kind(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     const std::optional<std::size_t> kind = table.choice(key.name, key.words);
+    if (!kind && !scenario.model.profile.empty()) {
+        return;  // a program has named the costs of the model
+    }
     if (!kind) {
         table.missing(key.name, fmt::format("one of {}", fmt::join(key.words, ", ")));
     }

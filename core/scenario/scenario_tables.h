@@ -73,6 +73,10 @@ void expect_enough_devices(const TomlTable& root, const Scenario& scenario);
 /// Where `cluster.profile` names a cluster, shipped or in a file, its keys are filled in that the
 /// scenario does not write itself. `scenario` anchors the file.
 void fill_in_cluster(TomlDocument& document, const std::filesystem::path& scenario);
+/// Fills in the keys of the cluster in `file`, but for those in `without`.
+void fill_in_cluster_file(TomlDocument& document,
+                          const std::filesystem::path& file,
+                          std::vector<std::string_view> without);
 
 /// Throws Error(BadInput) at `pipeline`, the table [pipeline], if stashes are offloaded and the
 /// link to host memory is neither written nor measured.

@@ -8,8 +8,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
+#include "core/scenario/scenario_over.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/text/json_text.h"
 
@@ -73,6 +75,20 @@ void expect_tables(const TomlTable& root) {
     root.expect_keys(tables);
 }
 
+/// Reads every table over what the scenario has.
+void read_tables(const TomlDocument& document, Scenario& scenario) {
+    const TomlTable root = document.root();
+    read_model(root.table("model"), scenario);
+    read_data(root.table("data"), scenario);
+    read_table(training_keys(), root.table("training"), scenario);
+    read_table(pipeline_keys(), root.table("pipeline"), scenario);
+    read_cluster(root.table("cluster"), scenario);
+    expect_enough_devices(root, scenario);
+    expect_host_link(root.table("pipeline"), scenario);
+    read_table(output_keys(), root.table("output"), scenario);
+    check_whole(document, scenario);
+}
+
 }  // namespace
 
 Scenario parse_scenario(std::string_view text,
@@ -98,16 +114,24 @@ Scenario parse_scenario(std::string_view text,
     if (!root.has("model")) {
         root.missing("model", "a table [model] with the kind of the model");
     }
-    read_model(root.table("model"), scenario);
-    read_data(root.table("data"), scenario);
-    read_table(training_keys(), root.table("training"), scenario);
-    read_table(pipeline_keys(), root.table("pipeline"), scenario);
-    read_cluster(root.table("cluster"), scenario);
-    expect_enough_devices(root, scenario);
-    expect_host_link(root.table("pipeline"), scenario);
-    read_table(output_keys(), root.table("output"), scenario);
-    check_whole(document, scenario);
+    read_tables(document, scenario);
     return scenario;
+}
+
+Scenario scenario_over(Scenario begun,
+                       const std::string& cluster,
+                       const std::vector<Override>& overrides) {
+    TomlDocument document("", begun.file.string(), overrides);
+    if (!cluster.empty()) {
+        fill_in_cluster_file(
+            document,
+            cluster.ends_with(".toml") ? resolve(begun.file, cluster) : find_cluster(cluster),
+            begun.cluster.count > 0 ? std::vector<std::string_view>{"count"}
+                                    : std::vector<std::string_view>());
+    }
+    expect_tables(document.root());
+    read_tables(document, begun);
+    return begun;
 }
 
 Scenario read_scenario(const std::filesystem::path& file,

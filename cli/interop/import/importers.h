@@ -8,9 +8,6 @@
 #include "cli/base/options.h"
 #include "cli/interop/exchange.h"
 #include "core/costs/estimate.h"
-#include "core/costs/profile.h"
-#include "core/model/decoder_model.h"
-#include "core/scenario/scenario.h"
 
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {
@@ -81,29 +78,9 @@ void set_rates(const HfOptions& options, EstimateOptions& estimate);
 /// A profile written by hand as CSV.
 Imported import_csv(const ImportOptions& options);
 
-/// A model of Hugging Face's and its costs on a device.
-struct EstimatedModel {
-    DecoderModel model;
-    Profile profile;
-    std::string place;                 ///< of the config.json, for errors
-    std::vector<std::string> notes{};  ///< what the reader should know
-};
-
-/// Estimates the costs of a model that `options` name by its config.json, or as profiles/models
-/// does. Throws Error(Usage) where an option is missing, Error(BadInput) as `parse_hf_config`.
-EstimatedModel estimated_model(const ImportOptions& options);
-
 /// Hugging Face's config.json, or the name of a model in profiles/models: a profile with estimated
 /// costs.
 Imported import_hf(const ImportOptions& options);
-
-/// The config.json of a model, by its name or path. Throws Error(Io) or Error(BadInput) for one
-/// that is not there.
-std::string hf_text(const std::filesystem::path& model);
-
-/// Tokens that a sample of the model can have at most, as it learned positions for so many; none
-/// where its positions do not end. Throws Error(BadInput) as `import_hf`.
-std::optional<int> hf_most_tokens(const std::filesystem::path& model);
 
 /// Megatron's layout, the flags of its command line, or a YAML file with them: tables of a
 /// scenario, and with --device the costs of the model.

@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/interop/import/asked_model.h"
 #include "core/scenario/scenario.h"
 #include "tests/cli/support.h"
 
@@ -56,30 +55,6 @@ class PlanOfModel : public InFolder {
     }
 };
 
-TEST(SamplesFor, AreNearTheTokensAndDividedByManyPowersOfTwo) {
-    EXPECT_EQ(samples_for(4e6, 8192, 64), 512);
-    EXPECT_EQ(samples_for(4e6, 4096, 64), 1024);
-    EXPECT_EQ(samples_for(4'194'304, 8192, 64), 512);
-    EXPECT_EQ(samples_for(512e3, 4096, 8), 128);  // not 125, which 8 devices cannot share out
-    EXPECT_EQ(samples_for(1000, 100, 1), 10);
-    EXPECT_EQ(samples_for(10, 100, 8), 1);
-    for (double tokens = 5e3; tokens < 1e8; tokens *= 1.7) {
-        const int samples = samples_for(tokens, 512, 24);
-        EXPECT_LE(std::abs(samples * 512.0 - tokens), std::max(0.05 * tokens, 256.0)) << tokens;
-    }
-}
-
-TEST(SamplesFor, AreDividedByTheDevicesWhereANumberWithinFivePercentIs) {
-    EXPECT_EQ(samples_for(1008.0 * 4096, 4096, 72), 1008);  // as asked
-    EXPECT_EQ(samples_for(4e6, 4096, 72), 1008);            // 16 * 63
-    EXPECT_EQ(samples_for(4e6, 4096, 24), 960);             // 64 * 15
-    EXPECT_EQ(samples_for(4e6, 4096, 3 * 128), 960);        // 192 * 5: none is divided by 384
-    EXPECT_EQ(samples_for(4e6, 4096, 1013), 1013);
-    EXPECT_EQ(samples_for(64e3, 1024, 72), 60);  // 12 divides both; 9 divides 63, and 8 divides 64
-}
-
-/// Eight devices that share every layer sum its output and its gradient; a plan without replicas
-/// waits for no shards. One device alone has nothing to sum.
 TEST_F(PlanOfModel, SaysWhatOfTheStepIsCommunicationThatNothingHides) {
     const std::vector<std::string> shared{"--set",
                                           "pipeline.tensor_parallel=8",

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/interop/import/asked_model.h"
+#include "sim/questions/model_on_cluster.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -12,34 +10,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/base/option_hints.h"
-#include "cli/interop/exchange.h"
-#include "cli/interop/import/importers.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
-#include "core/interop/hf_config.h"
+#include "core/scenario/scenario_over.h"
 #include "core/text/json_text.h"
+#include "sim/questions/estimated_model.h"
 
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 namespace {
 
 constexpr int usual_sequence = 4096;
 constexpr double usual_batch_tokens = 4e6;
-
-bool is_profile(const std::filesystem::path& file) {
-    return file.string().ends_with(".profile.json");
-}
-
-/// Keys that say what a node is; the others are about all nodes.
-std::vector<Override> of_cluster(std::vector<Override> overrides) {
-    std::erase_if(overrides, [](const Override& key) { return !key.key.starts_with("cluster."); });
-    return overrides;
-}
 
 void expect_no_count(const ModelQuestion& question) {
     const auto count = std::ranges::find(question.overrides, "cluster.count", &Override::key);
@@ -67,16 +53,30 @@ void expect_no_key_of_option(const ModelQuestion& question,
     }
 }
 
-/// A number that --set fixes; `otherwise` where it fixes none.
-int fixed_number(const ModelQuestion& question, std::string_view key, int otherwise) {
-    const auto set = std::ranges::find(question.overrides, key, &Override::key);
-    if (set == question.overrides.end()) {
-        return otherwise;
-    }
-    int number = 0;
-    const char* const end = set->value.data() + set->value.size();
-    const auto [rest, status] = std::from_chars(set->value.data(), end, number);
-    return status == std::errc{} && rest == end && number > 0 ? number : otherwise;
+/// A scenario of the model, not yet on a cluster, that leaves its pipeline open.
+Scenario open_scenario(const ModelQuestion& question) {
+    Scenario scenario;
+    scenario.file = question_name(question.model, question.cluster);  // in the current folder
+    scenario.model.kind = ModelKind::Profile;
+    scenario.model.profile = std::filesystem::absolute(question.costs_file).lexically_normal();
+    scenario.pipeline.each_searched(scenario.pipeline,
+                                    [](const auto&, auto& member) { member.open(); });
+    return scenario;
+}
+
+/// The overrides whose key begins so.
+std::vector<Override> overrides_of(const ModelQuestion& question, std::string_view begin) {
+    std::vector<Override> overrides = question.overrides;
+    std::erase_if(overrides, [begin](const Override& one) { return !one.key.starts_with(begin); });
+    return overrides;
+}
+
+/// A number of [pipeline] that an override fixes; 1 where none does.
+int fixed_number(const ModelQuestion& question,
+                 std::string_view key,
+                 OrAuto<int> Scenario::PipelinePart::*number) {
+    const std::vector<Override> overrides = overrides_of(question, key);
+    return (scenario_over(open_scenario(question), "", overrides).pipeline.*number).value_or(1);
 }
 
 /// Devices of one node: a file that does not count them has as many as share a node.
@@ -86,7 +86,8 @@ int devices_of_node(const Scenario::ClusterPart& node) {
 
 /// Throws Error(Usage) for numbers of --set that the devices of the nodes cannot have.
 void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterPart& node) {
-    const int tensor = fixed_number(question, "pipeline.tensor_parallel", 1);
+    const int tensor = fixed_number(
+        question, "pipeline.tensor_parallel", &Scenario::PipelinePart::tensor_parallel);
     const int per_node = std::max(1, node.per_node);
     if (per_node % tensor != 0) {
         std::vector<int> divisors;
@@ -108,8 +109,10 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
                               tensor),
             fmt::format("use a divisor of that: {}", fmt::join(divisors, ", ")));
     }
-    const std::int64_t stages = fixed_number(question, "pipeline.stages", 1);
-    const std::int64_t replicas = fixed_number(question, "pipeline.data_parallel", 1);
+    const std::int64_t stages =
+        fixed_number(question, "pipeline.stages", &Scenario::PipelinePart::stages);
+    const std::int64_t replicas =
+        fixed_number(question, "pipeline.data_parallel", &Scenario::PipelinePart::data_parallel);
     const std::int64_t needed = stages * replicas * tensor;
     const std::int64_t of_node = devices_of_node(node);
     if (needed > question.nodes * of_node) {
@@ -135,76 +138,31 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
     }
 }
 
-/// Throws Error(BadInput) for a file in which no model is described: those are JSON.
-void expect_model_file(const std::filesystem::path& model) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(model, ignored) &&
-        !std::filesystem::exists(model / "config.json", ignored)) {
-        throw Error(ErrorKind::BadInput,
-                    model.string(),
-                    "this folder has no config.json, expected that of a model, or a scenario",
-                    "name the file itself, as in pipetwin plan FOLDER/NAME.toml");
-    }
-    if (!std::filesystem::is_regular_file(model, ignored)) {
-        return;  // a name, the folder of a model, or what can be read once only
-    }
-    const std::string text = read_file(model, JsonLimits{}.max_bytes);
-    const std::size_t first = text.find_first_not_of(" \t\r\n");
-    if (model.extension() != ".json" && first != std::string::npos && text[first] != '{') {
-        throw Error(ErrorKind::BadInput,
-                    model.string(),
-                    "this file describes no model, expected a model's config.json or its "
-                    "*.profile.json",
-                    "name one of these, or a model that 'pipetwin devices' lists");
-    }
+/// The scenario on so many devices.
+Scenario scenario_on(const ModelQuestion& question, int samples, Precision precision, int devices) {
+    Scenario scenario = open_scenario(question);
+    scenario.training.batch = samples;
+    scenario.training.precision = precision;
+    scenario.cluster.count = devices;
+    return scenario_over(std::move(scenario), question.cluster, question.overrides);
 }
 
-/// The scenario with so many devices; none: one node, as the cluster's file has it.
-Scenario open_scenario(const ModelQuestion& question,
-                       int samples,
-                       std::string_view precision,
-                       std::optional<int> devices) {
-    const std::string text = fmt::format(
-        "[model]\nkind = \"profile\"\nfile = \"{}\"\n"
-        "[training]\nbatch = {}\nprecision = \"{}\"\n"
-        "[pipeline]\nstages = \"auto\"\nmicro_batches = \"auto\"\nschedule = \"auto\"\n"
-        "chunks = \"auto\"\nrecompute = \"auto\"\ndata_parallel = \"auto\"\n"
-        "tensor_parallel = \"auto\"\nshard = \"auto\"\nsequence_parallel = \"auto\"\n"
-        "scatter_boundaries = \"auto\"\n"
-        "[cluster]\nprofile = \"{}\"\n{}",
-        question.costs_file.string(),
-        samples,
-        precision,
-        question.cluster,
-        devices ? fmt::format("count = {}\n", *devices) : "");
-    // Paths in it are relative to the current folder. Nobody has written its lines.
-    const std::string name = question_name(question.model, question.cluster);
-    const std::filesystem::path file = std::filesystem::current_path() / name;
-    try {
-        return parse_scenario(text,
-                              file,
-                              devices ? question.overrides : of_cluster(question.overrides),
-                              Unwritten::Auto);
-    } catch (const Error& error) {
-        throw error.place().starts_with(file.string())
-            ? Error(error.kind(), name, error.text(), error.hint())
-            : error;
-    }
-}
-
-/// How costs of the model on the device are estimated from its name or config.json: in bf16, as
-/// models are trained whatever they are published in.
-ImportOptions estimate_of(const ModelQuestion& question, const std::string& device, int sequence) {
-    ImportOptions options;
+/// How costs of the model on the device are estimated: in bf16, as models are trained whatever they
+/// are published in.
+EstimateQuestion estimate_of(const ModelQuestion& question,
+                             const std::string& device,
+                             int sequence) {
+    constexpr int devices_of_a_node = 8;
     const bool has_bf16 = find_device(device).matrix_rates.contains("bf16");
-    options.file = question.model;
-    options.micro_batch_size = 1;
-    options.hf.device = device;
-    options.hf.sequence = sequence;
-    options.hf.precision =
-        question.precision || !has_bf16 ? question.precision : std::optional<std::string>("bf16");
-    options.hf.whole_blocks = question.whole_blocks;
-    return options;
+    EstimateQuestion estimate{.device = device,
+                              .precision = question.precision || !has_bf16
+                                               ? question.precision
+                                               : std::optional<std::string>("bf16"),
+                              .whole_blocks = question.whole_blocks};
+    estimate.estimate.sequence = sequence;
+    estimate.estimate.micro_batch_size = 1;
+    estimate.estimate.most_devices = devices_of_a_node;
+    return estimate;
 }
 
 /// Says so where the weights are published in another number type than the plan has.
@@ -228,19 +186,28 @@ std::optional<std::string> note_on_published_type(const DecoderModel& model,
         planned);
 }
 
+/// Reads the model; none: its costs are known instead.
+std::optional<ModelConfig> read_config(const std::filesystem::path& model) {
+    if (model.string().ends_with(".profile.json")) {
+        return std::nullopt;
+    }
+    const std::filesystem::path file = config_file(model, "plan");
+    return model_config(read_file(file, JsonLimits{}.max_bytes), file.string());
+}
+
 /// Tokens of a sample where nothing says it.
-int usual_tokens(const ModelQuestion& question) {
-    return is_profile(question.model)
-               ? usual_sequence
-               : std::min(usual_sequence, hf_most_tokens(question.model).value_or(usual_sequence));
+int usual_tokens(const std::optional<ModelConfig>& config) {
+    const int learned = config ? config->model.learned_positions : 0;
+    return learned > 0 ? std::min(usual_sequence, learned) : usual_sequence;
 }
 
 /// Reads or estimates the costs of the model.
 void find_costs(const ModelQuestion& question,
+                const std::optional<ModelConfig>& config,
                 const std::string& device,
                 int sequence,
-                AskedModel& asked) {
-    if (is_profile(question.model)) {
+                ModelOnCluster& asked) {
+    if (!config) {
         asked.found = {.profile = read_profile(question.model), .file = question.model};
         const std::string& precision = asked.found.profile.precision;
         if (question.precision && *question.precision != precision) {
@@ -266,13 +233,13 @@ void find_costs(const ModelQuestion& question,
                         ? "set it there, as in device = \"h100-sxm\"; 'pipetwin devices' lists all"
                         : cluster_hint());
     }
-    const ImportOptions options = estimate_of(question, device, sequence);
-    EstimatedModel estimated = estimated_model(options);
+    const EstimateQuestion estimate = estimate_of(question, device, sequence);
+    EstimatedModel estimated = estimated_model(*config, estimate);
     std::ranges::move(estimated.notes, std::back_inserter(asked.notes));
     asked.found = {.profile = std::move(estimated.profile), .file = question.costs_file};
-    asked.config = hf_text(question.model);
-    if (!question.precision && options.hf.precision) {
-        if (auto note = note_on_published_type(estimated.model, *options.hf.precision)) {
+    asked.config = config->text;
+    if (!question.precision && estimate.precision) {
+        if (auto note = note_on_published_type(config->model, *estimate.precision)) {
             asked.notes.push_back(*std::move(note));
         }
     }
@@ -319,27 +286,45 @@ std::string question_name(const std::filesystem::path& model, std::string_view c
         "{} on {}", model.filename().string(), std::filesystem::path(cluster).filename().string());
 }
 
-AskedModel asked_model(const ModelQuestion& question) {
-    expect_model_file(question.model);
-    if (question.cluster.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "plan",
-                    fmt::format("'{}' is a model, not a scenario, and --cluster is missing",
-                                question.model.string()),
-                    cluster_hint());
+void expect_model_file(const std::filesystem::path& model) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(model, ignored) &&
+        !std::filesystem::exists(model / "config.json", ignored)) {
+        throw Error(ErrorKind::BadInput,
+                    model.string(),
+                    "this folder has no config.json, expected that of a model, or a scenario",
+                    "name the file itself, as in pipetwin plan FOLDER/NAME.toml");
     }
+    if (!std::filesystem::is_regular_file(model, ignored)) {
+        return;  // a name, the folder of a model, or what can be read once only
+    }
+    const std::string text = read_file(model, JsonLimits{}.max_bytes);
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    if (model.extension() != ".json" && first != std::string::npos && text[first] != '{') {
+        throw Error(ErrorKind::BadInput,
+                    model.string(),
+                    "this file describes no model, expected a model's config.json or its "
+                    "*.profile.json",
+                    "name one of these, or a model that 'pipetwin devices' lists");
+    }
+}
+
+ModelOnCluster model_on_cluster(const ModelQuestion& question) {
+    expect_model_file(question.model);
     if (!question.cluster.ends_with(".toml")) {
-        find_cluster(question.cluster, "--cluster");  // not at a line of our own text
+        find_cluster(question.cluster, "--cluster");
     }
     expect_no_count(question);
     expect_no_key_of_option(question, "training.precision", "--precision");
     expect_no_key_of_option(question, "model.context", "--sequence");
     expect_no_key_of_option(question, "cluster.profile", "--cluster");
-    AskedModel asked;
-    const Scenario node = open_scenario(question, 1, "bf16", std::nullopt);
+    ModelOnCluster asked;
+    const Scenario node = scenario_over(
+        open_scenario(question), question.cluster, overrides_of(question, "cluster."));
     expect_enough_nodes(question, node.cluster);
-    int sequence = question.sequence.value_or(usual_tokens(question));
-    find_costs(question, node.cluster.device, sequence, asked);
+    const std::optional<ModelConfig> config = read_config(question.model);
+    int sequence = question.sequence.value_or(usual_tokens(config));
+    find_costs(question, config, node.cluster.device, sequence, asked);
     const Profile& profile = asked.found.profile;
     if (profile.tokens_per_sample > 0) {
         if (question.sequence && *question.sequence != profile.tokens_per_sample) {
@@ -354,7 +339,6 @@ AskedModel asked_model(const ModelQuestion& question) {
     }
     const double tokens = question.batch_tokens.value_or(usual_batch_tokens);
     const int devices = question.nodes * devices_of_node(node.cluster);
-    asked.samples = samples_for(tokens, sequence, devices);
     if (tokens < sequence) {
         asked.notes.push_back(fmt::format(
             "--batch-tokens {} is less than one sample of {} tokens: a step has one sample",
@@ -366,8 +350,9 @@ AskedModel asked_model(const ModelQuestion& question) {
                                           with_separators(sequence)));
     }
     if (!question.batch_tokens) {
-        asked.notes.push_back(fmt::format("a step has {}; --batch-tokens changes this",
-                                          counted(asked.samples, "sample")));
+        asked.notes.push_back(
+            fmt::format("a step has {}; --batch-tokens changes this",
+                        counted(samples_for(tokens, sequence, devices), "sample")));
     }
     if (profile.precision == "fp16") {
         asked.notes.emplace_back(
@@ -375,16 +360,20 @@ AskedModel asked_model(const ModelQuestion& question) {
             "fp16");
     }
     const int per_node = devices_of_node(node.cluster);
-    const std::string type(trained_as(profile.precision));
-    asked.on_nodes = [question, tokens, sequence, per_node, type](int nodes) {
+    const std::string_view word = trained_as(profile.precision);
+    const Precision type = word == "bf16"   ? Precision::Bf16
+                           : word == "fp64" ? Precision::Fp64
+                                            : Precision::Fp32;
+    asked.nodes.count = question.nodes;
+    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type](int nodes) {
         const int count = nodes * per_node;
         Scenario scenario =
-            open_scenario(question, samples_for(tokens, sequence, count), type, count);
+            scenario_on(question, samples_for(tokens, sequence, count), type, count);
         scenario.file = question.model;  // of which errors speak
         return scenario;
     };
-    asked.scenario = asked.on_nodes(question.nodes);
+    asked.scenario = asked.nodes.scenario_on(question.nodes);
     return asked;
 }
 
-}  // namespace pipetwin::cli
+}  // namespace pipetwin::sim

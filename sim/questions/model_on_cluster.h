@@ -2,17 +2,17 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/scenario/scenario.h"
 #include "core/text/override.h"
+#include "sim/questions/node_counts.h"
 #include "sim/questions/prediction.h"
 
 /// A model by its name on a cluster by its name, as a scenario that leaves everything else open.
-namespace pipetwin::cli {
+namespace pipetwin::sim {
 
 /// What `plan MODEL --cluster NAME` asks.
 struct ModelQuestion {
@@ -28,15 +28,13 @@ struct ModelQuestion {
     std::filesystem::path costs_file{};  ///< where the costs will be, for the scenario
 };
 
-/// The scenario of a question, and the costs of its model.
-struct AskedModel {
+/// A model on a cluster: its scenario and its costs.
+struct ModelOnCluster {
     Scenario scenario;
-    sim::FoundProfile found;
-    int samples = 0;       ///< of a step
+    FoundProfile found;
     std::string config{};  ///< its config.json, for exports; empty: only its costs are known
-    std::vector<std::string> notes{};  ///< what the reader should know, for stderr
-    /// The scenario of the same question with so many nodes.
-    std::function<Scenario(int nodes)> on_nodes{};
+    std::vector<std::string> notes{};  ///< what a reader should know
+    NodesOfModel nodes{};              ///< scenarios of the same question
 };
 
 /// "llama-3-70b on 8x-h100-sxm".
@@ -48,8 +46,12 @@ std::string question_name(const std::filesystem::path& model, std::string_view c
 /// `devices`, and of these the one that most powers of two divide.
 int samples_for(double batch_tokens, int sequence, int devices);
 
-/// Estimates the model's costs on the cluster's device and leaves the pipeline open. Throws
-/// Error(Usage) where the question lacks what it needs, and as `import_hf` and `parse_scenario`.
-AskedModel asked_model(const ModelQuestion& question);
+/// Throws Error(BadInput) for a file or folder in which no model is described.
+void expect_model_file(const std::filesystem::path& model);
 
-}  // namespace pipetwin::cli
+/// Estimates the model's costs on the cluster's device and leaves the pipeline open. Throws
+/// Error(Usage) for overrides that the question says itself, and as `estimated_model` and
+/// `scenario_over`.
+ModelOnCluster model_on_cluster(const ModelQuestion& question);
+
+}  // namespace pipetwin::sim
