@@ -21,10 +21,10 @@ using std::string_view;
 
 namespace {
 
-constexpr Range stage_range{1, 4096};
-constexpr Range micro_batch_range{1, 65'536};
+constexpr Range stage_range{1, largest_shape.ranks};
+constexpr Range micro_batch_range{1, largest_shape.micro_batches};
 constexpr Range micro_batches_or_none{0, micro_batch_range.high};
-constexpr Range chunk_range{1, 64};
+constexpr Range chunk_range{1, largest_shape.chunks};
 constexpr Range prefetch_range{0, 1000};
 
 std::string generator_name(const TomlTable& table, const std::string& name) {

@@ -165,9 +165,9 @@ Schedule generate(ScheduleKind kind, const ScheduleShape& shape, const Generator
 }
 
 void check_shape(const ScheduleShape& shape) {
-    check_range("stages", shape.ranks, 4096);
-    check_range("chunks", shape.chunks, 64);
-    check_range("micro_batches", shape.micro_batches, 65536);
+    check_range("stages", shape.ranks, largest_shape.ranks);
+    check_range("chunks", shape.chunks, largest_shape.chunks);
+    check_range("micro_batches", shape.micro_batches, largest_shape.micro_batches);
     const std::int64_t actions =
         std::int64_t{largest_actions_per_pair} * shape.ranks * shape.chunks * shape.micro_batches;
     if (actions > largest_schedule) {

@@ -45,6 +45,9 @@ struct ScheduleShape {
     int micro_batches = 1;
 };
 
+/// The largest number of each that a schedule may have.
+inline constexpr ScheduleShape largest_shape{.ranks = 4096, .chunks = 64, .micro_batches = 65'536};
+
 /// What zb-auto searches with.
 struct ZeroBubbleCosts {
     std::vector<Duration> forward{};  ///< [stage], as the two below; empty: 1 each
@@ -95,7 +98,7 @@ Schedule generate(ScheduleKind kind,
 /// group of fewer micro-batches than ranks, or all micro-batches where they are fewer.
 int interleaved_group_size(const ScheduleShape& shape, int asked);
 
-/// Throws Error(BadInput) if ranks, chunks or micro-batches lie outside 1..4096, 1..64, 1..65536,
+/// Throws Error(BadInput) if ranks, chunks or micro-batches are below 1 or above `largest_shape`,
 /// or the schedule could have more than `largest_schedule` actions; called by every generator
 /// before it allocates.
 void check_shape(const ScheduleShape& shape);
