@@ -185,14 +185,13 @@ ExportSource::Predicted ExportSource::predicted_scenario() const {
     }
     const SettledScenario::PipelinePart& pipeline = read.pipeline;
     PlainCosts costs;
+    static_cast<PipelineSettings&>(costs) = pipeline;
+    costs.receives = Receives::Blocking;  // those of the order are where they are needed
     costs.schedule = ScheduleKind::FromFile;
     costs.schedule_name = pipeline.schedule;
     costs.schedule_from_file = sim::scenario_order(read);
     costs.recompute = pipeline.recompute;
     costs.recompute_timing = pipeline.recompute_timing;
-    costs.message_order = pipeline.message_order;
-    costs.deferred_weights = pipeline.deferred_weights;
-    costs.channel_capacity = pipeline.channel_capacity.known();
     return with_devices(with_unit_costs(std::move(costs)), pipeline);
 }
 

@@ -7,20 +7,21 @@
 
 #include "core/base/units.h"
 #include "core/costs/profile.h"
+#include "core/plan/pipeline_settings.h"
 #include "core/plan/plan.h"
 #include "core/schedule/generators/generate.h"
-#include "core/schedule/lower.h"
-#include "core/schedule/receives.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
 
 namespace pipetwin {
 
-/// Plain numbers: uniform or per-stage costs without a model.
-struct PlainCosts {
+/// Plain numbers: uniform or per-stage costs without a model, and the settings of their pipeline.
+/// Without a model partition, all_reduce and what recomputes layers change nothing.
+struct PlainCosts : PipelineSettings {
+    PlainCosts() { receives = Receives::Blocking; }
+
     ScheduleKind schedule = ScheduleKind::GPipe;
     std::optional<Schedule> schedule_from_file;  ///< takes the place of `schedule`
-    Receives receives = Receives::Blocking;      ///< of `schedule_from_file`
     std::string schedule_name{default_schedule};
     ScheduleShape shape;
     std::vector<Duration> forward;  ///< one per stage
@@ -35,10 +36,6 @@ struct PlainCosts {
     /// Pieces of the model, no neighbours, of which the later one reads an output of the earlier
     /// one. Those of `schedule_from_file` stand in its rows.
     std::vector<StagePair> skips{};
-    std::optional<int> channel_capacity;
-    int group_size = 0;        ///< interleaved-1f1b
-    int deferred_weights = 0;  ///< W that a rank may put off; 0: as scheduled
-    MessageOrder message_order = MessageOrder::AsScheduled;
 };
 
 /// Makes a plan from plain numbers. Throws Error(BadInput) if a list does not have one entry per

@@ -142,7 +142,7 @@ Schedule order_of(const PlainCosts& costs) {
 void require_runnable(const Schedule& rows, const PlainCosts& costs) {
     const Schedule& written = *costs.schedule_from_file;
     require_valid(rows, costs.schedule_name, violations_shown, &written);
-    require_deadlock_free(rows, costs.channel_capacity, costs.schedule_name, &written);
+    require_deadlock_free(rows, costs.channel_capacity.known(), costs.schedule_name, &written);
 }
 
 /// One route for each skip: of the file's rows, where the second pipeline has the same as the
@@ -240,7 +240,7 @@ Plan make_plan(const PlainCosts& costs, RowsFrom rows) {
     if (weight_sharing_stage(parts.schedule, 0)) {
         parts.reductions.assign(as_index(stages), costs.link);
     }
-    parts.channel_capacity = costs.channel_capacity;
+    parts.channel_capacity = costs.channel_capacity.known();
     parts.stale_gradients = schedule_traits(costs.schedule).stale_gradients;
     std::ranges::move(schedule_notes(to_string(costs.schedule), parts.chunks),
                       std::back_inserter(parts.notes));

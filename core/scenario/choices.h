@@ -76,9 +76,6 @@ enum class Shard {
     Weights     ///< ZeRO-3: weights are gathered layer by layer, forward and backward
 };
 
-/// What goes to host memory between a forward and its backward.
-enum class Offload { None, Stash };
-
 /// How the ranks of one GPU share it. Own: each has multiprocessors of its own. Streams: each takes
 /// what is free.
 enum class GpuShares { Own, Streams };

@@ -19,6 +19,7 @@
 #include "core/model/layer_spec.h"
 #include "core/model/transformers.h"
 #include "core/partition/partition.h"
+#include "core/plan/pipeline_settings.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/optimizers.h"
 #include "core/schedule/generators/generate.h"
@@ -185,27 +186,6 @@ struct ScenarioParts {
     } output;
 
     bool operator==(const ScenarioParts&) const = default;
-};
-
-/// The keys of [pipeline] that no search has to settle: they have a value from the start, or, as
-/// partition and channel capacity, every plan finds its own.
-struct PipelineSettings {
-    int group_size = 0;        ///< interleaved-1f1b; 0: as many as ranks
-    int deferred_weights = 0;  ///< W that a rank may put off into its waits; 0: as scheduled
-    MessageOrder message_order = MessageOrder::AsScheduled;
-    Receives receives = Receives::Posted;  ///< that a schedule file has
-    int file_pieces = 0;  ///< of a schedule file: pieces of the model; 0: stages x chunks
-    LayerRecompute layer_recompute = LayerRecompute::None;  ///< "selective" and "block"
-    int recompute_blocks = 1;           ///< "block": of a stage, that are computed again together
-    bool recompute_early_stop = false;  ///< "block": as LayerRecomputeRules::stops_early
-    Offload offload = Offload::None;
-    OrAuto<std::vector<int>> partition;  ///< as written: layers or whole blocks
-    OrAuto<int> channel_capacity;
-    AllReduceKind all_reduce = AllReduceKind::Fastest;
-    bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
-    int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed
-
-    bool operator==(const PipelineSettings&) const = default;
 };
 
 /// [pipeline]: the cut of the model and the schedule. `Searched` holds the value of a key that a
