@@ -482,24 +482,26 @@ void TomlTable::refuse(std::string_view key,
             ErrorKind::BadInput,
             "",
             fmt::format("{}, expected {}", node == nullptr ? "nothing" : describe(*node), expected),
-            hint.empty() ? Hint(hint_of_value(key, ValueKind::Other)) : std::move(hint)))
+            hint.empty() ? hint_of_value(key, ValueKind::Other) : std::move(hint)))
         .because(reason);
 }
 
-std::string TomlTable::key_with(std::string_view key, std::string_view value) const {
-    return document_->override_of(path_of(key)) != nullptr
-               ? fmt::format("write --set {}={}", path_of(key), value)
-               : fmt::format("write {} = {}", key, value);
+Hint TomlTable::key_with(std::string_view key, std::string_view value) const {
+    KeyValue setting{path_of(key), std::string(value)};
+    const bool is_override = document_->override_of(setting.key) != nullptr;
+    return {"write " + (is_override ? fmt::format("--set {}={}", setting.key, value)
+                                    : line_of_table(setting)),
+            {setting}};
 }
 
-std::string TomlTable::hint_of_value(std::string_view key, ValueKind expected) const {
+Hint TomlTable::hint_of_value(std::string_view key, ValueKind expected) const {
     const toml::node* const node = find(key);
     if (node != nullptr && is_quoted_number(*node) &&
         document_->override_of(path_of(key)) == nullptr) {
         return fmt::format("leave the quotes out: {} = {}", key, node->as_string()->get());
     }
     const std::string meant = node == nullptr ? "" : meant_value(key, *node, expected);
-    return meant.empty() ? where_keys_are(path_of(key)) : key_with(key, meant);
+    return meant.empty() ? Hint(where_keys_are(path_of(key))) : key_with(key, meant);
 }
 
 Error TomlTable::about(std::string_view key, const Error& error) const {

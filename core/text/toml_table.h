@@ -145,9 +145,9 @@ class TomlTable {
     /// where the place names the key.
     Error about(std::string_view key, const Error& error) const;
     /// "write stages = 4", or "write --set pipeline.stages=4" of an overridden key.
-    std::string key_with(std::string_view key, std::string_view value) const;
+    Hint key_with(std::string_view key, std::string_view value) const;
     /// What to do about a value of another kind than `expected`.
-    std::string hint_of_value(std::string_view key, ValueKind expected) const;
+    Hint hint_of_value(std::string_view key, ValueKind expected) const;
     /// "pipeline.stages = "; empty where the place of the key names it.
     std::string beside_place(std::string_view key) const;
 
