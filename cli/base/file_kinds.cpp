@@ -128,7 +128,9 @@ struct FileExpectation {
         expect_scenario(options.scenario);
         expect_costs(options.profile);
         expect_measured_runs(options.calibration);
-        expect_kind(options.plain.schedule_file, {FileKind::Schedule}, "a schedule");
+        expect_kind(options.plain.value("--schedule-file").value_or(""),
+                    {FileKind::Schedule},
+                    "a schedule");
     }
     void operator()(const SweepCommand& options) const {
         std::ranges::for_each(options.scenarios, expect_scenario);

@@ -80,7 +80,7 @@ void Grammar::add_simulate(CLI::App& simulate) {
         "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
     add_run_calibration(simulate, simulate_.calibration);
     add_flops_count(simulate, simulate_.flops_count);
-    add_plans(simulate, costs_group, default_schedule, simulate_.plain, simulate_.sweep, raw_);
+    add_plans(simulate, costs_group, default_schedule, simulate_.plain, simulate_.files);
     add_costs(simulate, simulate_.plain);
     add_uncertain(simulate, simulate_.uncertainty);
 }
@@ -96,8 +96,7 @@ void Grammar::add_sweep(CLI::App& sweep) {
               "Plans to compare",
               fmt::format("that of the scenario, or else {}", default_schedule),
               sweep_.plain,
-              sweep_.lists,
-              raw_);
+              sweep_.files);
     add_costs(sweep, sweep_.plain);
     leave_out_of_help(sweep, {"--out", "--seed", "--verbose"});
 }

@@ -20,10 +20,8 @@ struct RawCommon {
     CommonOptions options;
     std::vector<std::string> settings;
     std::optional<std::uint64_t> seed;
-    /// Words of lists, whose entries have commas between them.
+    /// Lists of `plan --schedule`, whose entries have commas between them.
     std::vector<std::string> schedules{};
-    std::vector<std::string> stages{};
-    std::vector<std::string> micro_batches{};
 };
 
 /// The commands and options of the command line, and what one parse fills in. Used once.

@@ -121,25 +121,20 @@ std::vector<std::string> list_entries(std::string_view option,
     return all;
 }
 
-std::vector<int> whole_numbers(std::string_view option, const std::vector<std::string>& texts) {
-    std::vector<int> numbers;
-    for (const std::string& text : texts) {
-        for (const std::string& entry : list_entries(option, text)) {
-            const std::optional<int> number = whole_number(entry);
-            if (!number) {
-                const std::string joined = without_thousands_separators(text);
-                const std::string meant = joined.empty() ? as_whole_number(entry) : joined;
-                throw Error(
-                    ErrorKind::Usage,
-                    std::string(option),
-                    fmt::format("'{}', expected a whole number", joined.empty() ? entry : text),
-                    meant.empty() ? hint_of_list(option)
-                                  : fmt::format("did you mean '{}'?", meant));
-            }
-            numbers.push_back(*number);
+std::vector<std::string> whole_numbers(std::string_view option, const std::string& text) {
+    std::vector<std::string> entries = list_entries(option, text);
+    for (const std::string& entry : entries) {
+        if (!whole_number(entry)) {
+            const std::string joined = without_thousands_separators(text);
+            const std::string meant = joined.empty() ? as_whole_number(entry) : joined;
+            throw Error(
+                ErrorKind::Usage,
+                std::string(option),
+                fmt::format("'{}', expected a whole number", joined.empty() ? entry : text),
+                meant.empty() ? hint_of_list(option) : fmt::format("did you mean '{}'?", meant));
         }
     }
-    return numbers;
+    return entries;
 }
 
 }  // namespace pipetwin::cli

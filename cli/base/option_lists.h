@@ -18,8 +18,8 @@ std::vector<std::string> list_entries(std::string_view option, std::string_view 
 std::vector<std::string> list_entries(std::string_view option,
                                       const std::vector<std::string>& texts);
 
-/// The whole numbers of all lists that were given for an option. Throws Error(Usage) for an entry
-/// that is no whole number, or that has leading zeros.
-std::vector<int> whole_numbers(std::string_view option, const std::vector<std::string>& texts);
+/// The whole numbers of a list, as they are written. Throws Error(Usage) for an entry that is no
+/// whole number, or that has leading zeros.
+std::vector<std::string> whole_numbers(std::string_view option, const std::string& text);
 
 }  // namespace pipetwin::cli

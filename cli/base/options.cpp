@@ -104,24 +104,23 @@ CommonOptions Grammar::common() const {
 
 namespace {
 
-/// Reads the lists, and takes lists of one as the number itself, and a schedule file that is alone
-/// as that file.
-void read_lists(const RawCommon& raw, SweepOptions& lists, PlainOptions& plain) {
-    lists.schedules = list_entries("--schedule", raw.schedules);
-    lists.stages = whole_numbers("--stages", raw.stages);
-    lists.micro_batches = whole_numbers("--micro-batches", raw.micro_batches);
-    const auto take = [](const auto& list, auto& value) {
-        if (list.size() == 1) {
-            value = list.front();
+/// Takes lists apart, and takes a schedule file that is alone as that file.
+void split_lists(PlainOptions& plain) {
+    std::vector<KeyValue> split;
+    for (const KeyValue& one : plain.written) {
+        const bool is_list = std::ranges::count(list_options, one.key) > 0;
+        for (std::string& entry : one.key == "--schedule" ? list_entries(one.key, one.value)
+                                  : is_list               ? whole_numbers(one.key, one.value)
+                                                          : std::vector{one.value}) {
+            split.push_back({one.key, std::move(entry)});
         }
-    };
-    if (!lists.any() && lists.schedules.size() == 1 && lists.schedules.front().ends_with(".csv")) {
-        plain.schedule_file = lists.schedules.front();
-        lists.schedules.clear();
     }
-    take(lists.schedules, plain.schedule);
-    take(lists.stages, plain.stages);
-    take(lists.micro_batches, plain.micro_batches);
+    plain.written = std::move(split);
+    if (const auto schedule = plain.value("--schedule");
+        schedule && schedule->ends_with(".csv") && !plain.several()) {
+        plain.erase("--schedule");
+        plain.set("--schedule-file", *schedule);
+    }
 }
 
 }  // namespace
@@ -134,24 +133,18 @@ Command Grammar::selected() const {
     };
     if (name == "simulate") {
         SimulateOptions options = with_common(simulate_);
-        read_lists(raw_, options.sweep, options.plain);
+        split_lists(options.plain);
         return options;
     }
     if (name == "sweep") {
         SweepCommand options = with_common(sweep_);
-        const std::vector<Override>& overrides = options.common.overrides;
-        read_lists(raw_, options.lists, options.plain);
-        if (!raw_.schedules.empty()) {
-            refuse_key_of_option("--schedule", "pipeline.schedule", overrides);
-        }
-        if (!raw_.stages.empty()) {
-            refuse_key_of_option("--stages", "pipeline.stages", overrides);
-        }
-        if (!raw_.micro_batches.empty()) {
-            refuse_key_of_option("--micro-batches", "pipeline.micro_batches", overrides);
-        }
-        if (options.plain.chunks) {
-            refuse_key_of_option("--chunks", "pipeline.chunks", overrides);
+        split_lists(options.plain);
+        for (const std::string_view option : plan_options) {
+            if (options.plain.has(option)) {
+                refuse_key_of_option(option,
+                                     fmt::format("pipeline.{}", pipeline_key(option).name),
+                                     options.common.overrides);
+            }
         }
         return options;
     }
@@ -460,12 +453,12 @@ void refuse_model_name(const Command& command) {
 /// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
 void refuse_without_effect(const Command& command) {
     if (const auto* simulate = std::get_if<SimulateOptions>(&command); simulate != nullptr) {
-        refuse_other_picture("--svg", simulate->sweep.svg);
-        refuse_other_table(simulate->sweep.csv);
+        refuse_other_picture("--svg", simulate->files.svg);
+        refuse_other_table(simulate->files.csv);
     }
     if (const auto* sweep = std::get_if<SweepCommand>(&command); sweep != nullptr) {
-        refuse_other_picture("--svg", sweep->lists.svg);
-        refuse_other_table(sweep->lists.csv);
+        refuse_other_picture("--svg", sweep->files.svg);
+        refuse_other_table(sweep->files.csv);
     }
     refuse_costs_beside_numbers(command);
 }
@@ -515,35 +508,6 @@ void check_command_word(const std::vector<std::string>& args, OwnCommands own) {
 }
 
 }  // namespace
-
-std::string_view PlainOptions::given() const {
-    return schedule                  ? "--schedule"
-           : !schedule_file.empty()  ? "--schedule-file"
-           : receives                ? "--receives"
-           : stages                  ? "--stages"
-           : chunks                  ? "--chunks"
-           : micro_batches           ? "--micro-batches"
-           : group_size              ? "--group-size"
-           : deferred_weights        ? "--deferred-weights"
-           : message_order           ? "--message-order"
-           : forward_ms              ? "--forward-ms"
-           : backward_ms             ? "--backward-ms"
-           : backward_input_ms       ? "--backward-input-ms"
-           : backward_weight_ms      ? "--backward-weight-ms"
-           : recompute               ? "--recompute"
-           : recompute_ms            ? "--recompute-ms"
-           : rank_forward_ms         ? "--rank-forward-ms"
-           : rank_backward_ms        ? "--rank-backward-ms"
-           : rank_backward_input_ms  ? "--rank-backward-input-ms"
-           : rank_backward_weight_ms ? "--rank-backward-weight-ms"
-           : rank_recompute_ms       ? "--rank-recompute-ms"
-           : recompute_timing        ? "--recompute-timing"
-           : latency_ms              ? "--latency-ms"
-           : bandwidth_gbps          ? "--bandwidth-gbps"
-           : boundary_bytes          ? "--boundary-bytes"
-           : skips                   ? "--skips"
-                                     : "";
-}
 
 bool UncertaintyOptions::any() const {
     return samples || jitter || transfer_jitter || device_jitter || spikes || straggler ||

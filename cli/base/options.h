@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/base/plain_options.h"
 #include "core/artifacts/model_flops.h"
 #include "core/schedule/lower.h"
 #include "core/text/override.h"
@@ -34,40 +35,6 @@ struct CommonOptions {
     bool force = false;
 };
 
-/// Costs on the command line in place of a scenario, as written; see cli/predict/plain_numbers.h.
-struct PlainOptions {
-    std::optional<std::string> schedule;
-    std::filesystem::path schedule_file;
-    std::optional<std::string> receives;
-    std::optional<int> stages;
-    std::optional<int> chunks;
-    std::optional<int> micro_batches;
-    std::optional<int> group_size;
-    std::optional<int> deferred_weights;
-    std::optional<std::string> message_order;
-    std::optional<std::string> forward_ms;
-    std::optional<std::string> backward_ms;
-    std::optional<std::string> backward_input_ms;
-    std::optional<std::string> backward_weight_ms;
-    std::optional<std::string> recompute;
-    std::optional<std::string> recompute_ms;
-    /// Times of all stages of a rank together; see cli/predict/rank_times.h.
-    std::optional<std::string> rank_forward_ms{};
-    std::optional<std::string> rank_backward_ms{};
-    std::optional<std::string> rank_backward_input_ms{};
-    std::optional<std::string> rank_backward_weight_ms{};
-    std::optional<std::string> rank_recompute_ms{};
-    std::optional<std::string> recompute_timing;
-    std::optional<std::string> latency_ms;
-    std::optional<std::string> bandwidth_gbps;
-    std::optional<std::string> boundary_bytes;
-    std::optional<std::string> skips;
-
-    /// The first option that was given; empty: none was.
-    std::string_view given() const;
-    bool any() const { return !given().empty(); }
-};
-
 /// Options for what varies from step to step, and for what interrupts a run; see
 /// cli/text/uncertainty.h.
 struct UncertaintyOptions {
@@ -87,18 +54,10 @@ struct UncertaintyOptions {
     bool any() const;
 };
 
-/// Lists of plain numbers, and where the plans that they make are written to; each may be empty.
-struct SweepOptions {
-    std::vector<std::string> schedules;
-    std::vector<int> stages;
-    std::vector<int> micro_batches;
-    std::filesystem::path svg;
-    std::filesystem::path csv;
-
-    /// True if there is more than one plan.
-    bool any() const {
-        return schedules.size() > 1 || stages.size() > 1 || micro_batches.size() > 1;
-    }
+/// Files for plans that are compared; each may be empty.
+struct SweepFiles {
+    std::filesystem::path svg;  ///< a picture
+    std::filesystem::path csv;  ///< the table
 };
 
 /// Options of `simulate`.
@@ -109,7 +68,7 @@ struct SimulateOptions {
     std::filesystem::path calibration;      ///< measured runs; empty: none
     std::optional<FlopsCount> flops_count;  ///< of --mfu
     PlainOptions plain;
-    SweepOptions sweep{};
+    SweepFiles files{};
     UncertaintyOptions uncertainty;
 };
 
@@ -119,7 +78,7 @@ struct SweepCommand {
     std::vector<std::filesystem::path> scenarios;  ///< empty: plain numbers
     std::filesystem::path profile;                 ///< of all scenarios
     PlainOptions plain;
-    SweepOptions lists{};
+    SweepFiles files{};
 };
 
 /// The options of a command (cli/base/own_command.h), and what is done with them, in this order.

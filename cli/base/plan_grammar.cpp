@@ -46,19 +46,39 @@ struct GroupedOptions {
         return app.add_option(name, value, text)->group(group)->type_name(type);
     }
 
-    /// An option that is a key of [pipeline] under another spelling: help and range are the key's.
-    template <class Value>
-    void key(std::string_view name, Value& value, const std::string& type) const {
-        const ScenarioKey& key = key_named(pipeline_keys(), name);
-        std::string option = fmt::format("--{}", name);
-        std::ranges::replace(option, '_', '-');
-        std::string text = plain_text(key.meaning);
-        text.front() = ascii::upper(text.front());
-        text += fmt::format(" (default: {})", plain_text(default_text(key)));
-        CLI::Option* const added = (*this)(option, value, text, type);
-        if (key.range.high > key.range.low) {
-            added->check(CLI::Range(key.range.low, key.range.high));
+    /// An option whose text is written down: an optional value, or lists.
+    template <class Values>
+    CLI::Option* written(const std::string& name,
+                         PlainOptions& plain,
+                         const std::string& text,
+                         std::string_view type) const {
+        const auto write = [&plain, name](const Values& values) {
+            if constexpr (requires { values.has_value(); }) {
+                if (values) {
+                    plain.written.push_back({name, fmt::to_string(*values)});
+                }
+            } else {
+                for (const std::string& list : values) {
+                    plain.written.push_back({name, list});
+                }
+            }
+        };
+        return app.add_option_function<Values>(name, write, text)
+            ->group(group)
+            ->type_name(std::string(type));
+    }
+
+    /// An option that is a key of [pipeline] under another spelling.
+    CLI::Option* key(const ScenarioKey& key, PlainOptions& plain, std::string text) const {
+        if (text.empty()) {
+            text = fmt::format(
+                "{} (default: {})", plain_text(key.meaning), plain_text(default_text(key)));
+            text.front() = ascii::upper(text.front());
         }
+        const std::string name = option_of_key(key.name);
+        return key.may_be(Form::Integer)
+                   ? written<std::optional<int>>(name, plain, text, key.option_value)
+                   : written<std::optional<std::string>>(name, plain, text, key.option_value);
     }
 };
 
@@ -72,104 +92,39 @@ void add_plans(CLI::App& app,
                const std::string& group,
                std::string_view default_schedules,
                PlainOptions& plain,
-               SweepOptions& sweep,
-               RawCommon& raw) {
+               SweepFiles& files) {
     const GroupedOptions add{app, group};
-    add("--schedule", raw.schedules, schedule_help(default_schedules), "NAME[,NAME...]");
-    add("--stages",
-        raw.stages,
-        "Number P of ranks (devices) in the pipeline; a list compares several numbers",
-        "P[,P...]");
-    add("--chunks",
-        plain.chunks,
-        "Number V of stages per rank (chunks, virtual stages; default 1, or 2 for schedules that "
-        "are "
-        "meant for several)",
-        "V");
-    add("--micro-batches",
-        raw.micro_batches,
-        "Number M of micro-batches per step; a list compares several numbers",
-        "M[,M...]");
-    add("--svg", sweep.svg, "Draw the compared plans as one picture", "FILE.svg");
-    add("--csv", sweep.csv, "Write the table of the compared plans as CSV", "FILE.csv");
-    for (const char* const list : {"--schedule", "--stages", "--micro-batches"}) {
-        take_one_word(*app.get_option(list));
+    for (const std::string_view option : plan_options) {
+        const ScenarioKey& key = pipeline_key(option);
+        const std::string text = key.option_help.empty() ? schedule_help(default_schedules)
+                                                         : std::string(key.option_help);
+        if (std::ranges::count(list_options, option) == 0) {
+            add.key(key, plain, text);
+        } else {
+            take_one_word(*add.written<std::vector<std::string>>(
+                std::string(option), plain, text, key.option_value));
+        }
     }
+    add("--svg", files.svg, "Draw the compared plans as one picture", "FILE.svg");
+    add("--csv", files.csv, "Write the table of the compared plans as CSV", "FILE.csv");
 }
 
 void add_costs(CLI::App& app, PlainOptions& plain) {
     const GroupedOptions add{app, costs_group};
-    add("--schedule-file", plain.schedule_file, "Read the schedule from a CSV file", "FILE.csv");
-    add.key("receives", plain.receives, "HOW");
-    add.key("group_size", plain.group_size, "G");
-    add.key("deferred_weights", plain.deferred_weights, "N");
-    add.key("message_order", plain.message_order, "HOW");
-    add("--forward-ms",
-        plain.forward_ms,
-        "Forward time of one stage: one X that every stage takes, or X,X,... for each of the P x V "
-        "stages",
-        "X[,X...]");
-    add("--backward-ms",
-        plain.backward_ms,
-        "Backward time, in the same form as --forward-ms",
-        "X[,X...]");
-    add("--backward-input-ms",
-        plain.backward_input_ms,
-        "Time of the input gradient alone; replaces --backward-ms, together with "
-        "--backward-weight-ms",
-        "X[,X...]");
-    add("--backward-weight-ms",
-        plain.backward_weight_ms,
-        "Time of the weight gradient alone",
-        "X[,X...]");
-    add("--recompute",
-        plain.recompute,
-        "none (default), always, or except-last (recompute every micro-batch but the last); give "
-        "one "
-        "mode for all stages, or one for each stage",
-        "MODE[,MODE...]");
-    add("--recompute-ms",
-        plain.recompute_ms,
-        "Recompute time, in the same form as --forward-ms (default: the forward time)",
-        "X[,X...]");
-    add("--rank-forward-ms",
-        plain.rank_forward_ms,
-        "Forward time of all stages of a rank together, in place of --forward-ms: one X for every "
-        "rank, or X,X,... for each; plans with more stages on a rank then do the same work",
-        "X[,X...]");
-    add("--rank-backward-ms",
-        plain.rank_backward_ms,
-        "Backward time, in the same form as --rank-forward-ms",
-        "X[,X...]");
-    add("--rank-backward-input-ms",
-        plain.rank_backward_input_ms,
-        "Time of the input gradient alone, in the same form",
-        "X[,X...]");
-    add("--rank-backward-weight-ms",
-        plain.rank_backward_weight_ms,
-        "Time of the weight gradient alone, in the same form",
-        "X[,X...]");
-    add("--rank-recompute-ms",
-        plain.rank_recompute_ms,
-        "Recompute time, in the same form",
-        "X[,X...]");
-    add.key("recompute_timing", plain.recompute_timing, "WHEN");
-    add("--latency-ms",
-        plain.latency_ms,
-        "Latency of a message between two ranks (default 0)",
-        "X");
-    add("--bandwidth-gbps",
-        plain.bandwidth_gbps,
-        "Bandwidth between two ranks in Gbit/s (default: unlimited)",
-        "X");
-    add("--boundary-bytes",
-        plain.boundary_bytes,
-        "Bytes that one stage sends to the next (default 0)",
-        "N");
-    add("--skips",
-        plain.skips,
-        "Skip connections: stage B also reads the output of stage A, as in 0:3,1:2",
-        "A:B[,A:B...]");
+    for (const ScenarioKey& key : pipeline_keys()) {
+        if (key.option_value.empty() ||
+            std::ranges::count(plan_options, option_of_key(key.name)) > 0) {
+            continue;
+        }
+        CLI::Option* const option = add.key(key, plain, std::string(key.option_help));
+        if (key.range.high > key.range.low) {
+            option->check(CLI::Range(key.range.low, key.range.high));
+        }
+    }
+    for (const CostOption& cost : cost_options()) {
+        add.written<std::optional<std::string>>(
+            std::string(cost.name), plain, std::string(cost.help), cost.value);
+    }
 }
 
 void add_uncertain(CLI::App& app, UncertaintyOptions& options) {

@@ -24,10 +24,9 @@ void add_plans(CLI::App& app,
                const std::string& group,
                std::string_view default_schedules,
                PlainOptions& plain,
-               SweepOptions& sweep,
-               RawCommon& raw);
+               SweepFiles& files);
 
-/// The options of plain numbers.
+/// The other options of plain numbers: keys of [pipeline], and costs.
 void add_costs(CLI::App& app, PlainOptions& plain);
 
 /// The options of variation and failures.

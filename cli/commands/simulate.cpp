@@ -174,10 +174,10 @@ std::uint64_t seed_of(const SimulateOptions& options) {
 
 /// Throws Error(Usage) for what several plans at once cannot have, and one alone cannot.
 void check_sweep(const SimulateOptions& options) {
-    if (!options.sweep.any()) {
-        if (!options.sweep.svg.empty() || !options.sweep.csv.empty()) {
+    if (!options.plain.several()) {
+        if (!options.files.svg.empty() || !options.files.csv.empty()) {
             throw Error(ErrorKind::Usage,
-                        options.sweep.svg.empty() ? "--csv" : "--svg",
+                        options.files.svg.empty() ? "--csv" : "--svg",
                         "it is for several plans, but there is one",
                         "name more, as in --schedule gpipe,1f1b; 'pipetwin export svg' draws one");
         }
@@ -202,13 +202,13 @@ void check_sweep(const SimulateOptions& options) {
 void execute(const SimulateOptions& given, Console& console) {
     check_sweep(given);
     SimulateOptions options = given;
-    if (options.scenario.empty() && add_unit_times(options.sweep, options.plain)) {
+    if (options.scenario.empty() && add_unit_times(options.plain)) {
         note_unit_times(console);
     }
-    if (options.sweep.any()) {
+    if (options.plain.several()) {
         refuse_keys(options.common.overrides);
-        show_sweep([&options] { return sweep(options); },
-                   options.sweep,
+        show_sweep([&options] { return sweep(options.plain); },
+                   options.files,
                    options.common,
                    {.costs = costs_words(options.plain),
                     .varying = options.uncertainty,

@@ -25,10 +25,7 @@ namespace {
 
 /// The options that a scenario cannot have beside it: all but those that name its plans.
 PlainOptions costs_of(PlainOptions plain) {
-    plain.schedule.reset();
-    plain.stages.reset();
-    plain.micro_batches.reset();
-    plain.chunks.reset();
+    std::ranges::for_each(plan_options, [&plain](auto option) { plain.erase(option); });
     return plain;
 }
 
@@ -82,23 +79,23 @@ void note_unit_times(Console& console) {
 }
 
 void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
-                const SweepOptions& lists,
+                const SweepFiles& files,
                 const CommonOptions& common,
                 const SweepSetting& setting,
                 Console& console) {
     for (const auto& [file, option] :
-         {std::pair(lists.svg, "--svg"), std::pair(lists.csv, "--csv")}) {
+         {std::pair(files.svg, "--svg"), std::pair(files.csv, "--csv")}) {
         if (!file.empty()) {
             require_free(file, common.force, option);
         }
     }
     const std::vector<SweepCell> cells = make_cells();
     const std::vector<Uncertainty> varied = varied_steps(cells, setting);
-    if (!lists.svg.empty()) {
-        write_output(lists.svg, sweep_svg(cells, setting.costs), console);
+    if (!files.svg.empty()) {
+        write_output(files.svg, sweep_svg(cells, setting.costs), console);
     }
-    if (!lists.csv.empty()) {
-        write_output(lists.csv, sweep_csv(cells, varied), console);
+    if (!files.csv.empty()) {
+        write_output(files.csv, sweep_csv(cells, varied), console);
     }
     console.result(common.json ? json_text(sweep_json(cells, varied)) : sweep_text(cells, varied));
     const auto failed = std::ranges::find_if(cells, [](const SweepCell& cell) {
@@ -114,21 +111,15 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
 
 void execute(const SweepCommand& given, Console& console) {
     SweepCommand options = given;
-    if (options.scenarios.empty() && add_unit_times(options.lists, options.plain)) {
+    if (options.scenarios.empty() && add_unit_times(options.plain)) {
         note_unit_times(console);
     }
     check(options);
     const auto make_cells = [&options] {
-        if (!options.scenarios.empty()) {
-            return sweep_scenarios(options);
-        }
-        SimulateOptions numbers;
-        numbers.plain = options.plain;
-        numbers.sweep = options.lists;
-        return sweep(numbers);
+        return options.scenarios.empty() ? sweep(options.plain) : sweep_scenarios(options);
     };
     show_sweep(make_cells,
-               options.lists,
+               options.files,
                options.common,
                {.costs = options.scenarios.empty() ? costs_words(options.plain) : ""},
                console);

@@ -26,7 +26,7 @@ void note_unit_times(Console& console);
 /// table. Throws Error(Io) before anything is made if a file stands where one is to be written, and
 /// Error(Infeasible) behind the table if a schedule file of the list has no plan.
 void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
-                const SweepOptions& lists,
+                const SweepFiles& files,
                 const CommonOptions& common,
                 const SweepSetting& setting,
                 Console& console);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -21,10 +22,10 @@
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/plan/plain_plan.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 #include "core/schedule/edge.h"
 #include "core/schedule/generators/generate.h"
-#include "core/schedule/receives.h"
 
 namespace pipetwin::cli {
 
@@ -127,109 +128,131 @@ std::vector<Duration> cost_list(const std::optional<std::string>& text,
     return costs;
 }
 
-/// The value that an option's word names, of an enum with these words.
-template <class Value, std::size_t count>
-Value choice(const std::optional<std::string>& text,
-             std::string_view option,
-             const std::array<std::string_view, count>& words,
-             Value otherwise) {
-    if (!text) {
-        return otherwise;
-    }
-    const auto* const word = std::ranges::find(words, *text);
-    if (word == words.end()) {
-        refuse(
-            option, fmt::format("'{}' is not one of its values", *text), suggestion(*text, words));
-    }
-    return static_cast<Value>(word - words.begin());
-}
-
-/// One mode for every piece alike, or one per piece in model order.
-RecomputeRules recompute_rules(const std::optional<std::string>& text, int pieces) {
-    std::vector<Recompute> modes;
-    for (const std::string& entry : list_entries("--recompute", text.value_or("none"))) {
-        modes.push_back(
-            choice(std::optional(entry), "--recompute", words::recomputes, Recompute::None));
-    }
-    if (modes.size() != 1 && std::cmp_not_equal(modes.size(), pieces)) {
-        refuse("--recompute",
-               fmt::format("{} for {}", counted(modes.size(), "mode"), counted(pieces, "stage")),
-               "give one mode for all stages, or one for each, in model order: --stages times "
-               "--chunks modes");
-    }
-    return RecomputeRules(std::move(modes));
-}
-
-int required(const std::optional<int>& value, std::string_view option) {
-    if (!value) {
-        refuse(
-            "",
-            fmt::format("{} is missing", option),
-            "give --stages, --micro-batches, --forward-ms and --backward-ms, or name a scenario");
-    }
-    return *value;
-}
-
-/// Names the option of the number that is out of range, or all three where they are too many
-/// actions together.
-void expect_shape(const ScheduleShape& shape) {
-    for (const auto& [alone, option] :
-         {std::pair(ScheduleShape{.ranks = shape.ranks}, "--stages"),
-          std::pair(ScheduleShape{.ranks = 1, .chunks = shape.chunks}, "--chunks"),
-          std::pair(ScheduleShape{.ranks = 1, .micro_batches = shape.micro_batches},
-                    "--micro-batches")}) {
-        blame(option, [&alone = alone] { check_shape(alone); });
-    }
-    blame("--stages, --chunks, --micro-batches", [&] { check_shape(shape); });
-}
-
-/// Reads where the order comes from: a file, or the name of a schedule and its shape.
-void read_order(const PlainOptions& options, PlainCosts& costs) {
-    if (options.schedule_file.empty()) {
-        if (options.receives) {
-            refuse("--receives",
-                   "it is for schedule files, but none is given",
-                   "leave it out: a generated schedule receives where it needs the tensor");
-        }
-        if (options.schedule) {
-            costs.schedule = asked_schedule(*options.schedule);
-        }
-        costs.shape = {
-            .ranks = required(options.stages, "--stages"),
-            .chunks = options.chunks.value_or(default_chunks(schedule_traits(costs.schedule))),
-            .micro_batches = required(options.micro_batches, "--micro-batches")};
-        expect_shape(costs.shape);
-        costs.schedule_name = std::string(to_string(costs.schedule));
-        return;
-    }
-    const std::array<std::pair<bool, std::string_view>, 5> said_by_file{
-        {{options.schedule.has_value(), "--schedule"},
-         {options.stages.has_value(), "--stages"},
-         {options.chunks.has_value(), "--chunks"},
-         {options.micro_batches.has_value(), "--micro-batches"},
-         {options.group_size.has_value(), "--group-size"}}};
-    std::vector<std::string> given;
-    for (const auto& [is_given, option] : said_by_file) {
-        if (is_given) {
-            given.emplace_back(option);
+/// Throws Error(Usage) for a mode of --recompute that stages without layers have not.
+void expect_modes(std::string_view text) {
+    constexpr std::string_view option = "--recompute";
+    for (const std::string& mode : list_entries(option, text)) {
+        if (std::ranges::count(words::recomputes, mode) == 0) {
+            refuse(option,
+                   fmt::format("'{}' is not one of its values", mode),
+                   suggestion(mode, words::recomputes));
         }
     }
-    costs.schedule_from_file = read_schedule_file(options.schedule_file);  // if it is there at all
-    if (!given.empty()) {
-        refuse(given.front(),
-               fmt::format("the schedule file {} sets it already", options.schedule_file.string()),
-               fmt::format("leave out {}", fmt::join(given, ", ")));
+}
+
+/// The value of a key as a scenario writes it: words have quotes.
+std::string as_toml(const ScenarioKey& key, const std::string& value) {
+    if (!key.may_be(Form::Text)) {
+        return value;
     }
-    costs.receives = choice(options.receives, "--receives", words::receives, Receives::Posted);
-    if (options.recompute && recompute_of(*costs.schedule_from_file) != Recompute::None) {
+    std::vector<std::string> words{value};
+    if (key.may_be(Form::Texts)) {
+        words = list_entries(option_of_key(key.name), value);
+    }
+    std::ranges::transform(words, words.begin(), toml_string);
+    return words.size() == 1 ? words.front() : fmt::format("[{}]", fmt::join(words, ", "));
+}
+
+/// Reads the keys of [pipeline] among the options as a scenario's, over what is known before.
+/// Throws Error(Usage) with the option.
+Scenario::PipelinePart given_keys(const PlainOptions& options, Scenario::PipelinePart known) {
+    std::vector<Override> written;
+    for (const ScenarioKey& key : pipeline_keys()) {
+        if (const auto value = options.value(option_of_key(key.name))) {
+            written.push_back({fmt::format("pipeline.{}", key.name), as_toml(key, *value)});
+        }
+    }
+    Scenario scenario;
+    scenario.pipeline = std::move(known);
+    try {
+        read_pipeline(written, scenario);
+    } catch (const Error& error) {
+        const std::string option = error.key().empty() ? error.place() : option_of_key(error.key());
+        const Hint& hint = error.advice();
+        refuse(option,
+               error.text(),
+               !hint.settings.empty() ? fmt::format("write {}", as_option(hint.settings.back()))
+               : !hint.meant.empty()  ? hint
+                                      : "'pipetwin simulate --help' explains " + option);
+    }
+    return scenario.pipeline;
+}
+
+/// The pipeline of a schedule that is known by its name.
+Scenario::PipelinePart named_pipeline(PlainOptions options, PlainCosts& costs) {
+    if (options.has("--receives")) {
+        refuse("--receives",
+               "it is for schedule files, but none is given",
+               "leave it out: a generated schedule receives where it needs the tensor");
+    }
+    if (const auto name = options.value("--schedule")) {
+        costs.schedule = asked_schedule(*name);
+    }
+    for (const std::string_view option : {"--stages", "--micro-batches"}) {
+        if (!options.has(option)) {
+            refuse("",
+                   fmt::format("{} is missing", option),
+                   "give --stages, --micro-batches, --forward-ms and --backward-ms, or name a "
+                   "scenario");
+        }
+    }
+    if (!options.has("--chunks")) {
+        options.set("--chunks", fmt::to_string(default_chunks(schedule_traits(costs.schedule))));
+    }
+    if (!options.has("--recompute")) {
+        options.set("--recompute", "none");
+    }
+    costs.schedule_name = std::string(to_string(costs.schedule));
+    return given_keys(options, {});
+}
+
+/// The pipeline of a schedule file, which says its shape, too.
+Scenario::PipelinePart file_pipeline(const PlainOptions& options, PlainCosts& costs) {
+    const std::filesystem::path file = *options.value("--schedule-file");
+    std::vector<std::string_view> said_by_file;
+    std::ranges::copy_if(
+        std::array<std::string_view, 5>{
+            "--schedule", "--stages", "--chunks", "--micro-batches", "--group-size"},
+        std::back_inserter(said_by_file),
+        [&options](std::string_view option) { return options.has(option); });
+    const Schedule& schedule =
+        costs.schedule_from_file.emplace(read_schedule_file(file));  // if it is there at all
+    if (!said_by_file.empty()) {
+        refuse(said_by_file.front(),
+               fmt::format("the schedule file {} sets it already", file.string()),
+               fmt::format("leave out {}", fmt::join(said_by_file, ", ")));
+    }
+    if (options.has("--recompute") && recompute_of(schedule) != Recompute::None) {
         refuse("--recompute", "the file recomputes already", "leave the option out");
     }
     costs.schedule = ScheduleKind::FromFile;
-    costs.schedule_name = options.schedule_file.filename().string();
-    const int ranks = std::max(1, costs.schedule_from_file->rank_count());
-    costs.shape = {.ranks = ranks,
-                   .chunks = std::max(1, costs.schedule_from_file->stage_count() / ranks),
-                   .micro_batches = costs.schedule_from_file->micro_batches};
+    costs.schedule_name = file.filename().string();
+    Scenario::PipelinePart pipeline;
+    pipeline.schedule.open();
+    pipeline.stages = std::max(1, schedule.rank_count());
+    pipeline.chunks = std::max(1, schedule.stage_count() / *pipeline.stages);
+    pipeline.micro_batches = schedule.micro_batches;
+    pipeline.file_pieces = std::max(1, model_stage_count(schedule));
+    return given_keys(options, pipeline);
+}
+
+/// Reads where the order comes from, its shape, and the other keys of the pipeline.
+void read_pipeline_of(const PlainOptions& options, PlainCosts& costs) {
+    if (const auto modes = options.value("--recompute")) {
+        expect_modes(*modes);
+    }
+    const bool has_file = options.has("--schedule-file");
+    const Scenario::PipelinePart pipeline =
+        has_file ? file_pipeline(options, costs) : named_pipeline(options, costs);
+    static_cast<PipelineSettings&>(costs) = pipeline;
+    costs.shape = {.ranks = *pipeline.stages,
+                   .chunks = *pipeline.chunks,
+                   .micro_batches = *pipeline.micro_batches};
+    costs.recompute = *pipeline.recompute;
+    costs.recompute_timing = pipeline.recompute_timing.known();
+    if (!has_file) {
+        blame("--stages, --chunks, --micro-batches", [&costs] { check_shape(costs.shape); });
+    }
 }
 
 /// `prefix` is that of the options that were given: "--", or "--rank-" for times of ranks.
@@ -240,14 +263,14 @@ void read_compute(const PlainOptions& options,
     const auto option = [prefix](std::string_view name) {
         return fmt::format("{}{}", prefix, name);
     };
-    const auto read = [&](const std::optional<std::string>& text, std::string_view name) {
-        return cost_list(text, option(name), pieces);
+    const auto read = [&](std::string_view name) {
+        return cost_list(options.value(fmt::format("--{}", name)), option(name), pieces);
     };
-    costs.forward = read(options.forward_ms, "forward-ms");
-    costs.backward = read(options.backward_ms, "backward-ms");
-    costs.backward_input = read(options.backward_input_ms, "backward-input-ms");
-    costs.backward_weight = read(options.backward_weight_ms, "backward-weight-ms");
-    costs.recompute_cost = read(options.recompute_ms, "recompute-ms");
+    costs.forward = read("forward-ms");
+    costs.backward = read("backward-ms");
+    costs.backward_input = read("backward-input-ms");
+    costs.backward_weight = read("backward-weight-ms");
+    costs.recompute_cost = read("recompute-ms");
     if (costs.forward.empty()) {
         refuse("",
                fmt::format("{} is missing", option("forward-ms")),
@@ -327,41 +350,27 @@ void refuse_without_effect(const PlainOptions& options, const PlainCosts& costs)
     const bool recomputes =
         costs.recompute.everywhere() != Recompute::None ||
         (costs.schedule_from_file && recompute_of(*costs.schedule_from_file) != Recompute::None);
-    if (!recomputes &&
-        (options.recompute_ms || options.rank_recompute_ms || options.recompute_timing)) {
-        refuse(options.rank_recompute_ms ? "--rank-recompute-ms"
-               : options.recompute_ms    ? "--recompute-ms"
-                                         : "--recompute-timing",
-               "nothing is recomputed, so it has no effect",
-               "add --recompute always, or leave it out");
+    for (const std::string_view option :
+         {"--rank-recompute-ms", "--recompute-ms", "--recompute-timing"}) {
+        if (!recomputes && options.has(option)) {
+            refuse(option,
+                   "nothing is recomputed, so it has no effect",
+                   "add --recompute always, or leave it out");
+        }
     }
-    if (options.group_size && !schedule_traits(costs.schedule).has_groups) {
+    if (options.has("--group-size") && !schedule_traits(costs.schedule).has_groups) {
         refuse("--group-size",
                fmt::format("it has no effect, because {} has no groups of micro-batches",
                            costs.schedule_name),
                "leave it out");
     }
-    if (options.bandwidth_gbps.has_value() != options.boundary_bytes.has_value()) {
-        refuse(options.bandwidth_gbps ? "--bandwidth-gbps" : "--boundary-bytes",
-               options.bandwidth_gbps ? "without the bytes of a message it has no effect"
-                                      : "without the bandwidth of the links it has no effect",
-               options.bandwidth_gbps ? "add --boundary-bytes N" : "add --bandwidth-gbps X");
+    const bool has_bandwidth = options.has("--bandwidth-gbps");
+    if (has_bandwidth != options.has("--boundary-bytes")) {
+        refuse(has_bandwidth ? "--bandwidth-gbps" : "--boundary-bytes",
+               has_bandwidth ? "without the bytes of a message it has no effect"
+                             : "without the bandwidth of the links it has no effect",
+               has_bandwidth ? "add --boundary-bytes N" : "add --bandwidth-gbps X");
     }
-}
-
-/// The value of an option that has the name of a scenario's key.
-std::string given_value(const PlainOptions& options, std::string_view option) {
-    const auto text_of = [](const auto& value) { return value ? fmt::to_string(*value) : ""; };
-    return option == "--schedule"           ? text_of(options.schedule)
-           : option == "--stages"           ? text_of(options.stages)
-           : option == "--chunks"           ? text_of(options.chunks)
-           : option == "--micro-batches"    ? text_of(options.micro_batches)
-           : option == "--group-size"       ? text_of(options.group_size)
-           : option == "--deferred-weights" ? text_of(options.deferred_weights)
-           : option == "--message-order"    ? text_of(options.message_order)
-           : option == "--recompute"        ? text_of(options.recompute)
-           : option == "--recompute-timing" ? text_of(options.recompute_timing)
-                                            : "VALUE";
 }
 
 }  // namespace
@@ -392,19 +401,11 @@ std::vector<double> numbers(const std::string& text, std::string_view option) {
     return values;
 }
 
-std::string as_option(const KeyValue& setting) {
-    std::string name = setting.key.substr(setting.key.find('.') + 1);
-    std::ranges::replace(name, '_', '-');
-    std::string value = setting.value;
-    std::erase(value, '"');
-    return value.empty() ? "--" + name : fmt::format("--{} {}", name, value);
-}
-
 void refuse_beside_scenario(const PlainOptions& options,
                             const std::filesystem::path& scenario,
                             const std::vector<Override>& overrides) {
-    const std::string_view option = options.given();
-    const std::string key = key_of_option(std::string(option));
+    const auto& [option, value] = options.written.front();
+    const std::string key = key_of_option(option);
     const std::string name = scenario.string();
     std::error_code ignored;
     const bool is_schedule =
@@ -415,45 +416,33 @@ void refuse_beside_scenario(const PlainOptions& options,
                        name),
            is_schedule   ? fmt::format("--schedule {} names a schedule", name)
            : key.empty() ? "leave the option out, or leave the scenario out"
-                         : tried_setting(key, given_value(options, option), scenario, overrides));
+                         : tried_setting(key, value, scenario, overrides));
 }
 
 PlainCosts plain_costs(const PlainOptions& given) {
     PlainCosts costs;
-    read_order(given, costs);
+    read_pipeline_of(given, costs);
     const PlainOptions options = with_stage_times(given, costs);
-    const int pieces = costs.schedule_from_file
-                           ? std::max(1, model_stage_count(*costs.schedule_from_file))
-                           : costs.shape.ranks * costs.shape.chunks;
+    const int pieces =
+        costs.file_pieces > 0 ? costs.file_pieces : costs.shape.ranks * costs.shape.chunks;
     read_compute(options, has_rank_times(given) ? "--rank-" : "--", pieces, costs);
-    costs.recompute = recompute_rules(options.recompute, pieces);
-    costs.recompute_timing = choice(options.recompute_timing,
-                                    "--recompute-timing",
-                                    words::recompute_timings,
-                                    schedule_traits(costs.schedule).recompute_timing);
-    costs.message_order = choice(
-        options.message_order, "--message-order", words::message_orders, MessageOrder::AsScheduled);
-    costs.group_size = options.group_size.value_or(0);
-    costs.deferred_weights = options.deferred_weights.value_or(0);
-    if (options.latency_ms) {
-        costs.link.latency = milliseconds(*options.latency_ms, "--latency-ms");
+    if (const auto latency = options.value("--latency-ms")) {
+        costs.link.latency = milliseconds(*latency, "--latency-ms");
     }
-    if (options.bandwidth_gbps) {
+    if (const auto bandwidth = options.value("--bandwidth-gbps")) {
         constexpr double bytes_per_gigabit = 1e9 / 8;
-        costs.link.bytes_per_second =
-            number(*options.bandwidth_gbps, "--bandwidth-gbps") * bytes_per_gigabit;
+        costs.link.bytes_per_second = number(*bandwidth, "--bandwidth-gbps") * bytes_per_gigabit;
     }
-    if (options.boundary_bytes) {
-        costs.boundary =
-            blame("--boundary-bytes", [&] { return parse_bytes(*options.boundary_bytes); });
+    if (const auto bytes = options.value("--boundary-bytes")) {
+        costs.boundary = blame("--boundary-bytes", [&bytes] { return parse_bytes(*bytes); });
     }
-    if (options.skips && costs.schedule_from_file) {
-        refuse("--skips",
-               "the rows of a schedule file name such messages themselves, as 0SEND_F2>3",
-               "leave it out, or use a schedule that is generated");
-    }
-    if (options.skips) {
-        costs.skips = parse_skips(*options.skips, pieces);
+    if (const auto skips = options.value("--skips")) {
+        if (costs.schedule_from_file) {
+            refuse("--skips",
+                   "the rows of a schedule file name such messages themselves, as 0SEND_F2>3",
+                   "leave it out, or use a schedule that is generated");
+        }
+        costs.skips = parse_skips(*skips, pieces);
     }
     refuse_without_effect(given, costs);
     return costs;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/base/options.h"
+#include "cli/base/plain_options.h"
 #include "core/plan/plain_plan.h"
 #include "core/schedule/generators/generate.h"
 
@@ -29,8 +29,5 @@ ScheduleKind asked_schedule(const std::string& name);
 /// The numbers between the commas of an option's text. Throws Error(Usage) for what is no number of
 /// zero or more.
 std::vector<double> numbers(const std::string& text, std::string_view option);
-
-/// A setting of a scenario as the option of plain numbers: "--chunks 2" for pipeline.chunks.
-std::string as_option(const KeyValue& setting);
 
 }  // namespace pipetwin::cli

@@ -2,7 +2,7 @@
 #include "cli/predict/plain_sweep.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,73 +25,55 @@ namespace {
 
 constexpr std::size_t most_cells = 1000;
 
-/// The lists, each with at least one entry.
-struct Lists {
-    std::vector<std::string> schedules;
-    std::vector<int> stages;
-    std::vector<int> micro_batches;
-};
-
-template <class Value>
-std::vector<Value> or_one(const std::vector<Value>& list, const std::optional<Value>& one) {
-    return !list.empty() ? list : one ? std::vector{*one} : std::vector<Value>{};
+/// Throws Error(Usage) for lists that name no plans.
+void expect_plans(const PlainOptions& options) {
+    if (const auto file = options.value("--schedule-file")) {
+        throw Error(
+            ErrorKind::Usage,
+            "--schedule-file",
+            "it names the only schedule, but several plans are to be compared",
+            fmt::format("name the file in the list of schedules: --schedule 1f1b,{}", *file));
+    }
+    const std::vector<std::string> schedules = options.values("--schedule");
+    const bool needs_shape = schedules.empty() || !std::ranges::all_of(schedules, is_schedule_file);
+    for (const std::string_view option : {"--stages", "--micro-batches"}) {
+        if (needs_shape && !options.has(option)) {
+            throw Error(ErrorKind::Usage,
+                        "",
+                        fmt::format("{} is missing", option),
+                        fmt::format("add {} N, or a list of numbers", option));
+        }
+    }
+    expect_few_cells(combinations(options));
 }
 
-Lists lists_of(const SimulateOptions& options) {
-    Lists lists{.schedules = or_one(options.sweep.schedules, options.plain.schedule),
-                .stages = or_one(options.sweep.stages, options.plain.stages),
-                .micro_batches = or_one(options.sweep.micro_batches, options.plain.micro_batches)};
-    if (lists.schedules.empty()) {
-        lists.schedules.emplace_back(to_string(PlainCosts{}.schedule));
+/// The options of each plan: of a schedule with what it takes, of a schedule file without what that
+/// says itself.
+std::vector<PlainOptions> plans_of(PlainOptions options) {
+    if (!options.has("--schedule")) {
+        options.set("--schedule", std::string(default_schedule));
     }
-    if (!options.plain.schedule_file.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--schedule-file",
-                    "it names the only schedule, but several plans are to be compared",
-                    fmt::format("name the file in the list of schedules: --schedule 1f1b,{}",
-                                options.plain.schedule_file.string()));
+    const std::optional<int> chunks = options.number("--chunks");
+    std::vector<PlainOptions> plans = one_for_each({options}, "--schedule");
+    for (PlainOptions& plan : plans) {
+        const std::string schedule = *plan.value("--schedule");
+        const bool is_file = is_schedule_file(schedule);
+        if (is_file || !schedule_traits(asked_schedule(schedule)).has_groups) {
+            plan.erase("--group-size");
+        }
+        if (is_file) {
+            std::ranges::for_each(plan_options, [&plan](auto option) { plan.erase(option); });
+            plan.set("--schedule-file", schedule);
+        } else {
+            plan.set("--chunks", fmt::to_string(sweep_chunks(schedule, chunks)));
+        }
     }
-    const bool needs_shape = !std::ranges::all_of(lists.schedules, is_schedule_file);
-    if (needs_shape && (lists.stages.empty() || lists.micro_batches.empty())) {
-        const std::string_view missing = lists.stages.empty() ? "--stages" : "--micro-batches";
-        throw Error(ErrorKind::Usage,
-                    "",
-                    fmt::format("{} is missing", missing),
-                    fmt::format("add {} N, or a list of numbers", missing));
-    }
-    expect_few_cells(lists.schedules.size() * std::max<std::size_t>(lists.stages.size(), 1) *
-                     std::max<std::size_t>(lists.micro_batches.size(), 1));
-    return lists;
+    return one_for_each(one_for_each(plans, "--stages"), "--micro-batches");
 }
 
-int chunks_of(const ScheduleTraits& row, const std::optional<int>& asked) {
-    return row.chunks == ChunkCounts::Several ? asked.value_or(default_chunks(row))
-                                              : default_chunks(row);
-}
-
-PlainOptions plain_of(const SweepCell& cell, PlainOptions plain) {
-    if (is_schedule_file(cell.schedule)) {
-        plain.schedule_file = cell.schedule;
-        plain.schedule.reset();
-        plain.stages.reset();
-        plain.chunks.reset();
-        plain.micro_batches.reset();
-        plain.group_size.reset();
-        return plain;
-    }
-    plain.schedule = cell.schedule;
-    plain.stages = cell.stages;
-    plain.chunks = cell.chunks;
-    plain.micro_batches = cell.micro_batches;
-    if (!schedule_traits(schedule_kind(cell.schedule)).has_groups) {
-        plain.group_size.reset();
-    }
-    return plain;
-}
-
-void simulate_cell(SweepCell& cell, const PlainOptions& plain) {
+void simulate_cell(SweepCell& cell, const PlainOptions& plan) {
     try {
-        const PlainCosts costs = plain_costs(plain_of(cell, plain));
+        const PlainCosts costs = plain_costs(plan);
         cell.prediction = sim::predict(sim::with_settled_capacity(make_plan(costs)));
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::Infeasible) {
@@ -114,58 +96,33 @@ SweepCell file_cell(const std::string& file) {
             .micro_batches = schedule.micro_batches};
 }
 
-SweepCell generated_cell(const std::string& schedule,
-                         int stages,
-                         int micro_batches,
-                         const std::optional<int>& chunks) {
-    return {.schedule = schedule,
-            .stages = stages,
-            .chunks = sweep_chunks(schedule, chunks),
-            .micro_batches = micro_batches};
-}
-
-std::vector<SweepCell> cells_of(const Lists& lists, const std::optional<int>& chunks) {
-    std::vector<SweepCell> cells;
-    for (const std::string& schedule : lists.schedules) {
-        if (is_schedule_file(schedule)) {
-            cells.push_back(file_cell(schedule));
-            continue;
-        }
-        for (const int stages : lists.stages) {
-            for (const int micro_batches : lists.micro_batches) {
-                cells.push_back(generated_cell(schedule, stages, micro_batches, chunks));
-            }
-        }
+SweepCell cell_of(const PlainOptions& plan) {
+    if (const auto file = plan.value("--schedule-file")) {
+        return file_cell(*file);
     }
-    return cells;
+    return {.schedule = *plan.value("--schedule"),
+            .stages = *plan.number("--stages"),
+            .chunks = *plan.number("--chunks"),
+            .micro_batches = *plan.number("--micro-batches")};
 }
 
 }  // namespace
 
 int sweep_chunks(const std::string& schedule, const std::optional<int>& asked) {
-    return chunks_of(schedule_traits(asked_schedule(schedule)), asked);
+    const ScheduleTraits& row = schedule_traits(asked_schedule(schedule));
+    return row.chunks == ChunkCounts::Several ? asked.value_or(default_chunks(row))
+                                              : default_chunks(row);
 }
 
 std::string costs_words(const PlainOptions& plain) {
     std::string text;
-    const auto add = [&text](std::string_view what,
-                             const std::optional<std::string>& value,
-                             std::string_view unit) {
-        text += value ? fmt::format("{}{} {}{}", text.empty() ? "" : ", ", what, *value, unit) : "";
-    };
-    add("forward", plain.forward_ms, " ms");
-    add("backward", plain.backward_ms, " ms");
-    add("input gradient", plain.backward_input_ms, " ms");
-    add("weight gradient", plain.backward_weight_ms, " ms");
-    add("recompute", plain.recompute_ms, " ms");
-    add("forward of a rank", plain.rank_forward_ms, " ms");
-    add("backward of a rank", plain.rank_backward_ms, " ms");
-    add("input gradient of a rank", plain.rank_backward_input_ms, " ms");
-    add("weight gradient of a rank", plain.rank_backward_weight_ms, " ms");
-    add("recompute of a rank", plain.rank_recompute_ms, " ms");
-    add("latency", plain.latency_ms, " ms");
-    add("messages of", plain.boundary_bytes, " B");
-    add("at", plain.bandwidth_gbps, " Gbit/s");
+    for (const CostOption& cost : cost_options()) {
+        const std::optional<std::string> value = plain.value(cost.name);
+        if (value && !cost.words.empty()) {
+            text +=
+                fmt::format("{}{} {}{}", text.empty() ? "" : ", ", cost.words, *value, cost.unit);
+        }
+    }
     return text;
 }
 
@@ -189,10 +146,13 @@ void expect_any_plan(const std::vector<SweepCell>& cells) {
     }
 }
 
-std::vector<SweepCell> sweep(const SimulateOptions& options) {
-    std::vector<SweepCell> cells = cells_of(lists_of(options), options.plain.chunks);
-    for (SweepCell& cell : cells) {
-        simulate_cell(cell, options.plain);
+std::vector<SweepCell> sweep(const PlainOptions& options) {
+    expect_plans(options);
+    const std::vector<PlainOptions> plans = plans_of(options);
+    std::vector<SweepCell> cells;
+    std::ranges::transform(plans, std::back_inserter(cells), cell_of);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+        simulate_cell(cells[i], plans[i]);
     }
     expect_any_plan(cells);
     return cells;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/base/options.h"
+#include "cli/base/plain_options.h"
 #include "core/base/error.h"
 #include "sim/questions/prediction.h"
 
@@ -41,6 +41,6 @@ void expect_any_plan(const std::vector<SweepCell>& cells);
 /// and micro-batches that it has. Schedules of two chunks have two; those of
 /// several as --chunks says, or two. Throws Error(Usage) for what no plan could have,
 /// Error(Infeasible) where none of them is one, and as `read_schedule_file`.
-std::vector<SweepCell> sweep(const SimulateOptions& options);
+std::vector<SweepCell> sweep(const PlainOptions& options);
 
 }  // namespace pipetwin::cli

@@ -2,7 +2,7 @@
 #include "cli/predict/rank_times.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,37 +20,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-using Text = std::optional<std::string>;
-
-/// A time of ranks and the same time of stages.
-struct TimePair {
-    std::string_view of_rank;
-    std::string_view of_stage;
-    Text PlainOptions::*rank;
-    Text PlainOptions::*stage;
-};
-
-constexpr std::array time_pairs{TimePair{"--rank-forward-ms",
-                                         "--forward-ms",
-                                         &PlainOptions::rank_forward_ms,
-                                         &PlainOptions::forward_ms},
-                                TimePair{"--rank-backward-ms",
-                                         "--backward-ms",
-                                         &PlainOptions::rank_backward_ms,
-                                         &PlainOptions::backward_ms},
-                                TimePair{"--rank-backward-input-ms",
-                                         "--backward-input-ms",
-                                         &PlainOptions::rank_backward_input_ms,
-                                         &PlainOptions::backward_input_ms},
-                                TimePair{"--rank-backward-weight-ms",
-                                         "--backward-weight-ms",
-                                         &PlainOptions::rank_backward_weight_ms,
-                                         &PlainOptions::backward_weight_ms},
-                                TimePair{"--rank-recompute-ms",
-                                         "--recompute-ms",
-                                         &PlainOptions::rank_recompute_ms,
-                                         &PlainOptions::recompute_ms}};
 
 /// The ranks of the stages; of two pipelines, those of the first one.
 std::vector<int> first_pipeline(const Schedule& schedule) {
@@ -84,21 +53,26 @@ std::vector<int> ranks_of_stages(const PlainCosts& costs, bool are_alike) {
     return ranks;
 }
 
+/// The times of ranks that are given.
+std::vector<CostOption> given_rank_times(const PlainOptions& options) {
+    std::vector<CostOption> times;
+    std::ranges::copy_if(cost_options(), std::back_inserter(times), [&](const CostOption& cost) {
+        return !cost.of_stages().empty() && options.has(cost.name);
+    });
+    return times;
+}
+
 /// Throws Error(Usage) where times of stages stand beside those of ranks.
-void refuse_mixed_times(const PlainOptions& options) {
-    std::string_view of_rank;
-    for (const TimePair& pair : time_pairs) {
-        of_rank = of_rank.empty() && options.*pair.rank ? pair.of_rank : of_rank;
-    }
-    for (const TimePair& pair : time_pairs) {
-        if (!of_rank.empty() && options.*pair.stage) {
+void refuse_mixed_times(const PlainOptions& options, std::string_view of_rank) {
+    for (const CostOption& cost : cost_options()) {
+        if (const auto time = options.value(cost.of_stages())) {
             throw Error(
                 ErrorKind::Usage,
-                std::string(pair.of_stage),
+                cost.of_stages(),
                 fmt::format("a time of one stage cannot be used together with {}, which is one of "
                             "all stages of a rank",
                             of_rank),
-                fmt::format("write {} {}", pair.of_rank, *(options.*pair.stage)));
+                fmt::format("write {} {}", cost.name, *time));
         }
     }
 }
@@ -135,42 +109,39 @@ int default_chunks(const ScheduleTraits& schedule) {
 }
 
 bool has_rank_times(const PlainOptions& options) {
-    return std::ranges::any_of(
-        time_pairs, [&options](const TimePair& pair) { return (options.*pair.rank).has_value(); });
+    return !given_rank_times(options).empty();
 }
 
-bool add_unit_times(const SweepOptions& lists, PlainOptions& options) {
-    const bool has_shape = (options.stages || !lists.stages.empty()) &&
-                           (options.micro_batches || !lists.micro_batches.empty());
-    const bool are_files =
-        !options.schedule_file.empty() ||
-        (!lists.schedules.empty() && std::ranges::all_of(lists.schedules, is_schedule_file));
-    const bool are_given = std::ranges::any_of(time_pairs, [&options](const TimePair& pair) {
-        return options.*pair.rank || options.*pair.stage;
+bool add_unit_times(PlainOptions& options) {
+    const std::vector<std::string> schedules = options.values("--schedule");
+    const bool has_shape = options.has("--stages") && options.has("--micro-batches");
+    const bool are_files = options.has("--schedule-file") ||
+                           (!schedules.empty() && std::ranges::all_of(schedules, is_schedule_file));
+    const bool are_given = std::ranges::any_of(cost_options(), [&](const CostOption& cost) {
+        return cost.is_time() && options.has(cost.name);
     });
     if (are_given || !(has_shape || are_files)) {
         return false;
     }
-    options.forward_ms = "1";
-    options.backward_ms = "2";
+    options.set("--forward-ms", "1");
+    options.set("--backward-ms", "2");
     return true;
 }
 
 PlainOptions with_stage_times(PlainOptions options, const PlainCosts& costs) {
-    if (!has_rank_times(options)) {
+    const std::vector<CostOption> times = given_rank_times(options);
+    if (times.empty()) {
         return options;
     }
-    refuse_mixed_times(options);
-    const bool are_alike = std::ranges::all_of(time_pairs, [&options](const TimePair& pair) {
-        const Text& text = options.*pair.rank;
-        return !text || text->find(',') == std::string::npos;
+    refuse_mixed_times(options, times.front().name);
+    const bool are_alike = std::ranges::all_of(times, [&options](const CostOption& time) {
+        return options.value(time.name)->find(',') == std::string::npos;
     });
     const std::vector<int> ranks = ranks_of_stages(costs, are_alike);
-    for (const TimePair& pair : time_pairs) {
-        if (Text& text = options.*pair.rank) {
-            options.*pair.stage = shared_out(*text, pair.of_rank, costs, ranks);
-            text.reset();
-        }
+    for (const CostOption& time : times) {
+        options.set(time.of_stages(),
+                    shared_out(*options.value(time.name), time.name, costs, ranks));
+        options.erase(time.name);
     }
     return options;
 }

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "cli/base/options.h"
+#include "cli/base/plain_options.h"
 #include "core/plan/plain_plan.h"
 #include "core/schedule/generators/schedule_traits.h"
 
@@ -19,7 +19,7 @@ bool has_rank_times(const PlainOptions& options);
 
 /// Fills in unit costs, a forward of 1 ms and a backward of 2 ms on each stage, where plans are
 /// named and no times are given at all; whether it did.
-bool add_unit_times(const SweepOptions& lists, PlainOptions& options);
+bool add_unit_times(PlainOptions& options);
 
 /// The options with the times of the stages in place of those of the ranks: each stage takes an
 /// equal part of its rank's. `costs` has the schedule and its shape. Throws Error(Usage) for times

@@ -14,6 +14,7 @@
 #include "core/base/printable.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
+#include "core/scenario/scenario_key.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 
@@ -21,54 +22,29 @@ namespace pipetwin::cli {
 
 namespace {
 
-/// What a cell has in place of the scenario's keys; none: as the scenario says.
-struct Asked {
-    std::optional<std::string> schedule{};
-    std::optional<int> stages{};
-    std::optional<int> micro_batches{};
-};
-
-template <class Value>
-std::vector<std::optional<Value>> or_as_written(const std::vector<Value>& list) {
-    return list.empty() ? std::vector<std::optional<Value>>{std::nullopt}
-                        : std::vector<std::optional<Value>>(list.begin(), list.end());
+int chunks_of(const std::string& schedule,
+              const std::optional<int>& asked,
+              const Scenario& written) {
+    const bool has_several = written.pipeline.chunks.value_or(1) > 1;
+    return sweep_chunks(schedule,
+                        asked         ? asked
+                        : has_several ? written.pipeline.chunks.known()
+                                      : std::nullopt);
 }
 
-std::vector<Asked> combinations(const SweepOptions& lists) {
-    std::vector<Asked> all;
-    for (const auto& schedule : or_as_written(lists.schedules)) {
-        for (const auto& stages : or_as_written(lists.stages)) {
-            for (const auto& micro_batches : or_as_written(lists.micro_batches)) {
-                all.push_back({schedule, stages, micro_batches});
-            }
+/// The overrides of a plan, which has one value for each option.
+std::vector<Override> overrides_of(const PlainOptions& plan,
+                                   std::vector<Override> overrides,
+                                   const Scenario& written) {
+    for (const std::string_view option : list_options) {
+        if (const auto value = plan.value(option)) {
+            overrides.push_back({fmt::format("pipeline.{}", pipeline_key(option).name), *value});
         }
     }
-    return all;
-}
-
-int chunks_of(const std::string& schedule, const SweepCommand& options, const Scenario& written) {
-    return sweep_chunks(schedule,
-                        options.plain.chunks                      ? options.plain.chunks
-                        : written.pipeline.chunks.value_or(1) > 1 ? written.pipeline.chunks.known()
-                                                                  : std::nullopt);
-}
-
-std::vector<Override> overrides_of(const Asked& asked,
-                                   const SweepCommand& options,
-                                   const Scenario& written) {
-    std::vector<Override> overrides = options.common.overrides;
-    const auto set = [&overrides](std::string key, const auto& value) {
-        overrides.push_back({.key = std::move(key), .value = fmt::format("{}", value)});
-    };
-    if (asked.schedule) {
-        set("pipeline.schedule", *asked.schedule);
-        set("pipeline.chunks", chunks_of(*asked.schedule, options, written));
-    }
-    if (asked.stages) {
-        set("pipeline.stages", *asked.stages);
-    }
-    if (asked.micro_batches) {
-        set("pipeline.micro_batches", *asked.micro_batches);
+    if (const auto schedule = plan.value("--schedule")) {
+        overrides.push_back(
+            {"pipeline.chunks",
+             fmt::to_string(chunks_of(*schedule, plan.number("--chunks"), written))});
     }
     return overrides;
 }
@@ -125,18 +101,22 @@ std::string row_name(const std::filesystem::path& file,
 }  // namespace
 
 std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
-    const std::vector<Asked> all = combinations(options.lists);
-    expect_few_cells(options.scenarios.size() * all.size());
+    expect_few_cells(options.scenarios.size() * combinations(options.plain));
+    std::vector<PlainOptions> plans{options.plain};
+    for (const std::string_view option : list_options) {
+        plans = one_for_each(plans, option);
+    }
     std::vector<SweepCell> cells;
     for (const std::filesystem::path& file : options.scenarios) {
         const Scenario written = read_with_costs(file, options);
-        for (const Asked& asked : all) {
-            SweepCell& cell =
-                cells.emplace_back(SweepCell{.schedule = asked.schedule.value_or("-"),
-                                             .stages = asked.stages.value_or(0),
-                                             .micro_batches = asked.micro_batches.value_or(0),
-                                             .scenario = row_name(file, options.scenarios)});
-            const std::vector<Override> overrides = overrides_of(asked, options, written);
+        for (const PlainOptions& plan : plans) {
+            SweepCell& cell = cells.emplace_back(
+                SweepCell{.schedule = plan.value("--schedule").value_or("-"),
+                          .stages = plan.number("--stages").value_or(0),
+                          .micro_batches = plan.number("--micro-batches").value_or(0),
+                          .scenario = row_name(file, options.scenarios)});
+            const std::vector<Override> overrides =
+                overrides_of(plan, options.common.overrides, written);
             try {
                 simulate_cell(cell, file, overrides, options.profile);
             } catch (const Error& error) {

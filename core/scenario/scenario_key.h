@@ -62,6 +62,10 @@ struct ScenarioKey {
     std::string_view meaning{};    ///< of the key, as pages have it, in Markdown
     std::string_view otherwise{};  ///< where it is not written; empty: as an unwritten scenario has
     std::string_view type{};       ///< as pages have it; empty: what forms, range and words say
+    /// Word for the value in the help of `simulate` and `sweep`, which take some keys of [pipeline]
+    /// as options ("--group-size G"); empty: the key is no option.
+    std::string_view option_value{};
+    std::string_view option_help{};  ///< what the help says; empty: meaning and default
     /// Whether a search of plans has to find the value; null: none ever does.
     bool (*is_open)(const Scenario& scenario) = nullptr;
     /// Leaves the value to a search of plans; null: that cannot be.
@@ -82,6 +86,13 @@ struct ScenarioKey {
         ScenarioKey key = *this;
         key.meaning = what;
         key.otherwise = unwritten.empty() ? otherwise : unwritten;
+        return key;
+    }
+    /// The key as an option of `simulate` and `sweep`, too.
+    constexpr ScenarioKey as_option(std::string_view value, std::string_view help = {}) const {
+        ScenarioKey key = *this;
+        key.option_value = value;
+        key.option_help = help;
         return key;
     }
     /// The key with a type that its range does not say.
@@ -221,10 +232,14 @@ auto& field(AnyScenario& scenario) {
 
 /// Whether the type is an OrAuto.
 template <class Value>
-constexpr bool may_be_auto = requires(Value value) { value.is_auto(); };
+constexpr bool may_be_auto = requires(Value value) {
+    value.is_auto();
+};
 /// Whether the type has a value only where one is written, or not "auto".
 template <class Value>
-constexpr bool may_be_missing = may_be_auto<Value> || requires(Value value) { value.has_value(); };
+constexpr bool may_be_missing = may_be_auto<Value> || requires(Value value) {
+    value.has_value();
+};
 
 /// Reads a number, true or false, or the word of an enum; none where the key is not written. Throws
 /// Error(BadInput).

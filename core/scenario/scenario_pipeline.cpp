@@ -240,12 +240,17 @@ using Pipeline = Scenario::PipelinePart;
 
 constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
+        .as_option("P[,P...]",
+                   "Number P of ranks (devices) in the pipeline; a list compares several numbers")
         .says("stages along the pipeline, one per rank"),
     keys::number<&Pipeline::micro_batches>("micro_batches", micro_batch_range)
+        .as_option("M[,M...]",
+                   "Number M of micro-batches per step; a list compares several numbers")
         .says("parts of a mini-batch, whose sizes differ by at most 1. A mini-batch of fewer "
               "samples has fewer parts"),
     // A file says what the keys before it say, and has the last word.
     keys::own("schedule", read_schedule, print_schedule)
+        .as_option("NAME[,NAME...]")
         .searched<&Pipeline::schedule>()
         .read_after("chunks")
         .typed("text, list or auto")
@@ -256,19 +261,26 @@ constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
               "determines stages, chunks and micro-batches",
               "`gpipe`"),
     keys::number<&Pipeline::chunks>("chunks", chunk_range)
+        .as_option("V",
+                   "Number V of stages per rank (chunks, virtual stages; default 1, or 2 for "
+                   "schedules that are meant for several)")
         .says("chunks per rank (virtual stages); the model is cut into stages x chunks pieces"),
     keys::number<&Pipeline::group_size>("group_size", micro_batches_or_none)
+        .as_option("G")
         .says("for `interleaved-1f1b`: micro-batches that a chunk takes before the next chunk's "
               "turn; 0: the smallest number, from the number of ranks on, whose last group has at "
               "least as many micro-batches as there are ranks. Fewer micro-batches than ranks are "
               "one group"),
     keys::number<&Pipeline::deferred_weights>("deferred_weights", micro_batches_or_none)
+        .as_option("N")
         .says("weight gradients that a rank may defer into its waits at a time; 0: where the "
               "schedule has them"),
     keys::choice<&Pipeline::message_order>("message_order", words::message_orders)
+        .as_option("HOW")
         .says("order of two messages that cross. `plain`: as scheduled; `lower-rank-first`: the "
               "lower rank receives before it sends"),
     keys::choice<&Pipeline::receives>("receives", words::receives)
+        .as_option("HOW")
         .says("meaning of the receives in a schedule file. `posted`: a receive begins at its place "
               "in the row, and the rank waits where it uses the tensor, as in PyTorch's runtime "
               "(with a `channel_capacity` receives block). `blocking`: the rank waits at the "
@@ -277,6 +289,9 @@ constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
                 .read = read_recompute,
                 .print = print_recompute,
                 .words = words::all_recomputes}
+        .as_option("MODE[,MODE...]",
+                   "none (default), always, or except-last (recompute every micro-batch but the "
+                   "last); give one mode for all stages, or one for each stage")
         .searched<&Pipeline::recompute>()
         .typed("text, list or auto")
         .takes(Form::Text | Form::Texts | Form::Auto)
@@ -305,6 +320,7 @@ constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
                 .read = read_recompute_timing,
                 .print = print_recompute_timing,
                 .words = words::recompute_timings}
+        .as_option("WHEN")
         .takes(Form::Text)
         .says(
             "for recomputed stages: `eager`: before the gradient has arrived, as in GPipe; `lazy`: "

@@ -45,6 +45,10 @@ std::span<const ScenarioKey> cluster_keys();
 /// The keys of [output].
 std::span<const ScenarioKey> output_keys();
 
+/// Reads keys of [pipeline], "pipeline.stages", that stand in no file. What they do not say stays
+/// in the scenario as it is, or follows from the schedule.
+void read_pipeline(const std::vector<Override>& keys, Scenario& scenario);
+
 /// [model] with the layers in it.
 void read_model(const TomlTable& table, Scenario& scenario);
 /// Prints [model] with the layers in it.

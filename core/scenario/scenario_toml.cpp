@@ -28,6 +28,11 @@ void read_table(std::span<const ScenarioKey> keys, const TomlTable& table, Scena
     read_keys(keys, table, scenario);
 }
 
+void read_pipeline(const std::vector<Override>& keys, Scenario& scenario) {
+    const TomlDocument document("", "", keys);
+    read_table(pipeline_keys(), document.root().table("pipeline"), scenario);
+}
+
 namespace {
 
 constexpr std::size_t largest_file = std::size_t{16} << 20;

@@ -79,8 +79,25 @@ TEST(Simulate, RefusesAListOfRecomputeThatFitsNoPieces) {
         return pipetwin(simulate_args({2, 4, "1", "2"}, {"--recompute", modes}));
     };
     EXPECT_EQ(refusal("always,none,none").code, 2);
-    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 modes for 2 stages"));
+    EXPECT_THAT(refusal("always,none,none").err, HasSubstr("3 entries for 2 stages"));
     EXPECT_THAT(refusal("always,often").err, HasSubstr("'often' is not one of its values"));
+}
+
+TEST(Simulate, RefusesTheValueOfAKeyByItsOption) {
+    const auto refusal = [](const std::vector<std::string>& more) {
+        const Outcome outcome = pipetwin(simulate_args({2, 4, "1", "2"}, more));
+        EXPECT_EQ(outcome.code, 2);
+        return outcome.err;
+    };
+    EXPECT_THAT(refusal({"--chunks", "0"}),
+                AllOf(HasSubstr("--chunks: 0, expected a whole number from 1 to 64"),
+                      HasSubstr("write --chunks 1")));
+    EXPECT_THAT(refusal({"--message-order", "lower-rank-frist"}),
+                AllOf(HasSubstr("--message-order: \"lower-rank-frist\""),
+                      HasSubstr("did you mean 'lower-rank-first'?")));
+    EXPECT_THAT(refusal({"--recompute", "always", "--recompute-timing", "auto"}),
+                AllOf(HasSubstr("--recompute-timing: \"auto\""), HasSubstr("eager, lazy")));
+    EXPECT_THAT(refusal({"--recompute", "selective"}), HasSubstr("'selective'"));
 }
 
 TEST(Simulate, GoldenTimesOfTheOtherSchedules) {
