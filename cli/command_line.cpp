@@ -17,9 +17,9 @@ void run(const std::vector<std::string>& args, Console& console) {
     if (const auto* text = std::get_if<std::string>(&parsed)) {
         console.result(*text);
     } else {
-        const Command& command = std::get<Command>(parsed);
-        console.configure(common_options(command));
-        execute_command(command, console);
+        const OwnOptions& options = std::get<OwnOptions>(parsed);
+        console.configure(options.common);
+        execute_command(options, console);
     }
     console.finish();
 }

@@ -2,13 +2,10 @@
 #include "cli/base/file_kinds.h"
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <string>
 #include <system_error>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -122,27 +119,6 @@ std::string use_of(FileKind kind, const std::string& file) {
     return {};
 }
 
-/// Checks the files of one command.
-struct FileExpectation {
-    void operator()(const SimulateOptions& options) const {
-        expect_scenario(options.scenario);
-        expect_costs(options.profile);
-        expect_measured_runs(options.calibration);
-        expect_kind(options.plain.value("--schedule-file").value_or(""),
-                    {FileKind::Schedule},
-                    "a schedule");
-    }
-    void operator()(const SweepCommand& options) const {
-        std::ranges::for_each(options.scenarios, expect_scenario);
-        expect_costs(options.profile);
-    }
-    void operator()(const OwnOptions& options) const {
-        if (options.expect_files) {
-            options.expect_files();
-        }
-    }
-};
-
 }  // namespace
 
 void expect_kind(const std::filesystem::path& file,
@@ -183,10 +159,6 @@ void expect_costs(const std::filesystem::path& file) {
 
 void expect_measured_runs(const std::filesystem::path& file) {
     expect_kind(file, {}, "a JSON file of measured runs");
-}
-
-void expect_kinds_of_files(const Command& command) {
-    std::visit(FileExpectation(), command);
 }
 
 }  // namespace pipetwin::cli

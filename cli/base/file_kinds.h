@@ -22,8 +22,4 @@ std::filesystem::path if_scenario(const std::filesystem::path& file);
 /// Throws as `expect_kind` for a file that has no runs for --calibrate.
 void expect_measured_runs(const std::filesystem::path& file);
 
-/// Throws Error(BadInput) for the first file of `simulate` or `sweep` that is of another kind than
-/// its place is for, as `expect_kind` does.
-void expect_kinds_of_files(const Command& command);
-
 }  // namespace pipetwin::cli

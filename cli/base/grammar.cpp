@@ -9,9 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/help_format.h"
-#include "cli/base/plan_grammar.h"
 #include "core/base/version.h"
-#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 
@@ -69,38 +67,6 @@ CLI::App& Grammar::add_command(const OwnCommand& row) {
     return *command;
 }
 
-void Grammar::add_simulate(CLI::App& simulate) {
-    simulate
-        .add_option("scenario",
-                    simulate_.scenario,
-                    "Scenario file; leave it out to give costs on the command line")
-        ->type_name("SCENARIO.toml");
-    add_profile(simulate, simulate_.profile);
-    simulate.get_option("--seed")->description(
-        "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
-    add_run_calibration(simulate, simulate_.calibration);
-    add_flops_count(simulate, simulate_.flops_count);
-    add_plans(simulate, costs_group, default_schedule, simulate_.plain, simulate_.files);
-    add_costs(simulate, simulate_.plain);
-    add_uncertain(simulate, simulate_.uncertainty);
-}
-
-void Grammar::add_sweep(CLI::App& sweep) {
-    sweep
-        .add_option("scenarios",
-                    sweep_.scenarios,
-                    "Scenario files; leave them out to give costs on the command line")
-        ->type_name("SCENARIO.toml...");
-    add_profile(sweep, sweep_.profile);
-    add_plans(sweep,
-              "Plans to compare",
-              fmt::format("that of the scenario, or else {}", default_schedule),
-              sweep_.plain,
-              sweep_.files);
-    add_costs(sweep, sweep_.plain);
-    leave_out_of_help(sweep, {"--out", "--seed", "--verbose"});
-}
-
 Grammar::Grammar(std::span<const OwnCommand> own) {
     app_.formatter(std::make_shared<HelpFormat>());
     app_.require_subcommand(1);
@@ -108,14 +74,7 @@ Grammar::Grammar(std::span<const OwnCommand> own) {
     app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
                 std::string(exit_code_text));
     for (const OwnCommand& row : own) {
-        CLI::App& app = add_command(row);
-        if (row.declare != nullptr) {
-            own_.emplace(row.name, row.declare(app));
-        } else if (row.name == "sweep") {
-            add_sweep(app);
-        } else {
-            add_simulate(app);
-        }
+        own_.emplace(row.name, row.declare(add_command(row)));
     }
 }
 

@@ -20,8 +20,6 @@ struct RawCommon {
     CommonOptions options;
     std::vector<std::string> settings;
     std::optional<std::uint64_t> seed;
-    /// Lists of `plan --schedule`, whose entries have commas between them.
-    std::vector<std::string> schedules{};
 };
 
 /// The commands and options of the command line, and what one parse fills in. Used once.
@@ -35,17 +33,13 @@ class Grammar {
 
   private:
     CLI::App& add_command(const OwnCommand& row);
-    void add_simulate(CLI::App& app);
-    void add_sweep(CLI::App& app);
-    Command selected() const;  ///< the options of the command that was given
+    OwnOptions selected() const;  ///< the options of the command that was given
     CommonOptions common() const;
     /// Refuses what the command did not take, naming the nearest option it knows.
     void refuse_extras(const CLI::App& command, const std::vector<std::string>& args) const;
 
     CLI::App app_{"pipetwin: plan, predict and run pipeline-parallel training", "pipetwin"};
     RawCommon raw_;
-    SimulateOptions simulate_;
-    SweepCommand sweep_;
     std::map<std::string, OwnOptions, std::less<>> own_;  ///< [name of the command]
 };
 

@@ -2,7 +2,6 @@
 #include "cli/base/key_place.h"
 
 #include <string>
-#include <variant>
 
 #include "core/text/json_text.h"
 #include "core/text/toml_table.h"
@@ -14,14 +13,6 @@ namespace {
 constexpr std::size_t largest_scenario = std::size_t{16} << 20;
 
 }  // namespace
-
-std::filesystem::path scenario_of(const Command& command) {
-    if (const auto* const simulate = std::get_if<SimulateOptions>(&command)) {
-        return simulate->scenario;
-    }
-    const auto* const own = std::get_if<OwnOptions>(&command);
-    return own != nullptr && own->scenario ? own->scenario() : std::filesystem::path();
-}
 
 Error with_place_of_key(const Error& error,
                         const std::filesystem::path& scenario,

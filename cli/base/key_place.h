@@ -4,14 +4,10 @@
 #include <filesystem>
 #include <vector>
 
-#include "cli/base/options.h"
 #include "core/base/error.h"
 #include "core/text/override.h"
 
 namespace pipetwin::cli {
-
-/// The scenario file that a command reads; empty where it reads none.
-std::filesystem::path scenario_of(const Command& command);
 
 /// The error with the line and column of its key in the scenario, or with the option that set it,
 /// in front of its place; an error about the scenario as a whole is at its beginning. Others stay

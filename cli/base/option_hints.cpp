@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/foreign_words.h"
+#include "cli/base/plain_options.h"
 #include "cli/base/shell_word.h"
 #include "core/base/ascii.h"
 #include "core/base/error.h"
@@ -188,9 +189,7 @@ class OptionHint {
     }
     /// Whether `simulate` has the option for plans without a scenario only.
     bool is_cost_option(string_view option) const {
-        constexpr std::array<string_view, 4> plain{
-            "--stages", "--micro-batches", "--schedule", "--chunks"};
-        return command() == "simulate" && std::ranges::count(plain, option) > 0;
+        return command() == "simulate" && std::ranges::count(plan_options, option) > 0;
     }
 
     std::string hint_of(Meaning meaning) const {

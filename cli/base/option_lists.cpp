@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/plain_options.h"
 #include "core/base/error.h"
 
 namespace pipetwin::cli {
@@ -135,6 +136,29 @@ std::vector<std::string> whole_numbers(std::string_view option, const std::strin
         }
     }
     return entries;
+}
+
+std::string list_with(const std::string& extra, const std::vector<std::string>& args) {
+    const auto at = std::ranges::find(args, extra);
+    const auto is_option = [](const std::string& word) { return word.starts_with("--"); };
+    const auto is_list = [](std::string_view name) {
+        const auto costs = cost_options();
+        const auto cost = std::ranges::find(costs, name, &CostOption::name);
+        return std::ranges::count(list_options, name) > 0 ||
+               (cost != costs.end() && cost->is_time());
+    };
+    const auto option = std::find_if(std::make_reverse_iterator(at), args.rend(), is_option);
+    if (at == args.end() || option == args.rend() || !is_list(*option) || option.base() == at) {
+        return "";
+    }
+    const auto end = std::find_if(at, args.end(), [](const std::string& word) {
+        return word.starts_with("--") || word.ends_with(".toml");
+    });
+    std::string list;
+    for (auto word = option.base(); word != end; ++word) {
+        list += (list.empty() || list.ends_with(',') ? "" : ",") + *word;
+    }
+    return fmt::format("{} {}", *option, list);
 }
 
 }  // namespace pipetwin::cli

@@ -22,4 +22,8 @@ std::vector<std::string> list_entries(std::string_view option,
 /// whole number, or that has leading zeros.
 std::vector<std::string> whole_numbers(std::string_view option, const std::string& text);
 
+/// The words that the command took as a value of the list option before `extra`, which goes on
+/// with it: "--stages 2,4" of "--stages 2 4"; empty where no list goes on.
+std::string list_with(const std::string& extra, const std::vector<std::string>& args);
+
 }  // namespace pipetwin::cli

@@ -8,12 +8,10 @@
 #include <filesystem>
 #include <iterator>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/base/grammar.h"
 #include "cli/base/help_format.h"
@@ -29,7 +27,6 @@
 #include "core/base/version.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario_tables.h"
-#include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {
 
@@ -102,53 +99,10 @@ CommonOptions Grammar::common() const {
     return options;
 }
 
-namespace {
-
-/// Takes lists apart, and takes a schedule file that is alone as that file.
-void split_lists(PlainOptions& plain) {
-    std::vector<KeyValue> split;
-    for (const KeyValue& one : plain.written) {
-        const bool is_list = std::ranges::count(list_options, one.key) > 0;
-        for (std::string& entry : one.key == "--schedule" ? list_entries(one.key, one.value)
-                                  : is_list               ? whole_numbers(one.key, one.value)
-                                                          : std::vector{one.value}) {
-            split.push_back({one.key, std::move(entry)});
-        }
-    }
-    plain.written = std::move(split);
-    if (const auto schedule = plain.value("--schedule");
-        schedule && schedule->ends_with(".csv") && !plain.several()) {
-        plain.erase("--schedule");
-        plain.set("--schedule-file", *schedule);
-    }
-}
-
-}  // namespace
-
-Command Grammar::selected() const {
-    const std::string name = app_.get_subcommands().front()->get_name();
-    const auto with_common = [this](auto options) {
-        options.common = common();
-        return options;
-    };
-    if (name == "simulate") {
-        SimulateOptions options = with_common(simulate_);
-        split_lists(options.plain);
-        return options;
-    }
-    if (name == "sweep") {
-        SweepCommand options = with_common(sweep_);
-        split_lists(options.plain);
-        for (const std::string_view option : plan_options) {
-            if (options.plain.has(option)) {
-                refuse_key_of_option(option,
-                                     fmt::format("pipeline.{}", pipeline_key(option).name),
-                                     options.common.overrides);
-            }
-        }
-        return options;
-    }
-    return with_common(own_.at(name));
+OwnOptions Grammar::selected() const {
+    OwnOptions options = own_.at(app_.get_subcommands().front()->get_name());
+    options.common = common();
+    return options;
 }
 
 namespace {
@@ -178,33 +132,6 @@ std::string several_scenarios(const CLI::App& command, const std::vector<std::st
         scenarios += ' ' + shell_word(file.string());
     }
     return scenarios;
-}
-
-/// The words that the command took as a value of the list option before `extra`, which goes on
-/// with it: "--stages 2,4" of "--stages 2 4"; empty where no list goes on.
-std::string list_with(const std::string& extra, const std::vector<std::string>& args) {
-    constexpr std::array lists{std::string_view{"--schedule"},
-                               std::string_view{"--stages"},
-                               std::string_view{"--micro-batches"},
-                               std::string_view{"--forward-ms"},
-                               std::string_view{"--backward-ms"},
-                               std::string_view{"--rank-forward-ms"},
-                               std::string_view{"--rank-backward-ms"}};
-    const auto at = std::ranges::find(args, extra);
-    const auto is_option = [](const std::string& word) { return word.starts_with("--"); };
-    const auto option = std::find_if(std::make_reverse_iterator(at), args.rend(), is_option);
-    if (at == args.end() || option == args.rend() || std::ranges::count(lists, *option) == 0 ||
-        option.base() == at) {
-        return "";
-    }
-    const auto end = std::find_if(at, args.end(), [](const std::string& word) {
-        return word.starts_with("--") || word.ends_with(".toml");
-    });
-    std::string list;
-    for (auto word = option.base(); word != end; ++word) {
-        list += (list.empty() || list.ends_with(',') ? "" : ",") + *word;
-    }
-    return fmt::format("{} {}", *option, list);
 }
 
 /// What to do about a word that the command has no place for. `extra_word`: as in OwnOptions.
@@ -270,15 +197,11 @@ void Grammar::refuse_extras(const CLI::App& command, const std::vector<std::stri
     }
     const std::string& extra = extras.front();
     if (!extra.starts_with('-') && !begins_with_dash(extra)) {
-        const auto own = own_.find(command.get_name());
         throw Error(
             ErrorKind::Usage,
             "",
             fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
-            hint_for_extra(command,
-                           own == own_.end() ? std::string_view() : own->second.extra_word,
-                           extras,
-                           args));
+            hint_for_extra(command, own_.at(command.get_name()).extra_word, extras, args));
     }
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {
@@ -336,70 +259,23 @@ std::vector<std::string> with_words_as_options(std::vector<std::string> args, Ow
     return args;
 }
 
-/// Throws Error(Usage) for costs of layers, runs that correct them, or a count of their operations
-/// beside costs on the command line.
-void refuse_costs_beside_numbers(const Command& command) {
-    const auto* const simulate = std::get_if<SimulateOptions>(&command);
-    if (simulate == nullptr || !simulate->plain.any() || !simulate->scenario.empty()) {
-        return;
-    }
-    if (!simulate->profile.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--profile",
-                    "the costs are on the command line already",
-                    "leave it out, or simulate a scenario with it");
-    }
-    if (!simulate->calibration.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--calibrate",
-                    "costs on the command line have no layers that it could correct",
-                    "leave it out, or simulate a scenario with it");
-    }
-    if (simulate->flops_count) {
-        throw Error(ErrorKind::Usage,
-                    "--mfu",
-                    "costs on the command line say no operations that it could count",
-                    "leave it out, or simulate a scenario with it");
-    }
-}
-
-/// Throws Error(Usage) for a table whose name says that it is of another kind.
-void refuse_other_table(const std::filesystem::path& file) {
-    const std::string ending = file.extension().string();
-    if (!ending.empty() && ending != ".csv" && ending != ".txt") {
-        throw Error(ErrorKind::Usage,
-                    "--csv",
-                    fmt::format("'{}' ends in {}, but the table is CSV", file.string(), ending),
-                    fmt::format("name it {}",
-                                std::filesystem::path(file).replace_extension(".csv").string()));
-    }
-}
-
 /// The file that the command reads, of which standard input is none; empty: it reads none, or
 /// takes "-".
-std::filesystem::path input_of(const Command& command) {
-    if (const auto* const simulate = std::get_if<SimulateOptions>(&command)) {
-        return simulate->scenario;
-    }
-    if (const auto* const sweep = std::get_if<SweepCommand>(&command)) {
-        return sweep->scenarios.empty() ? std::filesystem::path() : sweep->scenarios.front();
-    }
-    const auto& own = std::get<OwnOptions>(command);
-    return own.input ? own.input() : std::filesystem::path();
+std::filesystem::path input_of(const OwnOptions& options) {
+    return options.input ? options.input() : std::filesystem::path();
 }
 
 /// Throws Error(Usage) for standard input in place of a file: what is read must be named in the
 /// answer, and read again.
-void refuse_standard_input(const Command& command, const std::vector<std::string>& args) {
-    const std::filesystem::path file = input_of(command);
+void refuse_standard_input(const OwnOptions& options, const std::vector<std::string>& args) {
+    const std::filesystem::path file = input_of(options);
     std::error_code ignored;
     const bool is_input = (file == "-" && !std::filesystem::exists(file, ignored)) ||
                           file == "/dev/stdin" || file == "/dev/fd/0" || file == "/proc/self/fd/0";
     if (!is_input) {
         return;
     }
-    const auto* const own = std::get_if<OwnOptions>(&command);
-    const std::string name(own != nullptr ? own->saved_as : OwnOptions().saved_as);
+    const std::string name(options.saved_as);
     std::string again = "pipetwin";
     for (const std::string& word : args) {
         again += ' ' + (word == file ? name : shell_word(word));
@@ -410,57 +286,18 @@ void refuse_standard_input(const Command& command, const std::vector<std::string
                 fmt::format("write it to a file first: cat > {} && {}", name, again));
 }
 
-/// Throws Error(Usage) for the second entry of a list that stands where a scenario would.
-void refuse_split_list(const Command& command, const std::vector<std::string>& args) {
-    std::vector<std::filesystem::path> scenarios;
-    if (const auto* const simulate = std::get_if<SimulateOptions>(&command)) {
-        scenarios = {simulate->scenario};
-    } else if (const auto* const sweep = std::get_if<SweepCommand>(&command)) {
-        scenarios = sweep->scenarios;
-    }
-    for (const std::filesystem::path& scenario : scenarios) {
-        std::error_code ignored;
-        if (scenario.empty() || std::filesystem::exists(scenario, ignored) ||
-            !scenario.extension().empty()) {
-            continue;
-        }
-        if (const std::string list = list_with(scenario.string(), args); !list.empty()) {
-            throw Error(ErrorKind::Usage,
-                        "",
-                        fmt::format("'{}' is no scenario", scenario.string()),
-                        fmt::format("write the list with commas: {}", list));
-        }
-    }
-}
-
 /// Throws Error(Io) for the name of a model where a scenario is read.
-void refuse_model_name(const Command& command) {
-    const auto* const own = std::get_if<OwnOptions>(&command);
-    if (own != nullptr && own->takes_model_names) {
-        return;
-    }
-    const std::string name = input_of(command).string();
+void refuse_model_name(const OwnOptions& options) {
+    const std::string name = input_of(options).string();
     std::error_code ignored;
-    const bool is_missing = !name.empty() && !std::filesystem::exists(name, ignored);
+    const bool is_missing =
+        !options.takes_model_names && !name.empty() && !std::filesystem::exists(name, ignored);
     if (is_missing && std::ranges::count(model_names(), name) > 0) {
         throw Error(ErrorKind::Io,
                     name,
                     "there is no such file; it is the name of a model, expected a scenario",
                     fmt::format("pipetwin plan {} --cluster 8x-h100-sxm plans the model", name));
     }
-}
-
-/// Throws Error(Usage) for an option of every command that the one at hand can make no use of.
-void refuse_without_effect(const Command& command) {
-    if (const auto* simulate = std::get_if<SimulateOptions>(&command); simulate != nullptr) {
-        refuse_other_picture("--svg", simulate->files.svg);
-        refuse_other_table(simulate->files.csv);
-    }
-    if (const auto* sweep = std::get_if<SweepCommand>(&command); sweep != nullptr) {
-        refuse_other_picture("--svg", sweep->files.svg);
-        refuse_other_table(sweep->files.csv);
-    }
-    refuse_costs_beside_numbers(command);
 }
 
 /// The command line with what stands before its command behind it; empty: there is no command.
@@ -514,11 +351,6 @@ bool UncertaintyOptions::any() const {
            mtbf_hours || devices || checkpoint_every || checkpoint_s || restart_s;
 }
 
-const CommonOptions& common_options(const Command& command) {
-    return std::visit([](const auto& options) -> const CommonOptions& { return options.common; },
-                      command);
-}
-
 namespace {
 
 /// Numbers of this thread with a decimal point, whatever the process' locale: CLI11 reads them with
@@ -546,12 +378,10 @@ Parsed parse_options(const std::vector<std::string>& given, OwnCommands own) {
     const std::vector<std::string> args = with_words_as_options(given, own);
     check_command_word(args, own);
     Parsed parsed = Grammar(own).parse(args);
-    if (auto* const command = std::get_if<Command>(&parsed)) {
-        refuse_standard_input(*command, args);
-        refuse_split_list(*command, args);
-        refuse_model_name(*command);
-        refuse_without_effect(*command);
-        if (auto* const options = std::get_if<OwnOptions>(command); options && options->complete) {
+    if (auto* const options = std::get_if<OwnOptions>(&parsed)) {
+        refuse_standard_input(*options, args);
+        refuse_model_name(*options);
+        if (options->complete) {
             options->complete(args, options->common);
         }
     }

@@ -10,9 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "cli/base/plain_options.h"
-#include "core/artifacts/model_flops.h"
-#include "core/schedule/lower.h"
 #include "core/text/override.h"
 
 /// Options of every command, as the user writes them after `pipetwin`. Parsing fills these structs
@@ -54,33 +51,6 @@ struct UncertaintyOptions {
     bool any() const;
 };
 
-/// Files for plans that are compared; each may be empty.
-struct SweepFiles {
-    std::filesystem::path svg;  ///< a picture
-    std::filesystem::path csv;  ///< the table
-};
-
-/// Options of `simulate`.
-struct SimulateOptions {
-    CommonOptions common;
-    std::filesystem::path scenario;  ///< empty: plain numbers
-    std::filesystem::path profile;
-    std::filesystem::path calibration;      ///< measured runs; empty: none
-    std::optional<FlopsCount> flops_count;  ///< of --mfu
-    PlainOptions plain;
-    SweepFiles files{};
-    UncertaintyOptions uncertainty;
-};
-
-/// Options of `sweep`.
-struct SweepCommand {
-    CommonOptions common;
-    std::vector<std::filesystem::path> scenarios;  ///< empty: plain numbers
-    std::filesystem::path profile;                 ///< of all scenarios
-    PlainOptions plain;
-    SweepFiles files{};
-};
-
 /// The options of a command (cli/base/own_command.h), and what is done with them, in this order.
 struct OwnOptions {
     CommonOptions common;
@@ -100,14 +70,8 @@ struct OwnOptions {
     std::string_view extra_word{};  ///< option that a word too many is the value of; empty: none
 };
 
-/// The options of the command that was given.
-using Command = std::variant<SimulateOptions, SweepCommand, OwnOptions>;
-
-/// The options that every command has.
-const CommonOptions& common_options(const Command& command);
-
-/// A command, or a text to print in its place (--help, --version).
-using Parsed = std::variant<Command, std::string>;
+/// The options of the command that was given, or a text to print in its place (--help, --version).
+using Parsed = std::variant<OwnOptions, std::string>;
 
 /// Reads a command line; `args` are without the program's name. Throws Error(Usage) with the
 /// nearest known command or option.

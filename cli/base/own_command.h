@@ -12,11 +12,11 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/base/options.h"
+#include "core/artifacts/model_flops.h"
 
 namespace pipetwin::cli {
 
 /// A command as a row: all of it stands in one file of cli/commands. `own_commands` lists the rows.
-/// `declare` is null for `simulate` and `sweep`, which the grammar declares.
 struct OwnCommand {
     std::string_view name;
     std::string_view help;  ///< one line

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,7 +29,8 @@ struct CostOption {
 
     /// Whether it is a time of stages, or of ranks.
     bool is_time() const;
-    /// Of a time of ranks, "--rank-forward-ms", the option with that of stages; empty of others.
+    /// The option with the times of stages of one with times of ranks, "--forward-ms" of
+    /// "--rank-forward-ms"; empty for any other.
     std::string of_stages() const;
 };
 
@@ -38,7 +40,7 @@ std::span<const CostOption> cost_options();
 /// Keys that name a plan. Beside a scenario, `sweep` sets them in it.
 inline constexpr std::array<std::string_view, 4> plan_options{
     "--schedule", "--stages", "--chunks", "--micro-batches"};
-/// Those of them that may be lists, of the plans to compare.
+/// Keys that may be lists, of the plans to compare.
 inline constexpr std::array<std::string_view, 3> list_options{
     "--schedule", "--stages", "--micro-batches"};
 
@@ -60,6 +62,12 @@ struct PlainOptions {
     bool any() const { return !written.empty(); }
     /// Whether a list names more than one plan.
     bool several() const;
+};
+
+/// Files for plans that are compared; each may be empty.
+struct SweepFiles {
+    std::filesystem::path svg;  ///< a picture
+    std::filesystem::path csv;  ///< the table
 };
 
 /// The option of a key, with or without its table: "--micro-batches" for "pipeline.micro_batches".

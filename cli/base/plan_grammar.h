@@ -6,8 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/base/grammar.h"
 #include "cli/base/options.h"
+#include "cli/base/plain_options.h"
 
 /// Declarations of the options of `simulate` and `sweep`: plans, their costs, what varies.
 namespace pipetwin::cli {

@@ -2,14 +2,14 @@
 #include "cli/commands/commands.h"
 
 #include <array>
-#include <variant>
 
-#include "cli/base/file_kinds.h"
 #include "cli/base/key_place.h"
 
 namespace pipetwin::cli {
 
 OwnCommand run_command();
+OwnCommand simulate_command();
+OwnCommand sweep_command();
 OwnCommand plan_command();
 OwnCommand profile_command();
 OwnCommand model_command();
@@ -26,30 +26,23 @@ OwnCommand view_command();
 OwnCommand demo_command();
 
 std::span<const OwnCommand> own_commands() {
-    static const std::array all{
-        run_command(),
-        OwnCommand{.name = "simulate",
-                   .help = "Predict the time, bubble, memory and throughput of a plan, or compare "
-                           "several",
-                   .declare = nullptr},
-        OwnCommand{.name = "sweep",
-                   .help = "Predict many combinations of schedule, stages and micro-batches, or "
-                           "several scenarios",
-                   .declare = nullptr},
-        plan_command(),
-        profile_command(),
-        model_command(),
-        train_command(),
-        launch_command(),
-        compare_command(),
-        check_command(),
-        import_command(),
-        export_command(),
-        calibrate_command(),
-        translate_command(),
-        devices_command(),
-        view_command(),
-        demo_command()};
+    static const std::array all{run_command(),
+                                simulate_command(),
+                                sweep_command(),
+                                plan_command(),
+                                profile_command(),
+                                model_command(),
+                                train_command(),
+                                launch_command(),
+                                compare_command(),
+                                check_command(),
+                                import_command(),
+                                export_command(),
+                                calibrate_command(),
+                                translate_command(),
+                                devices_command(),
+                                view_command(),
+                                demo_command()};
     return all;
 }
 
@@ -57,16 +50,16 @@ Parsed parse_options(const std::vector<std::string>& args) {
     return parse_options(args, own_commands());
 }
 
-void execute(const OwnOptions& options, Console& console) {
-    options.run(options.common, console);
-}
-
-void execute_command(const Command& command, Console& console) {
-    expect_kinds_of_files(command);
+void execute_command(const OwnOptions& options, Console& console) {
+    if (options.expect_files) {
+        options.expect_files();
+    }
     try {
-        std::visit([&console](const auto& options) { execute(options, console); }, command);
+        options.run(options.common, console);
     } catch (const Error& error) {
-        throw with_place_of_key(error, scenario_of(command), common_options(command).overrides);
+        throw with_place_of_key(error,
+                                options.scenario ? options.scenario() : std::filesystem::path(),
+                                options.common.overrides);
     }
 }
 

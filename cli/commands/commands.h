@@ -13,11 +13,6 @@
 /// thrown.
 namespace pipetwin::cli {
 
-/// Predicts a step from a scenario or from plain numbers.
-void execute(const SimulateOptions& options, Console& console);
-/// Predicts the steps of several plans side by side.
-void execute(const SweepCommand& options, Console& console);
-
 /// Rows of the commands, in the order of --help.
 std::span<const OwnCommand> own_commands();
 
@@ -26,6 +21,6 @@ Parsed parse_options(const std::vector<std::string>& args);
 
 /// Executes any command, once its files are found to be of the right kind. An error about a
 /// scenario as a whole gets the line of the key that it names.
-void execute_command(const Command& command, Console& console);
+void execute_command(const OwnOptions& options, Console& console);
 
 }  // namespace pipetwin::cli

@@ -223,7 +223,7 @@ class Tour {
         say(fmt::format("\n{}\n", console_.styled(Style::Hint, line)));
         std::ostringstream printed;
         Console own = console_.with_results_in(printed);
-        execute_command(std::get<Command>(parse_options(command)), own);
+        execute_command(std::get<OwnOptions>(parse_options(command)), own);
         own.finish();
         say(folded(printed.str(), shown, text_file));
         return line + '\n' + printed.str();

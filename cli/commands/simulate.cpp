@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/file_kinds.h"
 #include "cli/base/memory_left.h"
+#include "cli/base/plan_grammar.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/sweep.h"
 #include "cli/predict/plain_numbers.h"
@@ -37,6 +39,18 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Options of `simulate`.
+struct SimulateOptions {
+    CommonOptions common;
+    std::filesystem::path scenario;  ///< empty: plain numbers
+    std::filesystem::path profile;
+    std::filesystem::path calibration;      ///< measured runs; empty: none
+    std::optional<FlopsCount> flops_count;  ///< of --mfu
+    PlainOptions plain;
+    SweepFiles files{};
+    UncertaintyOptions uncertainty;
+};
 
 /// `files`: names of those that were written before, each with a comma behind it.
 void write_plan(RunFolder& folder,
@@ -197,9 +211,25 @@ void check_sweep(const SimulateOptions& options) {
     }
 }
 
-}  // namespace
+/// Throws Error(Usage) for costs of layers, runs that correct them, or a count of their operations
+/// beside costs on the command line.
+void refuse_costs_beside_numbers(const SimulateOptions& options) {
+    const std::string_view option = !options.profile.empty()       ? "--profile"
+                                    : !options.calibration.empty() ? "--calibrate"
+                                    : options.flops_count          ? "--mfu"
+                                                                   : "";
+    if (options.plain.any() && options.scenario.empty() && !option.empty()) {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    option == "--profile" ? "the costs are on the command line already"
+                    : option == "--mfu"
+                        ? "costs on the command line say no operations that it could count"
+                        : "costs on the command line have no layers that it could correct",
+                    "leave it out, or simulate a scenario with it");
+    }
+}
 
-void execute(const SimulateOptions& given, Console& console) {
+void execute_simulate(const SimulateOptions& given, Console& console) {
     check_sweep(given);
     SimulateOptions options = given;
     if (options.scenario.empty() && add_unit_times(options.plain)) {
@@ -249,6 +279,43 @@ void execute(const SimulateOptions& given, Console& console) {
                        prediction_text(prediction, console) + uncertainty_text(varied) +
                        explanation_text(prediction.plan, explanation, console));
     }
+}
+
+OwnOptions declare_simulate(CLI::App& app) {
+    const auto options = std::make_shared<SimulateOptions>();
+    app.add_option("scenario",
+                   options->scenario,
+                   "Scenario file; leave it out to give costs on the command line")
+        ->type_name("SCENARIO.toml");
+    add_profile(app, options->profile);
+    app.get_option("--seed")->description(
+        "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
+    add_run_calibration(app, options->calibration);
+    add_flops_count(app, options->flops_count);
+    add_plans(app, costs_group, default_schedule, options->plain, options->files);
+    add_costs(app, options->plain);
+    add_uncertain(app, options->uncertainty);
+    OwnOptions own = scenario_options(options, execute_simulate);
+    own.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
+        complete_plans(args, {options->scenario}, options->files, options->plain);
+        refuse_costs_beside_numbers(*options);
+    };
+    own.expect_files = [options, expect_scenario_files = own.expect_files] {
+        expect_scenario_files();
+        expect_measured_runs(options->calibration);
+        expect_kind(options->plain.value("--schedule-file").value_or(""),
+                    {FileKind::Schedule},
+                    "a schedule");
+    };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand simulate_command() {
+    return {.name = "simulate",
+            .help = "Predict the time, bubble, memory and throughput of a plan, or compare several",
+            .declare = declare_simulate};
 }
 
 }  // namespace pipetwin::cli

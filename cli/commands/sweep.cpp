@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/option_lists.h"
 #include "cli/base/output_file.h"
+#include "cli/base/plan_grammar.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/plain_numbers.h"
@@ -17,6 +19,8 @@
 #include "cli/text/sweep_text.h"
 #include "cli/text/uncertainty.h"
 #include "core/base/error.h"
+#include "core/scenario/scenario_key.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 
 namespace pipetwin::cli {
@@ -29,8 +33,53 @@ PlainOptions costs_of(PlainOptions plain) {
     return plain;
 }
 
+/// Takes lists apart, and takes a schedule file that is alone as that file.
+void split_lists(PlainOptions& plain) {
+    std::vector<KeyValue> split;
+    for (const KeyValue& one : plain.written) {
+        const bool is_list = std::ranges::count(list_options, one.key) > 0;
+        for (std::string& entry : one.key == "--schedule" ? list_entries(one.key, one.value)
+                                  : is_list               ? whole_numbers(one.key, one.value)
+                                                          : std::vector{one.value}) {
+            split.push_back({one.key, std::move(entry)});
+        }
+    }
+    plain.written = std::move(split);
+    if (const auto schedule = plain.value("--schedule");
+        schedule && schedule->ends_with(".csv") && !plain.several()) {
+        plain.erase("--schedule");
+        plain.set("--schedule-file", *schedule);
+    }
+}
+
+/// Throws Error(Usage) for the second entry of a list that stands where a scenario would.
+void refuse_split_list(const std::filesystem::path& scenario,
+                       const std::vector<std::string>& args) {
+    std::error_code ignored;
+    const bool is_file = std::filesystem::exists(scenario, ignored) || scenario.has_extension();
+    const std::string list = is_file || scenario.empty() ? "" : list_with(scenario.string(), args);
+    if (!list.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "",
+                    fmt::format("'{}' is no scenario", scenario.string()),
+                    fmt::format("write the list with commas: {}", list));
+    }
+}
+
+/// Throws Error(Usage) for a table whose name says that it is of another kind.
+void refuse_other_table(const std::filesystem::path& file) {
+    const std::string ending = file.extension().string();
+    if (!ending.empty() && ending != ".csv" && ending != ".txt") {
+        throw Error(ErrorKind::Usage,
+                    "--csv",
+                    fmt::format("'{}' ends in {}, but the table is CSV", file.string(), ending),
+                    fmt::format("name it {}",
+                                std::filesystem::path(file).replace_extension(".csv").string()));
+    }
+}
+
 /// Throws Error(Usage) for what plans side by side cannot have.
-void check(const SweepCommand& options) {
+void check(const SweepOptions& options) {
     if (!options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
                     "--out",
@@ -72,6 +121,18 @@ std::vector<Uncertainty> varied_steps(const std::vector<SweepCell>& cells,
 
 }  // namespace
 
+void complete_plans(const std::vector<std::string>& args,
+                    const std::vector<std::filesystem::path>& scenarios,
+                    const SweepFiles& files,
+                    PlainOptions& plain) {
+    split_lists(plain);
+    for (const std::filesystem::path& scenario : scenarios) {
+        refuse_split_list(scenario, args);
+    }
+    refuse_other_picture("--svg", files.svg);
+    refuse_other_table(files.csv);
+}
+
 void note_unit_times(Console& console) {
     console.note(
         "no times are given: a forward of each stage takes 1 ms and a backward 2 ms; --forward-ms "
@@ -109,8 +170,10 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
     }
 }
 
-void execute(const SweepCommand& given, Console& console) {
-    SweepCommand options = given;
+namespace {
+
+void execute_sweep(const SweepOptions& given, Console& console) {
+    SweepOptions options = given;
     if (options.scenarios.empty() && add_unit_times(options.plain)) {
         note_unit_times(console);
     }
@@ -123,6 +186,51 @@ void execute(const SweepCommand& given, Console& console) {
                options.common,
                {.costs = options.scenarios.empty() ? costs_words(options.plain) : ""},
                console);
+}
+
+OwnOptions declare_sweep(CLI::App& app) {
+    const auto options = std::make_shared<SweepOptions>();
+    app.add_option("scenarios",
+                   options->scenarios,
+                   "Scenario files; leave them out to give costs on the command line")
+        ->type_name("SCENARIO.toml...");
+    add_profile(app, options->profile);
+    add_plans(app,
+              "Plans to compare",
+              fmt::format("that of the scenario, or else {}", default_schedule),
+              options->plain,
+              options->files);
+    add_costs(app, options->plain);
+    leave_out_of_help(app, {"--out", "--seed", "--verbose"});
+    OwnOptions own = options_with(options, execute_sweep);
+    own.complete = [options](const std::vector<std::string>& args, CommonOptions& common) {
+        complete_plans(args, options->scenarios, options->files, options->plain);
+        for (const std::string_view option : plan_options) {
+            if (options->plain.has(option)) {
+                refuse_key_of_option(option,
+                                     fmt::format("pipeline.{}", pipeline_key(option).name),
+                                     common.overrides);
+            }
+        }
+    };
+    own.expect_files = [options] {
+        std::ranges::for_each(options->scenarios, expect_scenario);
+        expect_costs(options->profile);
+    };
+    own.input = [options] {
+        return options->scenarios.empty() ? std::filesystem::path() : options->scenarios.front();
+    };
+    return own;
+}
+
+}  // namespace
+
+OwnCommand sweep_command() {
+    return {.name = "sweep",
+            .help =
+                "Predict many combinations of schedule, stages and micro-batches, or several "
+                "scenarios",
+            .declare = declare_sweep};
 }
 
 }  // namespace pipetwin::cli

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "cli/base/console.h"
 #include "cli/base/options.h"
+#include "cli/base/plain_options.h"
 #include "cli/predict/plain_sweep.h"
 
 namespace pipetwin::cli {
@@ -18,6 +20,14 @@ struct SweepSetting {
     UncertaintyOptions varying{};
     std::uint64_t seed = 1;  ///< of steps that are drawn
 };
+
+/// Takes lists apart, and a schedule file that is alone as that file. Throws Error(Usage) for what
+/// is no list, for the rest of a list in place of a scenario, and for files of another kind. `args`
+/// are the words of the command line.
+void complete_plans(const std::vector<std::string>& args,
+                    const std::vector<std::filesystem::path>& scenarios,
+                    const SweepFiles& files,
+                    PlainOptions& plain);
 
 /// Says that plans without times have unit costs.
 void note_unit_times(Console& console);

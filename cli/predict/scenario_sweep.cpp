@@ -66,7 +66,7 @@ void simulate_cell(SweepCell& cell,
 }
 
 /// Costs are looked for first: without them no cell has a plan.
-Scenario read_with_costs(const std::filesystem::path& file, const SweepCommand& options) {
+Scenario read_with_costs(const std::filesystem::path& file, const SweepOptions& options) {
     const std::vector<Override>& overrides = options.common.overrides;
     try {
         Scenario written = read_scenario(file, overrides);
@@ -100,7 +100,7 @@ std::string row_name(const std::filesystem::path& file,
 
 }  // namespace
 
-std::vector<SweepCell> sweep_scenarios(const SweepCommand& options) {
+std::vector<SweepCell> sweep_scenarios(const SweepOptions& options) {
     expect_few_cells(options.scenarios.size() * combinations(options.plain));
     std::vector<PlainOptions> plans{options.plain};
     for (const std::string_view option : list_options) {
