@@ -9,11 +9,8 @@
 /// Copies the numbers of x as they are; y has as many of them, in any shape.
 PIPETWIN_KERNEL(copy, (exec::ConstView x, exec::View y));
 
-/// y = x where x > 0, else slope x.
-PIPETWIN_KERNEL(rectify, (double slope, exec::ConstView x, exec::View y));
-/// dx = dy where x > 0, else slope dy; dx may be x itself.
-PIPETWIN_KERNEL(rectify_backward,
-                (double slope, exec::ConstView x, exec::ConstView dy, exec::View dx));
+/// to = from where x > 0, else slope from, which is x or a gradient; `to` may be x or `from`.
+PIPETWIN_KERNEL(rectify, (double slope, exec::ConstView x, exec::ConstView from, exec::View to));
 
 /// y = skip + x / (1 - p), or skip where x is dropped; y may be x or skip. Also its gradient.
 /// `mask.numbers_per_sample` is the number of columns: a column of a sample is dropped whole;

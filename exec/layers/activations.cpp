@@ -69,11 +69,11 @@ class Rectifier final : public PlainLayer {
     bool may_read_output() const override { return true; }
 
     void forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& /*kept*/) override {
-        call.kernels.columns().rectify(slope_, x, y);
+        call.kernels.columns().rectify(slope_, x, x, y);
         call.add(skip, y);
     }
     void input_gradient(const LayerCall& call, const Kept& /*kept*/, const Operands& of) override {
-        call.kernels.columns().rectify_backward(slope_, of.x, of.dy, of.dx);
+        call.kernels.columns().rectify(slope_, of.x, of.dy, of.dx);
         call.add(of.skip, of.dx);
     }
 

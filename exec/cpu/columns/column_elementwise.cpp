@@ -24,42 +24,24 @@ struct ColumnDropOperands {
     const T* skip = nullptr;  ///< may be null
 };
 
-// With slope 0 an infinite x has to give 0, which a product does not.
+// With slope 0 an infinite number has to give 0, which a product does not; what is not a number
+// stays so.
 template <class T>
-PIPETWIN_SIMD_TARGETS void rectify(double slope, const T* x, T* y, std::size_t size) {
+PIPETWIN_SIMD_TARGETS void rectify(
+    double slope, const T* x, const T* from, T* to, std::size_t size) {
     using C = Computed<T>;
     const C factor = static_cast<C>(slope);
     if (slope == 0) {
         PIPETWIN_ELEMENTWISE
         for (std::size_t i = 0; i < size; ++i) {
-            const C value = computed(x[i]);
-            y[i] = stored<T>(value <= C(0) ? C(0) : value);  // what is not a number stays so
+            to[i] = stored<T>(computed(x[i]) <= C(0) ? C(0) : computed(from[i]));
         }
         return;
     }
     PIPETWIN_ELEMENTWISE
     for (std::size_t i = 0; i < size; ++i) {
-        const C value = computed(x[i]);
-        y[i] = stored<T>(value > C(0) ? value : value * factor);
-    }
-}
-
-template <class T>
-PIPETWIN_SIMD_TARGETS void rectify_backward(
-    double slope, const T* x, const T* dy, T* dx, std::size_t size) {
-    using C = Computed<T>;
-    const C factor = static_cast<C>(slope);
-    if (slope == 0) {
-        PIPETWIN_ELEMENTWISE
-        for (std::size_t i = 0; i < size; ++i) {
-            dx[i] = stored<T>(computed(x[i]) <= C(0) ? C(0) : computed(dy[i]));
-        }
-        return;
-    }
-    PIPETWIN_ELEMENTWISE
-    for (std::size_t i = 0; i < size; ++i) {
-        const C value = computed(dy[i]);
-        dx[i] = stored<T>(computed(x[i]) > C(0) ? value : value * factor);
+        const C value = computed(from[i]);
+        to[i] = stored<T>(computed(x[i]) > C(0) ? value : value * factor);
     }
 }
 
@@ -100,17 +82,10 @@ PIPETWIN_SIMD_TARGETS void drop_columns(const ColumnDropOperands<T>& o, T* y) {
 
 }  // namespace
 
-void CpuColumnKernels::rectify(double slope, ConstView x, View y) const {
-    with_type(y.dtype, [&](auto zero) {
+void CpuColumnKernels::rectify(double slope, ConstView x, ConstView from, View to) const {
+    with_type(to.dtype, [&](auto zero) {
         using T = decltype(zero);
-        exec::rectify(slope, x.as<T>(), y.as<T>(), as_index(y.size()));
-    });
-}
-
-void CpuColumnKernels::rectify_backward(double slope, ConstView x, ConstView dy, View dx) const {
-    with_type(dx.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        exec::rectify_backward(slope, x.as<T>(), dy.as<T>(), dx.as<T>(), as_index(dx.size()));
+        exec::rectify(slope, x.as<T>(), from.as<T>(), to.as<T>(), as_index(to.size()));
     });
 }
 

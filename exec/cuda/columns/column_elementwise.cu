@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/columns/cuda_column_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
+#include "exec/cuda/kernels/random_bits.h"
 
 // Bound by memory: one or two numbers are read for each that is written.
 namespace pipetwin::cuda {
@@ -18,50 +19,11 @@ __device__ __forceinline__ float rectified(float x, float value, float slope) {
 
 template <class T>
 __global__ void __launch_bounds__(block_size)
-    rectify_kernel(std::int64_t size, float slope, const T* x, const T* dy, T* to) {
+    rectify_kernel(std::int64_t size, float slope, const T* x, const T* from, T* to) {
     for (std::int64_t i = thread_of_grid(); i < size; i += threads_of_grid()) {
         const float of_x = to_float(x[i]);
-        to[i] = from_float<T>(rectified(of_x, dy == nullptr ? of_x : to_float(dy[i]), slope));
+        to[i] = from_float<T>(rectified(of_x, from == x ? of_x : to_float(from[i]), slope));
     }
-}
-
-cudaError_t start_rectify(Real real,
-                          std::int64_t size,
-                          float slope,
-                          const void* x,
-                          const void* dy,
-                          void* to,
-                          cudaStream_t stream) {
-    if (size <= 0) {
-        return cudaSuccess;
-    }
-    return with_real(real, [=](auto zero) {
-        using T = decltype(zero);
-        return launch<rectify_kernel<T>>(grid_for(size, block_size),
-                                         block_size,
-                                         0,
-                                         stream,
-                                         size,
-                                         slope,
-                                         static_cast<const T*>(x),
-                                         static_cast<const T*>(dy),
-                                         static_cast<T*>(to));
-    });
-}
-
-// The random numbers of exec/base/random.h, which is no header for nvcc.
-constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
-
-__device__ __forceinline__ std::uint64_t mix(std::uint64_t x) {
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
-}
-__device__ __forceinline__ std::uint64_t key_of(std::uint64_t key, std::uint64_t index) {
-    return mix(key ^ mix(index + golden));
-}
-__device__ __forceinline__ std::uint64_t bits_of(std::uint64_t key, std::uint64_t n) {
-    return mix(key + (n + 1) * golden);
 }
 
 // A row of blocks per sample. Sum and product are rounded one by one, as on the CPU.
@@ -90,19 +52,28 @@ __global__ void __launch_bounds__(block_size)
 
 }  // namespace
 
-cudaError_t rectify(
-    Real real, std::int64_t size, float slope, const void* x, void* y, cudaStream_t stream) {
-    return start_rectify(real, size, slope, x, nullptr, y, stream);
-}
-
-cudaError_t rectify_backward(Real real,
-                             std::int64_t size,
-                             float slope,
-                             const void* x,
-                             const void* dy,
-                             void* dx,
-                             cudaStream_t stream) {
-    return start_rectify(real, size, slope, x, dy, dx, stream);
+cudaError_t rectify(Real real,
+                    std::int64_t size,
+                    float slope,
+                    const void* x,
+                    const void* from,
+                    void* to,
+                    cudaStream_t stream) {
+    if (size <= 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        return launch<rectify_kernel<T>>(grid_for(size, block_size),
+                                         block_size,
+                                         0,
+                                         stream,
+                                         size,
+                                         slope,
+                                         static_cast<const T*>(x),
+                                         static_cast<const T*>(from),
+                                         static_cast<T*>(to));
+    });
 }
 
 cudaError_t drop_columns(Real real,
@@ -135,28 +106,18 @@ void CudaColumnKernels::copy(exec::ConstView x, exec::View y) const {
     calls_.list_copy(y.data, x.data, x.bytes());
 }
 
-void CudaColumnKernels::rectify(double slope, exec::ConstView x, exec::View y) const {
+void CudaColumnKernels::rectify(double slope,
+                                exec::ConstView x,
+                                exec::ConstView from,
+                                exec::View to) const {
     call("rectify",
          cuda::rectify,
          real_of(x.dtype),
          x.size(),
          static_cast<float>(slope),
          x.data,
-         y.data);
-}
-
-void CudaColumnKernels::rectify_backward(double slope,
-                                         exec::ConstView x,
-                                         exec::ConstView dy,
-                                         exec::View dx) const {
-    call("rectify_backward",
-         cuda::rectify_backward,
-         real_of(x.dtype),
-         x.size(),
-         static_cast<float>(slope),
-         x.data,
-         dy.data,
-         dx.data);
+         from.data,
+         to.data);
 }
 
 // Key and probability change from step to step, so they come from host memory.

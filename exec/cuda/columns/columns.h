@@ -14,17 +14,14 @@ namespace pipetwin::cuda {
 
 // column_elementwise.cu
 
-/// y = x where x > 0, else slope x; y may be x.
-cudaError_t rectify(
-    Real real, std::int64_t size, float slope, const void* x, void* y, cudaStream_t stream);
-/// dx = dy where x > 0, else slope dy; dx may be x or dy.
-cudaError_t rectify_backward(Real real,
-                             std::int64_t size,
-                             float slope,
-                             const void* x,
-                             const void* dy,
-                             void* dx,
-                             cudaStream_t stream);
+/// to = from where x > 0, else slope from; `to` may be x or `from`.
+cudaError_t rectify(Real real,
+                    std::int64_t size,
+                    float slope,
+                    const void* x,
+                    const void* from,
+                    void* to,
+                    cudaStream_t stream);
 
 /// y = skip + scale x, or skip where the column is dropped, of `dropout.samples` samples of `rows`
 /// rows each; `dropout.numbers_per_sample` decisions a sample, as many as columns or 1. skip may be

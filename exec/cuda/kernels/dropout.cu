@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/cuda_kernels.h"
 #include "exec/cuda/kernels/dispatch.h"
+#include "exec/cuda/kernels/random_bits.h"
 
 // Bound by memory, if only just: reads one or two numbers per element and writes one; two elements
 // share 64 random bits, which take three multiplications of 64 bits.
@@ -8,21 +9,6 @@ namespace pipetwin::cuda {
 namespace {
 
 constexpr int block_size = 256;
-
-// The random numbers of exec/base/random.h, which is no header for nvcc.
-constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
-
-__device__ __forceinline__ std::uint64_t mix(std::uint64_t x) {
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
-}
-__device__ __forceinline__ std::uint64_t key_of(std::uint64_t key, std::uint64_t index) {
-    return mix(key ^ mix(index + golden));
-}
-__device__ __forceinline__ std::uint64_t bits_of(std::uint64_t key, std::uint64_t n) {
-    return mix(key + (n + 1) * golden);
-}
 
 // A row of blocks per sample; a thread takes two neighbours at a time. Sum and product are rounded
 // one by one, as on the CPU.

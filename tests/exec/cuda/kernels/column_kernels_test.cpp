@@ -249,18 +249,22 @@ TEST_P(CudaColumns, RectifyAndDropWhatTheCpuDoes) {
         const Numbers dy = random(rows * columns, 2);
         Numbers y = x;
         Numbers dx = x;
-        cpu_columns().rectify(slope, view(std::as_const(x), rows, columns), view(y, rows, columns));
-        cpu_columns().rectify_backward(slope,
-                                       view(std::as_const(x), rows, columns),
-                                       view(dy, rows, columns),
-                                       view(dx, rows, columns));
+        cpu_columns().rectify(slope,
+                              view(std::as_const(x), rows, columns),
+                              view(std::as_const(x), rows, columns),
+                              view(y, rows, columns));
+        cpu_columns().rectify(slope,
+                              view(std::as_const(x), rows, columns),
+                              view(dy, rows, columns),
+                              view(dx, rows, columns));
         const Numbers found = run([&] {
             const Operand of_x(way(), x);
             const Operand of_dy(way(), dy);
             const Operand of_y(way(), rows * columns);
             const auto factor = static_cast<float>(slope);
-            expect_ok(rectify(real(), rows * columns, factor, of_x.data(), of_y.data(), nullptr));
-            expect_ok(rectify_backward(
+            expect_ok(rectify(
+                real(), rows * columns, factor, of_x.data(), of_x.data(), of_y.data(), nullptr));
+            expect_ok(rectify(
                 real(), rows * columns, factor, of_x.data(), of_dy.data(), of_x.data(), nullptr));
             return joined({of_y.numbers(), of_x.numbers()});
         });
