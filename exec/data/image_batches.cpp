@@ -2,7 +2,6 @@
 #include "exec/data/image_batches.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/device/tensor.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>

@@ -2,7 +2,6 @@
 #include "exec/executor/watchdog.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/gpu/cuda_module.h"
 
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -14,7 +13,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <tuple>
-#include <utility>
 
 #include <fmt/format.h>
 

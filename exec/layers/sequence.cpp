@@ -2,7 +2,6 @@
 #include "exec/layers/sequence.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <utility>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"

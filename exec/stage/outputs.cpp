@@ -2,7 +2,6 @@
 #include "exec/stage/outputs.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/as_index.h"
 #include "core/model/inner_layers.h"

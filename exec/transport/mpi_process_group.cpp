@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/transport/mpi_process_group.h"
 
-#include <filesystem>
 #include <stdexcept>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "core/base/simd_targets.h"
 #include "exec/cpu/columns/column_loops.h"

@@ -7,7 +7,6 @@
 #include <deque>
 #include <iterator>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "core/base/as_index.h"

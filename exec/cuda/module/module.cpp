@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
 #include <iterator>
 #include <map>
 #include <memory>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <numeric>
-#include <string>
 
 #include <fmt/format.h>
 

@@ -3,13 +3,9 @@
 
 #include <iconv.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <type_traits>
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #include "exec/executor/reductions/gradient_all_reduce.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 namespace pipetwin::exec {

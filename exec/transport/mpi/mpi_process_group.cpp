@@ -4,8 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <numeric>
-#include <string>
 
 #include "core/base/as_index.h"
 #include "exec/transport/mpi/mpi_channel.h"
