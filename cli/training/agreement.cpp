@@ -15,6 +15,7 @@
 #include "core/base/version.h"
 #include "core/costs/profile_json.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/text/json_text.h"
 #include "exec/data/batch.h"
