@@ -90,15 +90,17 @@ PIPETWIN_SIMD_TARGETS void row_norm_backward_input(const RowNormOperands<T>& o, 
         const T* const x = o.x + r * width;
         const T* const dy = o.dy + r * width;
         T* const row = dx + r * width;
-        const auto [m, s] = statistics_of<centred>(o.statistics, r);
+        const RowStatistics<C> of_row = statistics_of<centred>(o.statistics, r);
+        const C m = of_row.m;
+        const C s = of_row.s;
         const auto g = [=](std::size_t j) { return computed(gain[j]) * computed(dy[j]); };
-        const auto z = [=, m = m, s = s](std::size_t j) { return (computed(x[j]) - m) * s; };
+        const auto z = [=](std::size_t j) { return (computed(x[j]) - m) * s; };
         C mean_g = 0;
         if constexpr (centred) {
             mean_g = sum_of<C>(width, g) / count;
         }
         const C mean_gz = sum_of<C>(width, [=](std::size_t j) { return g(j) * z(j); }) / count;
-        const auto own = [=, s = s](std::size_t j) { return s * (g(j) - mean_g - z(j) * mean_gz); };
+        const auto own = [=](std::size_t j) { return s * (g(j) - mean_g - z(j) * mean_gz); };
         if (o.skip == nullptr) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t j = 0; j < width; ++j) {
@@ -119,11 +121,14 @@ template <bool centred, class T>
 PIPETWIN_SIMD_TARGETS void row_norm_backward_weight(const RowNormOperands<T>& o,
                                                     Computed<T>* dgain,
                                                     Computed<T>* dbias) {
+    using C = Computed<T>;
     const std::size_t width = o.width;
     for (std::size_t r = 0; r < o.n; ++r) {
         const T* const x = o.x + r * width;
         const T* const dy = o.dy + r * width;
-        const auto [m, s] = statistics_of<centred>(o.statistics, r);
+        const RowStatistics<C> of_row = statistics_of<centred>(o.statistics, r);
+        const C m = of_row.m;
+        const C s = of_row.s;
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < width; ++j) {
             dgain[j] += computed(dy[j]) * ((computed(x[j]) - m) * s);
