@@ -17,7 +17,7 @@ void run(const std::vector<std::string>& args, Console& console) {
     if (const auto* text = std::get_if<std::string>(&parsed)) {
         console.result(*text);
     } else {
-        const OwnOptions& options = std::get<OwnOptions>(parsed);
+        const Command& options = std::get<Command>(parsed);
         console.configure(options.common);
         execute_command(options, console);
     }

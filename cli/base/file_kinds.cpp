@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/command_row.h"
 #include "cli/base/input.h"
-#include "cli/base/own_command.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/scenario/scenario.h"

@@ -58,7 +58,7 @@ void add_common(CLI::App& app, RawCommon& raw) {
 
 }  // namespace
 
-CLI::App& Grammar::add_command(const OwnCommand& row) {
+CLI::App& Grammar::add_command(const CommandRow& row) {
     CLI::App* const command = app_.add_subcommand(std::string(row.name), std::string(row.help));
     command->group("Commands")->footer(std::string(exit_code_text));
     command
@@ -67,14 +67,14 @@ CLI::App& Grammar::add_command(const OwnCommand& row) {
     return *command;
 }
 
-Grammar::Grammar(std::span<const OwnCommand> own) {
+Grammar::Grammar(std::span<const CommandRow> rows) {
     app_.formatter(std::make_shared<HelpFormat>());
     app_.require_subcommand(1);
     app_.set_version_flag("--version", fmt::format("pipetwin {}", program_version()));
     app_.footer("'pipetwin COMMAND --help' lists a command's options.\n" +
                 std::string(exit_code_text));
-    for (const OwnCommand& row : own) {
-        own_.emplace(row.name, row.declare(add_command(row)));
+    for (const CommandRow& row : rows) {
+        commands_.emplace(row.name, row.declare(add_command(row)));
     }
 }
 

@@ -11,7 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/base/own_command.h"
+#include "cli/base/command_row.h"
 
 namespace pipetwin::cli {
 
@@ -26,21 +26,21 @@ struct RawCommon {
 class Grammar {
   public:
     /// Declares all commands and options.
-    explicit Grammar(std::span<const OwnCommand> own);
+    explicit Grammar(std::span<const CommandRow> rows);
     /// Reads the arguments behind the program's name. Throws Error(Usage) with the nearest known
     /// command or option.
     Parsed parse(const std::vector<std::string>& args);
 
   private:
-    CLI::App& add_command(const OwnCommand& row);
-    OwnOptions selected() const;  ///< the options of the command that was given
+    CLI::App& add_command(const CommandRow& row);
+    Command selected() const;  ///< the options of the command that was given
     CommonOptions common() const;
     /// Refuses what the command did not take, naming the nearest option it knows.
     void refuse_extras(const CLI::App& command, const std::vector<std::string>& args) const;
 
     CLI::App app_{"pipetwin: plan, predict and run pipeline-parallel training", "pipetwin"};
     RawCommon raw_;
-    std::map<std::string, OwnOptions, std::less<>> own_;  ///< [name of the command]
+    std::map<std::string, Command, std::less<>> commands_;  ///< [name of the command]
 };
 
 }  // namespace pipetwin::cli

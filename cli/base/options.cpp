@@ -32,12 +32,12 @@ namespace pipetwin::cli {
 
 namespace {
 
-using OwnCommands = std::span<const OwnCommand>;
+using CommandRows = std::span<const CommandRow>;
 
 /// The names of all commands.
-std::vector<std::string_view> command_names(OwnCommands own) {
+std::vector<std::string_view> command_names(CommandRows rows) {
     std::vector<std::string_view> names;
-    std::ranges::transform(own, std::back_inserter(names), &OwnCommand::name);
+    std::ranges::transform(rows, std::back_inserter(names), &CommandRow::name);
     return names;
 }
 
@@ -99,8 +99,8 @@ CommonOptions Grammar::common() const {
     return options;
 }
 
-OwnOptions Grammar::selected() const {
-    OwnOptions options = own_.at(app_.get_subcommands().front()->get_name());
+Command Grammar::selected() const {
+    Command options = commands_.at(app_.get_subcommands().front()->get_name());
     options.common = common();
     return options;
 }
@@ -134,7 +134,7 @@ std::string several_scenarios(const CLI::App& command, const std::vector<std::st
     return scenarios;
 }
 
-/// What to do about a word that the command has no place for. `extra_word`: as in OwnOptions.
+/// What to do about a word that the command has no place for. `extra_word`: as in Command.
 std::string hint_for_extra(const CLI::App& command,
                            std::string_view extra_word,
                            const std::vector<std::string>& extras,
@@ -201,7 +201,7 @@ void Grammar::refuse_extras(const CLI::App& command, const std::vector<std::stri
             ErrorKind::Usage,
             "",
             fmt::format("'{}' is one argument more than '{}' takes", extra, command.get_name()),
-            hint_for_extra(command, own_.at(command.get_name()).extra_word, extras, args));
+            hint_for_extra(command, commands_.at(command.get_name()).extra_word, extras, args));
     }
     std::vector<std::string> names;
     for (const CLI::Option* option : command.get_options()) {
@@ -244,12 +244,12 @@ Parsed Grammar::parse(const std::vector<std::string>& args) {
 namespace {
 
 /// "help", "help plan" and "version" as the options that say the same.
-std::vector<std::string> with_words_as_options(std::vector<std::string> args, OwnCommands own) {
+std::vector<std::string> with_words_as_options(std::vector<std::string> args, CommandRows rows) {
     if (!args.empty() && (args.front() == "version" || args.front() == "-V")) {
         args.front() = "--version";
     }
     if (args.size() == 2 && args.back() == "help" &&
-        std::ranges::count(command_names(own), args.front()) > 0) {
+        std::ranges::count(command_names(rows), args.front()) > 0) {
         args.back() = "--help";
     }
     if (!args.empty() && args.front() == "help" && args.size() <= 2) {
@@ -261,13 +261,13 @@ std::vector<std::string> with_words_as_options(std::vector<std::string> args, Ow
 
 /// The file that the command reads, of which standard input is none; empty: it reads none, or
 /// takes "-".
-std::filesystem::path input_of(const OwnOptions& options) {
+std::filesystem::path input_of(const Command& options) {
     return options.input ? options.input() : std::filesystem::path();
 }
 
 /// Throws Error(Usage) for standard input in place of a file: what is read must be named in the
 /// answer, and read again.
-void refuse_standard_input(const OwnOptions& options, const std::vector<std::string>& args) {
+void refuse_standard_input(const Command& options, const std::vector<std::string>& args) {
     const std::filesystem::path file = input_of(options);
     std::error_code ignored;
     const bool is_input = (file == "-" && !std::filesystem::exists(file, ignored)) ||
@@ -287,7 +287,7 @@ void refuse_standard_input(const OwnOptions& options, const std::vector<std::str
 }
 
 /// Throws Error(Io) for the name of a model where a scenario is read.
-void refuse_model_name(const OwnOptions& options) {
+void refuse_model_name(const Command& options) {
     const std::string name = input_of(options).string();
     std::error_code ignored;
     const bool is_missing =
@@ -318,8 +318,8 @@ std::string command_first(const std::vector<std::string>& args,
 }
 
 /// The first word must be a command, or an option of the program itself.
-void check_command_word(const std::vector<std::string>& args, OwnCommands own) {
-    const std::vector<std::string_view> names = command_names(own);
+void check_command_word(const std::vector<std::string>& args, CommandRows rows) {
+    const std::vector<std::string_view> names = command_names(rows);
     if (args.empty()) {
         throw Error(ErrorKind::Usage, "", "no command given", "pipetwin --help lists the commands");
     }
@@ -373,12 +373,12 @@ class PlainNumbers {
 
 }  // namespace
 
-Parsed parse_options(const std::vector<std::string>& given, OwnCommands own) {
+Parsed parse_options(const std::vector<std::string>& given, CommandRows rows) {
     const PlainNumbers plain;
-    const std::vector<std::string> args = with_words_as_options(given, own);
-    check_command_word(args, own);
-    Parsed parsed = Grammar(own).parse(args);
-    if (auto* const options = std::get_if<OwnOptions>(&parsed)) {
+    const std::vector<std::string> args = with_words_as_options(given, rows);
+    check_command_word(args, rows);
+    Parsed parsed = Grammar(rows).parse(args);
+    if (auto* const options = std::get_if<Command>(&parsed)) {
         refuse_standard_input(*options, args);
         refuse_model_name(*options);
         if (options->complete) {

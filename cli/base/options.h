@@ -17,7 +17,7 @@
 namespace pipetwin::cli {
 
 class Console;
-struct OwnCommand;
+struct CommandRow;
 
 enum class ColorMode { Auto, Always, Never };
 
@@ -51,8 +51,9 @@ struct UncertaintyOptions {
     bool any() const;
 };
 
-/// The options of a command (cli/base/own_command.h), and what is done with them, in this order.
-struct OwnOptions {
+/// A command that was given: its options (cli/base/command_row.h), and what is done with them, in
+/// this order.
+struct Command {
     CommonOptions common;
     /// Refuses what the options do not allow together, and may add overrides; `args` are the words
     /// of the command line. Throws Error(Usage). Null, as the next: nothing is left to do.
@@ -70,11 +71,11 @@ struct OwnOptions {
     std::string_view extra_word{};  ///< option that a word too many is the value of; empty: none
 };
 
-/// The options of the command that was given, or a text to print in its place (--help, --version).
-using Parsed = std::variant<OwnOptions, std::string>;
+/// The command that was given, or a text to print in its place (--help, --version).
+using Parsed = std::variant<Command, std::string>;
 
 /// Reads a command line; `args` are without the program's name. Throws Error(Usage) with the
 /// nearest known command or option.
-Parsed parse_options(const std::vector<std::string>& args, std::span<const OwnCommand> own);
+Parsed parse_options(const std::vector<std::string>& args, std::span<const CommandRow> rows);
 
 }  // namespace pipetwin::cli

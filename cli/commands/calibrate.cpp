@@ -159,7 +159,7 @@ void execute_calibrate(const CalibrateOptions& options, Console& console) {
                                options.common.out.string()));
 }
 
-OwnOptions declare_calibrate(CLI::App& app) {
+Command declare_calibrate(CLI::App& app) {
     const auto options = std::make_shared<CalibrateOptions>();
     app.add_option("trace",
                    options->trace,
@@ -189,12 +189,12 @@ OwnOptions declare_calibrate(CLI::App& app) {
         ->required();
     needs_out_file(app);
     reads_no_scenario(app);
-    return options_with(options, execute_calibrate);
+    return command_with(options, execute_calibrate);
 }
 
 }  // namespace
 
-OwnCommand calibrate_command() {
+CommandRow calibrate_command() {
     return {.name = "calibrate",
             .help =
                 "Read the time of each kind of layer from a trace, to correct the estimates of "

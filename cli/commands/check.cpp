@@ -196,7 +196,7 @@ void execute_check(const CheckOptions& options, Console& console) {
     }
 }
 
-OwnOptions declare_check(CLI::App& app) {
+Command declare_check(CLI::App& app) {
     const auto options = std::make_shared<CheckOptions>();
     takes_out_file(app);
     leave_out_of_help(app, {"--seed", "--verbose"});
@@ -219,11 +219,11 @@ OwnOptions declare_check(CLI::App& app) {
                  "Assume that all messages from one rank to another are received in the order in "
                  "which they are sent, as in PyTorch's runtime (default: those of each pair of "
                  "stages)");
-    OwnOptions own = options_with(options, execute_check);
-    own.input = [options] { return options->file; };
-    own.saved_as = "schedule.csv";
-    own.scenario = [options] { return if_scenario(options->file); };
-    own.expect_files = [options] {
+    Command command = command_with(options, execute_check);
+    command.input = [options] { return options->file; };
+    command.saved_as = "schedule.csv";
+    command.scenario = [options] { return if_scenario(options->file); };
+    command.expect_files = [options] {
         if (if_scenario(options->file).empty()) {
             expect_kind(
                 options->file, {FileKind::Schedule}, "a schedule as CSV, or a scenario *.toml");
@@ -231,12 +231,12 @@ OwnOptions declare_check(CLI::App& app) {
             expect_scenario(options->file);
         }
     };
-    return own;
+    return command;
 }
 
 }  // namespace
 
-OwnCommand check_command() {
+CommandRow check_command() {
     return {.name = "check",
             .help = "Prove that a schedule is complete and free of deadlock, or list what is wrong",
             .declare = declare_check};

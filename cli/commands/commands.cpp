@@ -7,25 +7,25 @@
 
 namespace pipetwin::cli {
 
-OwnCommand run_command();
-OwnCommand simulate_command();
-OwnCommand sweep_command();
-OwnCommand plan_command();
-OwnCommand profile_command();
-OwnCommand model_command();
-OwnCommand train_command();
-OwnCommand launch_command();
-OwnCommand compare_command();
-OwnCommand check_command();
-OwnCommand import_command();
-OwnCommand export_command();
-OwnCommand calibrate_command();
-OwnCommand translate_command();
-OwnCommand devices_command();
-OwnCommand view_command();
-OwnCommand demo_command();
+CommandRow run_command();
+CommandRow simulate_command();
+CommandRow sweep_command();
+CommandRow plan_command();
+CommandRow profile_command();
+CommandRow model_command();
+CommandRow train_command();
+CommandRow launch_command();
+CommandRow compare_command();
+CommandRow check_command();
+CommandRow import_command();
+CommandRow export_command();
+CommandRow calibrate_command();
+CommandRow translate_command();
+CommandRow devices_command();
+CommandRow view_command();
+CommandRow demo_command();
 
-std::span<const OwnCommand> own_commands() {
+std::span<const CommandRow> command_rows() {
     static const std::array all{run_command(),
                                 simulate_command(),
                                 sweep_command(),
@@ -47,10 +47,10 @@ std::span<const OwnCommand> own_commands() {
 }
 
 Parsed parse_options(const std::vector<std::string>& args) {
-    return parse_options(args, own_commands());
+    return parse_options(args, command_rows());
 }
 
-void execute_command(const OwnOptions& options, Console& console) {
+void execute_command(const Command& options, Console& console) {
     if (options.expect_files) {
         options.expect_files();
     }

@@ -5,22 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "cli/base/command_row.h"
 #include "cli/base/console.h"
 #include "cli/base/options.h"
-#include "cli/base/own_command.h"
 
 /// One function per command, one file each. A result goes to the console's stdout; an error is
 /// thrown.
 namespace pipetwin::cli {
 
 /// Rows of the commands, in the order of --help.
-std::span<const OwnCommand> own_commands();
+std::span<const CommandRow> command_rows();
 
-/// Reads a command line of any command, as `parse_options` with `own_commands`.
+/// Reads a command line of any command, as `parse_options` with `command_rows`.
 Parsed parse_options(const std::vector<std::string>& args);
 
 /// Executes any command, once its files are found to be of the right kind. An error about a
 /// scenario as a whole gets the line of the key that it names.
-void execute_command(const OwnOptions& options, Console& console);
+void execute_command(const Command& options, Console& console);
 
 }  // namespace pipetwin::cli

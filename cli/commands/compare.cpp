@@ -187,7 +187,7 @@ void execute_compare(const CompareOptions& options, Console& console) {
     console.result(options.common.json ? json : comparison_text(comparison, console, expected));
 }
 
-OwnOptions declare_compare(CLI::App& app) {
+Command declare_compare(CLI::App& app) {
     const auto options = std::make_shared<CompareOptions>();
     takes_out_file(app);
     reads_no_scenario(app);
@@ -197,22 +197,22 @@ OwnOptions declare_compare(CLI::App& app) {
         ->required();
     app.add_option("measured", options->measured, "Measured trace; leave it out for a run folder")
         ->type_name("MEASURED");
-    OwnOptions own = options_with(options, execute_compare);
-    own.input = [options] { return options->predicted; };
-    own.saved_as = "measured.trace.json";
-    own.expect_files = [options] {
+    Command command = command_with(options, execute_compare);
+    command.input = [options] { return options->predicted; };
+    command.saved_as = "measured.trace.json";
+    command.expect_files = [options] {
         for (const std::filesystem::path& file : {options->predicted, options->measured}) {
             expect_kind(file,
                         {FileKind::OurTrace, FileKind::RunFolder},
                         "a trace that pipetwin wrote, or a run folder");
         }
     };
-    return own;
+    return command;
 }
 
 }  // namespace
 
-OwnCommand compare_command() {
+CommandRow compare_command() {
     return {.name = "compare",
             .help =
                 "Compare a predicted and a measured timeline: the step, its parts, and the peak "

@@ -223,7 +223,7 @@ class Tour {
         say(fmt::format("\n{}\n", console_.styled(Style::Hint, line)));
         std::ostringstream printed;
         Console own = console_.with_results_in(printed);
-        execute_command(std::get<OwnOptions>(parse_options(command)), own);
+        execute_command(std::get<Command>(parse_options(command)), own);
         own.finish();
         say(folded(printed.str(), shown, text_file));
         return line + '\n' + printed.str();
@@ -278,7 +278,7 @@ void execute_demo(const DemoOptions& options, Console& console) {
     }
 }
 
-OwnOptions declare_demo(CLI::App& app) {
+Command declare_demo(CLI::App& app) {
     const auto options = std::make_shared<DemoOptions>();
     app.get_option("--out")->description("Folder of the tour (default pipetwin-demo)");
     app.get_option("--force")->description(
@@ -290,14 +290,14 @@ OwnOptions declare_demo(CLI::App& app) {
         ->type_name("N");
     app.add_option("--to", options->to, "End after step N (default: the last)")->type_name("N");
     app.add_flag("--list", options->list, "List the steps, and which of them are done");
-    OwnOptions own = options_with(options, execute_demo);
-    own.extra_word = "--from";
-    return own;
+    Command command = command_with(options, execute_demo);
+    command.extra_word = "--from";
+    return command;
 }
 
 }  // namespace
 
-OwnCommand demo_command() {
+CommandRow demo_command() {
     return {
         .name = "demo",
         .help = "Take a guided tour: seven steps from one schedule to a trained and measured model",

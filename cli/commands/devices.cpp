@@ -290,7 +290,7 @@ void execute_devices(const DevicesOptions& options, Console& console) {
                        : devices_text(machine, cuda, measured, devices, links, console.width()));
 }
 
-OwnOptions declare_devices(CLI::App& app) {
+Command declare_devices(CLI::App& app) {
     const auto options = std::make_shared<DevicesOptions>();
     takes_out_file(app);
     reads_no_scenario(app);
@@ -306,12 +306,12 @@ OwnOptions declare_devices(CLI::App& app) {
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 15))
         ->needs(measure);
-    return options_with(options, execute_devices);
+    return command_with(options, execute_devices);
 }
 
 }  // namespace
 
-OwnCommand devices_command() {
+CommandRow devices_command() {
     return {
         .name = "devices",
         .help =

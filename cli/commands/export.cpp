@@ -237,7 +237,7 @@ void expect_source(const ExportOptions& options) {
     expect_costs(options.profile);
 }
 
-OwnOptions declare_export(CLI::App& app) {
+Command declare_export(CLI::App& app) {
     const auto options = std::make_shared<ExportOptions>();
     app.add_option("format",
                    options->format,
@@ -262,16 +262,16 @@ OwnOptions declare_export(CLI::App& app) {
         ->type_name("SIZE");
     needs_out_file(app);
     leave_out_of_help(app, {"--seed", "--verbose"});
-    OwnOptions own = options_with(options, execute_export);
-    own.input = [options] { return options->source; };
-    own.scenario = [options] { return if_scenario(options->source); };
-    own.expect_files = [options] { expect_source(*options); };
-    return own;
+    Command command = command_with(options, execute_export);
+    command.input = [options] { return options->source; };
+    command.scenario = [options] { return if_scenario(options->source); };
+    command.expect_files = [options] { expect_source(*options); };
+    return command;
 }
 
 }  // namespace
 
-OwnCommand export_command() {
+CommandRow export_command() {
     return {.name = "export",
             .help =
                 "Convert a scenario, a run or a schedule into a file of another program, or into a "

@@ -305,7 +305,7 @@ void add_range_names(CLI::App& app, RangeNameOptions& ranges) {
         ->type_name("PATTERN");
 }
 
-OwnOptions declare_import(CLI::App& app) {
+Command declare_import(CLI::App& app) {
     const auto options = std::make_shared<ImportOptions>();
     app.add_option(
            "format",
@@ -346,14 +346,14 @@ OwnOptions declare_import(CLI::App& app) {
     add_range_names(app, options->ranges);
     needs_out_file(app);
     reads_no_scenario(app);
-    OwnOptions own = options_with(options, execute_import);
-    own.expect_files = [options] { expect_kinds(*options); };
-    return own;
+    Command command = command_with(options, execute_import);
+    command.expect_files = [options] { expect_kinds(*options); };
+    return command;
 }
 
 }  // namespace
 
-OwnCommand import_command() {
+CommandRow import_command() {
     return {.name = "import",
             .help = "Convert a file of another program into a scenario, a profile or a schedule",
             .declare = declare_import};

@@ -231,7 +231,7 @@ std::vector<std::string> words_of_train(const std::vector<std::string>& args) {
     return words;
 }
 
-OwnOptions declare_launch(CLI::App& app) {
+Command declare_launch(CLI::App& app) {
     const auto options = std::make_shared<LaunchOptions>();
     add_training(app, *options);
     leave_out_of_help(app, {"--verbose"});
@@ -242,17 +242,17 @@ OwnOptions declare_launch(CLI::App& app) {
         ->type_name("N")
         ->required()
         ->check(CLI::Range(1, 4096));
-    OwnOptions own = scenario_options(options, execute_launch);
-    own.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
+    Command command = scenario_command(options, execute_launch);
+    command.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
         options->train = words_of_train(args);
     };
-    own.extra_word = "--ranks";
-    return own;
+    command.extra_word = "--ranks";
+    return command;
 }
 
 }  // namespace
 
-OwnCommand launch_command() {
+CommandRow launch_command() {
     return {.name = "launch",
             .help = "Train on this machine, with one process per rank",
             .declare = declare_launch};

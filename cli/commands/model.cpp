@@ -92,7 +92,7 @@ void execute_model(const ModelOptions& options, Console& console) {
     console.result(options.common.json ? json : model_text(units));
 }
 
-OwnOptions declare_model(CLI::App& app) {
+Command declare_model(CLI::App& app) {
     const auto options = std::make_shared<ModelOptions>();
     takes_out_file(app);
     leave_out_of_help(app, {"--seed", "--verbose"});
@@ -114,16 +114,16 @@ OwnOptions declare_model(CLI::App& app) {
                                "Write the estimated costs, for the --profile of simulate and plan")
                     ->type_name("FILE.profile.json"));
     app.get_option("--costs-out")->needs("--device");
-    OwnOptions own = scenario_options(options, execute_model);
-    own.complete = [options](const std::vector<std::string>&, CommonOptions&) {
+    Command command = scenario_command(options, execute_model);
+    command.complete = [options](const std::vector<std::string>&, CommonOptions&) {
         refuse_other_picture("--svg", options->svg);
     };
-    return own;
+    return command;
 }
 
 }  // namespace
 
-OwnCommand model_command() {
+CommandRow model_command() {
     return {.name = "model",
             .help = "List the layers from which stages are made, and draw their graph",
             .declare = declare_model};

@@ -798,7 +798,7 @@ void add_question(CLI::App& app, PlanOptions& options) {
         ->needs("--tokens");
 }
 
-OwnOptions declare_plan(CLI::App& app) {
+Command declare_plan(CLI::App& app) {
     const auto options = std::make_shared<PlanOptions>();
     app.add_option(
            "scenario",
@@ -839,18 +839,18 @@ OwnOptions declare_plan(CLI::App& app) {
         ->excludes("--mfu")
         ->excludes("--order-out")
         ->excludes("--cluster");
-    OwnOptions own = scenario_options(options, execute_plan);
-    own.complete = [options](const std::vector<std::string>&, CommonOptions& common) {
+    Command command = scenario_command(options, execute_plan);
+    command.complete = [options](const std::vector<std::string>&, CommonOptions& common) {
         complete(*options, common);
     };
-    own.expect_files = [options] { expect_files(*options); };
-    own.takes_model_names = true;
-    return own;
+    command.expect_files = [options] { expect_files(*options); };
+    command.takes_model_names = true;
+    return command;
 }
 
 }  // namespace
 
-OwnCommand plan_command() {
+CommandRow plan_command() {
     return {.name = "plan",
             .help =
                 "Find the fastest plan for a model on a cluster, or for the settings that a "

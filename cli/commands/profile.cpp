@@ -180,18 +180,18 @@ void execute_profile(const ProfileOptions& options, Console& console) {
     console.result(options.common.json ? json : profile_text(profile));
 }
 
-OwnOptions declare_profile(CLI::App& app) {
+Command declare_profile(CLI::App& app) {
     const auto options = std::make_shared<ProfileOptions>();
     app.get_option("--out")->description(
         "Folder for NAME.profile.json, or a file that ends in .json (default: the current folder)");
     leave_out_of_help(app, {"--verbose"});
     add_scenario(app, options->scenario);
-    return scenario_options(options, execute_profile);
+    return scenario_command(options, execute_profile);
 }
 
 }  // namespace
 
-OwnCommand profile_command() {
+CommandRow profile_command() {
     return {.name = "profile",
             .help = "Measure the costs of every layer on this machine, and write NAME.profile.json",
             .declare = declare_profile};

@@ -57,15 +57,15 @@ void execute_run(const RunOptions& options, Console& console) {
     console.result(fmt::format("report: {}\n", (run.folder / run_file::report_html).string()));
 }
 
-OwnOptions declare_run(CLI::App& app) {
+Command declare_run(CLI::App& app) {
     const auto options = std::make_shared<RunOptions>();
     add_training(app, *options);
-    return scenario_options(options, execute_run);
+    return scenario_command(options, execute_run);
 }
 
 }  // namespace
 
-OwnCommand run_command() {
+CommandRow run_command() {
     return {.name = "run",
             .help = "Measure costs, plan, predict, train and compare, and write a run folder",
             .declare = declare_run};

@@ -281,7 +281,7 @@ void execute_simulate(const SimulateOptions& given, Console& console) {
     }
 }
 
-OwnOptions declare_simulate(CLI::App& app) {
+Command declare_simulate(CLI::App& app) {
     const auto options = std::make_shared<SimulateOptions>();
     app.add_option("scenario",
                    options->scenario,
@@ -295,24 +295,24 @@ OwnOptions declare_simulate(CLI::App& app) {
     add_plans(app, costs_group, default_schedule, options->plain, options->files);
     add_costs(app, options->plain);
     add_uncertain(app, options->uncertainty);
-    OwnOptions own = scenario_options(options, execute_simulate);
-    own.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
+    Command command = scenario_command(options, execute_simulate);
+    command.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
         complete_plans(args, {options->scenario}, options->files, options->plain);
         refuse_costs_beside_numbers(*options);
     };
-    own.expect_files = [options, expect_scenario_files = own.expect_files] {
+    command.expect_files = [options, expect_scenario_files = command.expect_files] {
         expect_scenario_files();
         expect_measured_runs(options->calibration);
         expect_kind(options->plain.value("--schedule-file").value_or(""),
                     {FileKind::Schedule},
                     "a schedule");
     };
-    return own;
+    return command;
 }
 
 }  // namespace
 
-OwnCommand simulate_command() {
+CommandRow simulate_command() {
     return {.name = "simulate",
             .help = "Predict the time, bubble, memory and throughput of a plan, or compare several",
             .declare = declare_simulate};

@@ -188,7 +188,7 @@ void execute_sweep(const SweepOptions& given, Console& console) {
                console);
 }
 
-OwnOptions declare_sweep(CLI::App& app) {
+Command declare_sweep(CLI::App& app) {
     const auto options = std::make_shared<SweepOptions>();
     app.add_option("scenarios",
                    options->scenarios,
@@ -202,8 +202,8 @@ OwnOptions declare_sweep(CLI::App& app) {
               options->files);
     add_costs(app, options->plain);
     leave_out_of_help(app, {"--out", "--seed", "--verbose"});
-    OwnOptions own = options_with(options, execute_sweep);
-    own.complete = [options](const std::vector<std::string>& args, CommonOptions& common) {
+    Command command = command_with(options, execute_sweep);
+    command.complete = [options](const std::vector<std::string>& args, CommonOptions& common) {
         complete_plans(args, options->scenarios, options->files, options->plain);
         for (const std::string_view option : plan_options) {
             if (options->plain.has(option)) {
@@ -213,19 +213,19 @@ OwnOptions declare_sweep(CLI::App& app) {
             }
         }
     };
-    own.expect_files = [options] {
+    command.expect_files = [options] {
         std::ranges::for_each(options->scenarios, expect_scenario);
         expect_costs(options->profile);
     };
-    own.input = [options] {
+    command.input = [options] {
         return options->scenarios.empty() ? std::filesystem::path() : options->scenarios.front();
     };
-    return own;
+    return command;
 }
 
 }  // namespace
 
-OwnCommand sweep_command() {
+CommandRow sweep_command() {
     return {.name = "sweep",
             .help =
                 "Predict many combinations of schedule, stages and micro-batches, or several "

@@ -71,16 +71,16 @@ void execute_train(const RunOptions& options, Console& console) {
     processes.run(console, [&] { train(options, console, processes); });
 }
 
-OwnOptions declare_train(CLI::App& app) {
+Command declare_train(CLI::App& app) {
     leave_out_of_help(app, {"--verbose"});
     const auto options = std::make_shared<RunOptions>();
     add_training(app, *options);
-    return scenario_options(options, execute_train);
+    return scenario_command(options, execute_train);
 }
 
 }  // namespace
 
-OwnCommand train_command() {
+CommandRow train_command() {
     return {.name = "train",
             .help = "Train the model of a scenario, and write a run folder",
             .declare = declare_train};

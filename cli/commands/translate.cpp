@@ -243,7 +243,7 @@ void execute_translate(const TranslateOptions& options, Console& console) {
     console.result(options.common.json ? json_text(json) : lines);
 }
 
-OwnOptions declare_translate(CLI::App& app) {
+Command declare_translate(CLI::App& app) {
     const auto options = std::make_shared<TranslateOptions>();
     takes_out_file(app);
     reads_no_scenario(app);
@@ -266,12 +266,12 @@ OwnOptions declare_translate(CLI::App& app) {
                    "Width of the beam search: hypotheses kept at each token (default 1: greedy)")
         ->type_name("N")
         ->check(CLI::Range(1, 64));
-    return options_with(options, execute_translate);
+    return command_with(options, execute_translate);
 }
 
 }  // namespace
 
-OwnCommand translate_command() {
+CommandRow translate_command() {
     return {.name = "translate",
             .help = "Translate texts with a trained translation model",
             .declare = declare_translate};

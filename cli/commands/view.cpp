@@ -46,21 +46,21 @@ void execute_view(const ViewOptions& options, Console&) {
         "it is built where Qt 6 is installed; report.html in the run folder opens in a browser");
 }
 
-OwnOptions declare_view(CLI::App& app) {
+Command declare_view(CLI::App& app) {
     const auto options = std::make_shared<ViewOptions>();
     leave_out_of_help(app,
                       {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"});
     app.add_option(
            "file", options->file, "Run folder, trace, scenario, schedule or profile to open")
         ->type_name("FILE");
-    OwnOptions own = options_with(options, execute_view);
-    own.input = [options] { return options->file; };
-    return own;
+    Command command = command_with(options, execute_view);
+    command.input = [options] { return options->file; };
+    return command;
 }
 
 }  // namespace
 
-OwnCommand view_command() {
+CommandRow view_command() {
     return {
         .name = "view", .help = "Open the desktop program (pipetwin-gui)", .declare = declare_view};
 }

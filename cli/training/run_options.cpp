@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/training/run_options.h"
 
-#include "cli/base/own_command.h"
+#include "cli/base/command_row.h"
 
 namespace pipetwin::cli {
 

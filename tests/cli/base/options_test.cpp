@@ -84,7 +84,7 @@ TEST(Help, ListsTheSharedOptionsThatTheCommandUses) {
 /// Scripts may pass the shared options to every command; those that would mislead are refused.
 TEST(Usage, SharedOptionsWithoutEffectAreAccepted) {
     const auto is_accepted = [](const std::vector<std::string>& args) {
-        return std::holds_alternative<OwnOptions>(parse_options(args));
+        return std::holds_alternative<Command>(parse_options(args));
     };
     EXPECT_TRUE(is_accepted({"view", "run", "--json", "--quiet", "--force", "--color", "never"}));
     EXPECT_TRUE(is_accepted({"devices", "--verbose"}));
@@ -209,7 +209,7 @@ TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
                                          "7",
                                          "--set",
                                          "pipeline.schedule=a=b"});
-    const std::vector<Override>& overrides = std::get<OwnOptions>(parsed).common.overrides;
+    const std::vector<Override>& overrides = std::get<Command>(parsed).common.overrides;
     ASSERT_EQ(overrides.size(), 3U);
     EXPECT_EQ(overrides[0].key, "training.batch");
     EXPECT_EQ(overrides[1].key, "pipeline.schedule");
@@ -220,7 +220,7 @@ TEST(ParseOptions, KeepsOverridesInOrderAndPutsTheSeedLast) {
 
 TEST(ParseOptions, OneSetTakesOneSetting) {
     const Parsed parsed = parse_options({"simulate", "--set", "a.b=1", "x.toml"});
-    EXPECT_EQ(std::get<OwnOptions>(parsed).scenario(), "x.toml");
+    EXPECT_EQ(std::get<Command>(parsed).scenario(), "x.toml");
 }
 
 TEST(Colour, IsForTerminalsAndCanBeForcedAndForbidden) {

@@ -163,7 +163,7 @@ TEST(Tour, EveryCommandIsOneThatTheProgramKnows) {
     for (const TourStep& step : tour_steps("x")) {
         EXPECT_EQ(std::string(step.why).find('.'), step.why.size() - 1) << step.why;  // a sentence
         for (const CommandWords& words : step.commands) {
-            EXPECT_NO_THROW(static_cast<void>(std::get<OwnOptions>(parse_options(words))))
+            EXPECT_NO_THROW(static_cast<void>(std::get<Command>(parse_options(words))))
                 << typed_line(words);
         }
     }

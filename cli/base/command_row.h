@@ -16,25 +16,25 @@
 
 namespace pipetwin::cli {
 
-/// A command as a row: all of it stands in one file of cli/commands. `own_commands` lists the rows.
-struct OwnCommand {
+/// A command as a row: all of it stands in one file of cli/commands. `command_rows` lists the rows.
+struct CommandRow {
     std::string_view name;
     std::string_view help;  ///< one line
     /// Declares the options of the command; what it returns carries the command out with them.
-    OwnOptions (*declare)(CLI::App& app);
+    Command (*declare)(CLI::App& app);
 };
 
 /// Options into which a parse writes, and `execute`, which gets them. `Options` has the member
 /// `common`.
 template <class Options>
-OwnOptions options_with(std::shared_ptr<Options> options,
-                        void (*execute)(const Options& options, Console& console)) {
-    OwnOptions own;
-    own.run = [options, execute](const CommonOptions& common, Console& console) {
+Command command_with(std::shared_ptr<Options> options,
+                     void (*execute)(const Options& options, Console& console)) {
+    Command command;
+    command.run = [options, execute](const CommonOptions& common, Console& console) {
         options->common = common;
         execute(*options, console);
     };
-    return own;
+    return command;
 }
 
 /// Throws as `expect_kind` for a file that is no scenario, and Error(Io) for the name of a shipped
@@ -47,17 +47,17 @@ void expect_costs(const std::filesystem::path& file);
 /// Options of a command that reads the member `scenario` of them as a scenario, and `profile`, if
 /// there is one, as its costs.
 template <class Options>
-OwnOptions scenario_options(std::shared_ptr<Options> options,
-                            void (*execute)(const Options& options, Console& console)) {
-    OwnOptions own = options_with(options, execute);
-    own.input = own.scenario = [options] { return options->scenario; };
-    own.expect_files = [options] {
+Command scenario_command(std::shared_ptr<Options> options,
+                         void (*execute)(const Options& options, Console& console)) {
+    Command command = command_with(options, execute);
+    command.input = command.scenario = [options] { return options->scenario; };
+    command.expect_files = [options] {
         expect_scenario(options->scenario);
         if constexpr (requires { options->profile; }) {
             expect_costs(options->profile);
         }
     };
-    return own;
+    return command;
 }
 
 /// Leaves options out of the help of a command on which they have no effect. The command accepts

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/base/own_command.h"
+#include "cli/base/command_row.h"
 
 #include <algorithm>
 #include <map>
