@@ -226,8 +226,8 @@ ExportSource::Placed ExportSource::placed() const {
                                 "decoder-only transformer",
                                 to_string(read.model.kind)),
                     "export a scenario with model.kind = \"gpt\" or \"llama\", or \"profile\" with "
-                    "what 'pipetwin "
-                    "import hf' wrote");
+                    "what 'pipetwin import hf' wrote")
+            .about("model.kind");
     }
     std::optional<sim::FoundProfile> found;
     if (is_profile) {

@@ -446,13 +446,14 @@ void TomlTable::expect_keys(std::span<const std::string_view> known) const {
         }
     }
     if (first != nullptr) {
+        const std::string path = path_of(first->str());
         throw Error(ErrorKind::BadInput,
-                    document_->place_of(path_of(first->str()), first->source()),
+                    KeyValue{path},
                     path_.empty()
                         ? fmt::format("unknown key '{}'", printable(first->str()))
                         : fmt::format("unknown key '{}' in '{}'", printable(first->str()), path_),
                     suggestion(first->str(), known))
-            .about(path_of(first->str()));
+            .placed(document_->place_of(path, first->source()));
     }
 }
 

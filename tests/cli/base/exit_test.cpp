@@ -19,6 +19,7 @@ namespace pipetwin::cli {
 namespace exit_test {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Reported {
     int code = -1;
@@ -125,13 +126,26 @@ TEST_F(Failures, MissingScenarioIsAnInputOutputError) {
 TEST_F(Failures, BadScenarioNamesFileLineColumnAndTheNearestKey) {
     const std::string scenario =
         file("bad.toml", "[model]\nkind = \"mlp\"\nsizes = [8, 4]\n[pipeline]\nstagess = 2\n");
+    const std::string good = file("good.toml", small_scenario);
     for (const char* const command : {"run", "simulate", "train", "profile", "check"}) {
         const Outcome outcome = pipetwin({command, scenario});
         EXPECT_EQ(outcome.code, 3) << command;
         EXPECT_EQ(outcome.out, "");
-        EXPECT_THAT(outcome.err, HasSubstr(scenario + ":5:1")) << command;
-        EXPECT_THAT(outcome.err, HasSubstr("did you mean 'stages'?")) << command;
+        EXPECT_THAT(outcome.err,
+                    StartsWith("error: " + scenario +
+                               ":5:1: unknown key 'stagess' in 'pipeline'\n"
+                               "hint: did you mean 'stages'?\n"))
+            << command;
+        EXPECT_THAT(pipetwin({command, good, "--set", "pipeline.chunkss=2"}).err,
+                    StartsWith("error: --set pipeline.chunkss: unknown key 'chunkss' in "))
+            << command;
     }
+}
+
+TEST_F(Failures, AModelThatAFormatCannotSayIsNamedWhereItIsWritten) {
+    const std::string scenario = file("mlp.toml", "[model]\nkind = \"mlp\"\nsizes = [8, 4]\n");
+    EXPECT_THAT(pipetwin({"export", "torchtitan", scenario, "--out", path("x")}).err,
+                StartsWith("error: " + scenario + ":2:8: model.kind = \"mlp\""));
 }
 
 TEST_F(Failures, AutoThatIsNotPlannedYetIsRefusedNamingTheValueToSet) {

@@ -325,7 +325,7 @@ INSTANTIATE_TEST_SUITE_P(
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute", "alwys"},
               "did you mean 'always'?"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--recompute-timing", "later"},
-              "known: eager, lazy"),
+              "\"later\", expected one of eager, lazy"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--boundary-bytes", "1 MX"},
               "--boundary-bytes"),
         wrong({"--forward-ms", "1", "--backward-ms", "1", "--latency-ms", "x"}, "--latency-ms"),
