@@ -24,8 +24,8 @@ ORDER = ["CudaSelfTest.*", "profile k1-m1", "train k1", "train k1-own-attention"
          "profile unet-k1-m1", "train unet-k1", "train unet-k1-own", "profile unet-k2-m4", "train unet-k2",
          "profile llama-k1-m1", "train llama-k1", "train llama-k1-own-attention", "profile llama-k2-m4", "train llama-k2",
          "profile llama-small-gpu-k1-m2", "train llama-small-gpu", "profile llama-small-cpu-k1-m2", "train llama-small-cpu",
-         "train ncu-m1", "-*CudaProducts*",
-         "-CudaSelfTest.*:GpuLinkTest.*", "*CudaProducts*", "GpuLinkTest.*", "memcheck", "memcheck"]
+         "train ncu-m1", "-*CudaProducts*:CudaSelfTest.*",
+         "-GpuLinkTest.*", "*CudaProducts*", "GpuLinkTest.*", "memcheck", "memcheck"]
 
 STAND_IN = r"""#!/usr/bin/env bash
 echo "$(basename "$0") $*" >>"$CALLS"
