@@ -232,14 +232,10 @@ auto& field(AnyScenario& scenario) {
 
 /// Whether the type is an OrAuto.
 template <class Value>
-constexpr bool may_be_auto = requires(Value value) {
-    value.is_auto();
-};
+constexpr bool may_be_auto = requires(Value value) { value.is_auto(); };
 /// Whether the type has a value only where one is written, or not "auto".
 template <class Value>
-constexpr bool may_be_missing = may_be_auto<Value> || requires(Value value) {
-    value.has_value();
-};
+constexpr bool may_be_missing = may_be_auto<Value> || requires(Value value) { value.has_value(); };
 
 /// Reads a number, true or false, or the word of an enum; none where the key is not written. Throws
 /// Error(BadInput).

@@ -85,7 +85,7 @@ __device__ __forceinline__ void add_warps(float (&sums)[count]) {
 
 /// Two blocks at a time on a multiprocessor, where registers allow it.
 template <class T, int numbers>
-constexpr int norm_blocks = numbers* static_cast<int>(sizeof(T)) <= 48 ? 2 : 1;
+constexpr int norm_blocks = numbers * static_cast<int>(sizeof(T)) <= 48 ? 2 : 1;
 
 // Each thread has `numbers` columns at most. A number is read and written by one thread only, and
 // read before, so dx may be x, dy or skip.

@@ -123,8 +123,8 @@ HeatMap without_infeasible(const HeatMap& map, const std::vector<std::pair<int, 
     for (std::size_t row = 0; row < rows; ++row) {
         if (!std::ranges::binary_search(good_rows, row)) {
             good.infeasible_stages.push_back(map.stages[row]);
-            good.cells_of_infeasible_stages.push_back(telling_cell(
-                map.at(row, own.column), columns, [&](std::size_t column) -> auto& {
+            good.cells_of_infeasible_stages.push_back(
+                telling_cell(map.at(row, own.column), columns, [&](std::size_t column) -> auto& {
                     return map.at(row, column);
                 }));
         }
@@ -133,8 +133,8 @@ HeatMap without_infeasible(const HeatMap& map, const std::vector<std::pair<int, 
         if (std::ranges::binary_search(good_columns, column)) {
             continue;
         }
-        const HeatCell& cell = telling_cell(
-            map.at(own.row, column), rows, [&](std::size_t row) -> auto& {
+        const HeatCell& cell =
+            telling_cell(map.at(own.row, column), rows, [&](std::size_t row) -> auto& {
                 return map.at(row, column);
             });
         if (cell.lacks_costs) {
