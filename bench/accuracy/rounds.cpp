@@ -2,6 +2,7 @@
 #include "bench/accuracy/rounds.h"
 
 #include "bench/accuracy/calibration_rounds.h"
+#include "bench/accuracy/fit_interference.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bench/accuracy/calibration.h"
-#include "bench/accuracy/fit_interference.h"
 #include "bench/accuracy/grid.h"
 
 #include <functional>

@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "exec/executor/executor.h"
 
 namespace pipetwin::accuracy {

@@ -18,6 +18,7 @@
 #include "core/costs/profile_json.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/svg/model_svg.h"
+#include "sim/questions/found_profile.h"
 #include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {

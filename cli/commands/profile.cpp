@@ -19,6 +19,7 @@
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "exec/base/noise.h"
+#include "sim/questions/found_profile.h"
 #include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {

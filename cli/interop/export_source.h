@@ -12,6 +12,7 @@
 #include "core/partition/partition.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/schedule.h"
+#include "sim/questions/found_profile.h"
 #include "sim/questions/prediction.h"
 
 namespace pipetwin::cli {

@@ -17,6 +17,7 @@
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
+#include "sim/questions/found_profile.h"
 
 namespace pipetwin::cli {
 

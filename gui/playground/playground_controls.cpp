@@ -18,7 +18,7 @@
 #include "core/schedule/generators/schedule_traits.h"
 #include "gui/base/number_box.h"
 #include "gui/base/plain_text.h"
-#include "gui/view/what_if/what_if.h"
+#include "gui/view/what_if/what_if_settings.h"
 
 namespace pipetwin::gui {
 

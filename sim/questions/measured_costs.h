@@ -7,7 +7,7 @@
 #include <string>
 
 #include "sim/calibration/calibration.h"
-#include "sim/questions/prediction.h"
+#include "sim/questions/found_profile.h"
 
 /// Costs corrected by a file of measured runs.
 namespace pipetwin::sim {

@@ -8,8 +8,8 @@
 
 #include "core/scenario/scenario.h"
 #include "core/text/override.h"
+#include "sim/questions/found_profile.h"
 #include "sim/questions/node_counts.h"
-#include "sim/questions/prediction.h"
 
 /// A model by its name on a cluster by its name, as a scenario that leaves everything else open.
 namespace pipetwin::sim {

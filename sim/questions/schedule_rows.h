@@ -10,7 +10,7 @@
 #include "core/costs/profile.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule.h"
-#include "sim/questions/prediction.h"
+#include "sim/questions/found_profile.h"
 
 namespace pipetwin {
 

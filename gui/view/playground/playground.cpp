@@ -21,7 +21,7 @@
 #include "core/schedule/generators/schedule_traits.h"
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
-#include "gui/view/what_if/what_if.h"
+#include "gui/view/what_if/what_if_settings.h"
 #include "sim/explain/breakdown.h"
 #include "sim/explain/rank_waits.h"
 #include "sim/explain/waits.h"

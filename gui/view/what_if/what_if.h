@@ -147,14 +147,7 @@ std::shared_ptr<const RunData> what_if_run(const WhatIfSource& source,
 /// The schedules to choose from, in the order of the command line.
 std::vector<std::string> schedule_choices(const WhatIfSource& source);
 
-/// What a schedule is, in a line or several: how many chunks a rank has, what becomes of a
-/// backward, what is special. "" for an order from a file.
-std::string schedule_words(const std::string& name);
-
 /// Text that names the rank that needs more than its limit, and how much; "" where none does.
 std::string over_limit(const Plan& plan, const std::vector<Bytes>& peaks);
-
-/// The error in one line, without its place.
-std::string sentence_of(const std::exception& error);
 
 }  // namespace pipetwin::gui

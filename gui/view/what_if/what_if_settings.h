@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,5 +64,12 @@ struct WhatIfOutcome {
     std::shared_ptr<const WhatIfStep> step;
     std::string reason;
 };
+
+/// What a schedule is, in a line or several: how many chunks a rank has, what becomes of a
+/// backward, what is special. "" for an order from a file.
+std::string schedule_words(const std::string& name);
+
+/// The error in one line, without its place.
+std::string sentence_of(const std::exception& error);
 
 }  // namespace pipetwin::gui
