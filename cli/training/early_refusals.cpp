@@ -115,7 +115,7 @@ void refuse_other_machines(const ScenarioParts& scenario,
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
         throw Error(ErrorKind::Unavailable,
-                    std::string(key),
+                    KeyValue{std::string(key)},
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
