@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,15 +11,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/base/file_kinds.h"
 #include "cli/base/memory_left.h"
-#include "cli/base/option_hints.h"
-#include "cli/base/option_lists.h"
 #include "cli/base/output_file.h"
-#include "cli/base/plan_grammar.h"
 #include "cli/base/progress.h"
 #include "cli/base/stop_signal.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/no_plan.h"
+#include "cli/commands/plan_options.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/plan_exports.h"
 #include "cli/run_folder/run_folder.h"
@@ -39,14 +34,12 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/base/suggest.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/repeated_layers.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/model/model.h"
 #include "core/partition/layer_order.h"
 #include "core/plan/stage_costs.h"
-#include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/questions/measured_costs.h"
@@ -61,29 +54,6 @@
 namespace pipetwin::cli {
 
 namespace {
-
-/// Options of `plan`.
-struct PlanOptions {
-    CommonOptions common;
-    /// A scenario; or a model: its name, its config.json or folder, or its *.profile.json.
-    std::filesystem::path scenario;
-    std::string cluster;  ///< of a model: the nodes, as in profiles/clusters; empty: none
-    int nodes = 1;
-    std::optional<int> sequence;           ///< tokens per sample
-    std::optional<double> batch_tokens;    ///< tokens per step
-    std::optional<std::string> precision;  ///< of the estimate
-    bool whole_blocks = false;             ///< no block is cut in two
-    std::optional<double> tokens;          ///< of the whole training
-    std::optional<double> price;           ///< of one device for an hour
-    std::filesystem::path profile;
-    std::filesystem::path calibration;      ///< measured runs; empty: none
-    std::optional<FlopsCount> flops_count;  ///< of --mfu
-    std::filesystem::path heat_map;         ///< *.svg; empty: not asked for
-    std::filesystem::path order_out;        ///< *.profile.json; empty: layers keep their order
-    bool hybrid = false;                    ///< what stages of unequal width could do, too
-    std::vector<std::string> schedules;     ///< to be searched, as written; empty: not given
-    std::optional<std::string> largest;  ///< "layers": how many fit, in place of the fastest plan
-};
 
 /// Prints the largest number of layers that fit, in place of the fastest plan.
 void show_largest(const Scenario& scenario,
@@ -122,110 +92,6 @@ struct Planned {
     const sim::FoundPlan& best() const { return result.ranked.front(); }
 };
 
-/// Throws Error(BadInput) for a limit of memory without its unit: the devices together have no room
-/// for the weights.
-void expect_unit_of_limit(const Scenario& scenario, const Profile& profile) {
-    constexpr std::int64_t most_without_unit = 1024;
-    const std::optional<Bytes>& limit = scenario.cluster.memory_limit;
-    if (!limit || limit->count > most_without_unit) {
-        return;
-    }
-    std::int64_t weights = -profile.tied_bytes.count;
-    for (const LayerCost& layer : profile.layers) {
-        weights += layer.parameter_bytes.count;
-    }
-    if (limit->count * std::max(1, scenario.cluster.count) < weights) {
-        throw Error(ErrorKind::BadInput,
-                    KeyValue{"cluster.memory_limit"},
-                    fmt::format("{} for each device, but the weights of the model are {}",
-                                format_bytes(*limit),
-                                format_bytes(Bytes{weights})),
-                    {fmt::format("did you mean \"{} GiB\"?", limit->count),
-                     {{"cluster.memory_limit", fmt::format("\"{} GiB\"", limit->count)}}});
-    }
-}
-
-/// What to do where the only schedule that was asked for has a rule that shapes break; empty: there
-/// is none.
-std::string hint_for_schedule(const Scenario& scenario, const sim::SearchResult& result) {
-    const std::optional<std::string>& schedule = scenario.pipeline.schedule.known();
-    const bool breaks_rule =
-        schedule && std::ranges::any_of(result.infeasible, [&](const sim::Infeasible& entry) {
-            return entry.reason == ErrorReason::ScheduleRule;
-        });
-    return breaks_rule ? fmt::format(
-                             "leave the schedule open, or name others: the rule of {} "
-                             "leaves too few shapes",
-                             *schedule)
-                       : "";
-}
-
-/// Asks `sim::enough_nodes`, until the user has waited long enough.
-std::optional<int> enough_nodes(const sim::NodesOfModel& nodes,
-                                const Profile& profile,
-                                int first,
-                                Console& console) {
-    const StopSignal stop;
-    Progress progress(console, "looking for a number of nodes that is enough");
-    return sim::enough_nodes(nodes, profile, first, [&progress](std::optional<double> share) {
-        if (share) {
-            progress.update(*share, "");
-        }
-        return StopSignal::received() == 0;
-    });
-}
-
-constexpr std::string_view or_less = "or use a smaller model or shorter sequences (--sequence)";
-
-/// What helps, if weights, gradients and optimizer state alone need `least` nodes; the cluster may
-/// have more.
-std::string hint_for_memory(const sim::NodesOfModel& nodes, int least, std::optional<int> enough) {
-    if (enough) {
-        return fmt::format(
-            "a plan fits on {} (--nodes {}); {}", counted(*enough, "node"), *enough, or_less);
-    }
-    return least > nodes.count
-               ? fmt::format(
-                     "use more nodes (--nodes): weights, gradients and optimizer state "
-                     "alone need at least {}; {}",
-                     least,
-                     or_less)
-               : fmt::format("use more nodes (--nodes), {}", or_less);
-}
-
-/// What helps where no plan of a model by its name can be run.
-std::string hint_for_model(const Scenario& scenario,
-                           const Model& model,
-                           const Profile& profile,
-                           const sim::NodesOfModel& nodes,
-                           const sim::SearchResult& result,
-                           Console& console) {
-    const auto is_there = [&](ErrorReason reason) {
-        return std::ranges::count(result.infeasible, reason, &sim::Infeasible::reason) > 0;
-    };
-    constexpr std::string_view name_the_network =
-        "name the network between the nodes, as in --set cluster.node_link=ethernet-25";
-    const bool lacks_memory = is_there(ErrorReason::Memory);
-    const int least =
-        lacks_memory ? sim::least_nodes(scenario, model, profile, nodes.count, result) : 1;
-    if (least <= nodes.count && is_there(ErrorReason::NoNetwork)) {
-        return std::string(name_the_network);
-    }
-    if (!lacks_memory) {
-        return "leave out a --set pipeline.KEY, or use another number of nodes (--nodes)";
-    }
-    const bool has_network =
-        !scenario.cluster.node_link.empty() || scenario.cluster.node_link_gbps > 0;
-    if (!has_network) {
-        return fmt::format("{}; {}", hint_for_memory(nodes, least, std::nullopt), name_the_network);
-    }
-    const int first = std::max(least, nodes.count + 1);
-    return hint_for_memory(
-        nodes,
-        least,
-        result.complete ? enough_nodes(nodes, profile, first, console) : std::nullopt);
-}
-
 Planned planned(const Scenario& scenario,
                 Profile profile,
                 const sim::NodesOfModel& nodes,
@@ -235,19 +101,7 @@ Planned planned(const Scenario& scenario,
     Model model = scenario_model(scenario, &profile);
     sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
     if (result.ranked.empty()) {
-        const Error lacking = nothing_fits(scenario, profile, result);
-        if (const std::string hint = hint_for_schedule(scenario, result); !hint.empty()) {
-            throw lacking.with_hint(hint);
-        }
-        if (nodes.count == 0) {
-            throw lacking;
-        }
-        throw lacking
-            .with_text(fmt::format(
-                "on {} x {} {}", scenario.cluster.count, scenario.cluster.device, lacking.text()))
-            .with_hint(lacking.reason() == ErrorReason::SharingFits
-                           ? lacking.advice()
-                           : hint_for_model(scenario, model, profile, nodes, result, console));
+        throw no_plan(scenario, model, profile, nodes, result, console);
     }
     return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }
@@ -355,23 +209,6 @@ std::vector<PlanExport> write_exports(RunFolder& folder, const Asked& question) 
     return exports;
 }
 
-/// Whether the positional names a model, and not a scenario.
-bool names_model(const PlanOptions& options) {
-    const std::filesystem::path& file = options.scenario;
-    const bool is_scenario = file == "-" || file.extension() == ".toml";
-    if (!options.cluster.empty() && is_scenario) {
-        throw Error(
-            ErrorKind::Usage,
-            "--cluster",
-            fmt::format("goes with a model, but '{}' is a scenario", file.string()),
-            fmt::format("--set cluster.profile={} sets it in the scenario", options.cluster));
-    }
-    std::error_code ignored;
-    return !is_scenario && (!options.cluster.empty() || file.extension() == ".json" ||
-                            std::filesystem::is_directory(file, ignored) ||
-                            std::ranges::count(model_names(), file.string()) > 0);
-}
-
 sim::ModelQuestion question_of(const PlanOptions& options) {
     const std::string name = options.scenario.filename().string();
     const std::filesystem::path costs =
@@ -445,16 +282,6 @@ sim::EveryShape shapes_with_progress(const Scenario& scenario,
             progress.update(share, "");
             return StopSignal::received() == 0;
         });
-}
-
-/// Throws Error(Io) for a file that stands where one is to be written.
-void require_free_files(const PlanOptions& options) {
-    if (!options.heat_map.empty()) {
-        require_free(options.heat_map, options.common.force, "--heatmap");
-    }
-    if (!options.order_out.empty()) {
-        require_free(options.order_out, options.common.force, "--order-out");
-    }
 }
 
 /// Everything that a search has found, to be shown.
@@ -611,239 +438,14 @@ void execute_plan(const PlanOptions& options, Console& console) {
     }
 }
 
-/// Throws Error(Usage) for several schedules that are no list of TOML.
-void refuse_unquoted_schedules(const std::vector<Override>& overrides) {
-    for (const Override& given : overrides) {
-        const std::string& value = given.value;
-        if (given.key == "pipeline.schedule" && value.find(',') != std::string::npos &&
-            value.front() != '[') {
-            throw Error(ErrorKind::Usage,
-                        "--set pipeline.schedule",
-                        fmt::format("'{}' names several schedules, expected one", value),
-                        fmt::format("--schedule {} searches these", value));
-        }
-    }
-}
-
-/// Throws Error(Usage) for a word that is not what can be asked for the most of.
-void expect_layers(const std::string& word) {
-    constexpr std::array known{std::string_view{"layers"}};
-    if (word != known.front()) {
-        throw Error(ErrorKind::Usage,
-                    "--largest",
-                    fmt::format("'{}' cannot be asked for the most of, expected layers", word),
-                    suggestion_of_listed(word, known));
-    }
-}
-
-/// The value of pipeline.schedule for lists of names. Throws Error(Usage) for an unknown one.
-std::string searched_list(const std::vector<std::string>& lists) {
-    std::vector<std::string> quoted;
-    for (const std::string& name : list_entries("--schedule", lists)) {
-        try {
-            quoted.push_back(fmt::format("\"{}\"", to_string(schedule_kind(name))));
-        } catch (const Error& error) {
-            throw Error(ErrorKind::Usage, "--schedule", error.text(), error.hint());
-        }
-    }
-    return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
-
-/// The first option that says something of a model by its name; empty: none is given.
-std::string_view option_of_question(const PlanOptions& plan) {
-    return plan.nodes != 1     ? "--nodes"
-           : plan.sequence     ? "--sequence"
-           : plan.batch_tokens ? "--batch-tokens"
-           : plan.precision    ? "--precision"
-           : plan.whole_blocks ? "--whole-blocks"
-           : plan.tokens       ? "--tokens"
-                               : "";
-}
-
-/// What to do with an option of a model beside a scenario.
-std::string hint_beside_scenario(const PlanOptions& plan, std::string_view option) {
-    if (option == "--tokens") {
-        return fmt::format("leave {} out: days and cost are for a model with --cluster",
-                           plan.price ? "--tokens and --price" : "--tokens");
-    }
-    if (option == "--whole-blocks") {
-        return "leave --whole-blocks out: pipetwin import hf --whole-blocks writes costs of whole "
-               "blocks";
-    }
-    return fmt::format("leave {} out: {} says it in a scenario",
-                       option,
-                       option == "--nodes"          ? "cluster.count"
-                       : option == "--batch-tokens" ? "training.batch"
-                       : option == "--precision"    ? "training.precision"
-                                                    : "[model]");
-}
-
-/// Throws Error(Usage) for options of a model without the cluster that it is to be trained on.
-void refuse_question_without_cluster(const PlanOptions& plan) {
-    const std::string_view option = plan.cluster.empty() ? option_of_question(plan) : "";
-    if (option.empty()) {
-        return;
-    }
-    if (plan.scenario.extension() == ".toml" || plan.scenario == "-") {
-        throw Error(ErrorKind::Usage,
-                    std::string(option),
-                    fmt::format("goes with a model and --cluster, but '{}' is a scenario",
-                                plan.scenario.string()),
-                    hint_beside_scenario(plan, option));
-    }
-    throw Error(ErrorKind::Usage,
-                std::string(option),
-                "needs --cluster, which is missing",
-                "add --cluster 8x-h100-sxm, or another name that 'pipetwin devices' lists");
-}
-
-/// Refuses what the options do not allow together, and adds the schedules that were listed.
-void complete(const PlanOptions& options, CommonOptions& common) {
-    refuse_unquoted_schedules(common.overrides);
-    if (options.batch_tokens) {
-        refuse_key_of_option("--batch-tokens", "training.batch", common.overrides);
-    }
-    if (!options.schedules.empty()) {
-        refuse_key_of_option("--schedule", "pipeline.schedule", common.overrides);
-        common.overrides.push_back(
-            {.key = "pipeline.schedule", .value = searched_list(options.schedules)});
-    }
-    if (options.largest) {
-        expect_layers(*options.largest);
-        if (!common.out.empty()) {
-            throw Error(ErrorKind::Usage,
-                        "--out",
-                        "with --largest there is no plan to write",
-                        "leave --out out, or redirect the result: --json > largest.json");
-        }
-    }
-    refuse_other_picture("--heatmap", options.heat_map);
-    refuse_question_without_cluster(options);
-}
-
-/// Refuses a model, which `plan` takes together with the name of a cluster.
-void expect_no_model(const std::filesystem::path& file) {
-    const FileKind kind = kind_of_file(file);
-    if (kind == FileKind::HfConfig || kind == FileKind::Profile) {
-        throw Error(
-            ErrorKind::BadInput,
-            file.string(),
-            fmt::format("this is {}, expected a scenario, or a model together with --cluster",
-                        words(kind)),
-            cluster_hint());
-    }
-}
-
-/// Refuses files of other kinds than the options take.
-void expect_files(const PlanOptions& options) {
-    if (options.cluster.empty()) {
-        expect_no_model(options.scenario);
-        expect_scenario(options.scenario);
-    } else {
-        expect_kind(options.scenario,
-                    {FileKind::HfConfig, FileKind::Profile, FileKind::Scenario},
-                    "a model's config.json or its *.profile.json");
-    }
-    expect_costs(options.profile);
-    expect_measured_runs(options.calibration);
-}
-
-/// Options that say what a scenario would say of a model by its name.
-void add_question(CLI::App& app, PlanOptions& options) {
-    const std::map<std::string, double> units{
-        {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
-    const auto tokens =
-        [&](const std::string& name, std::optional<double>& number, const std::string& text) {
-            app.add_option(name, number, text)
-                ->transform(CLI::AsNumberWithUnit(
-                    units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|G|B|T]"))
-                ->check(CLI::PositiveNumber)
-                ->type_name("N[k|M|G|B|T]");
-        };
-    app.add_option(
-           "--cluster",
-           options.cluster,
-           "Kind of node in the cluster to plan for: a name that 'pipetwin devices' lists, or a "
-           "file")
-        ->type_name("NAME");
-    app.add_option("--nodes", options.nodes, "Number of nodes in the cluster (default 1)")
-        ->check(CLI::Range(1, 1 << 16))
-        ->type_name("N");
-    add_sequence(app, options.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
-    tokens("--batch-tokens",
-           options.batch_tokens,
-           "Tokens per step (default 4M; k is 1,000); rounded by up to 5 % to a number of samples "
-           "with many divisors");
-    app.add_option(
-           "--precision", options.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
-        ->type_name("NAME");
-    app.add_option("--schedule",
-                   options.schedules,
-                   "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
-                   "docs/planning.md lists)")
-        ->type_name("NAME[,NAME...]");
-    take_one_word(*app.get_option("--schedule"));
-    app.add_flag("--whole-blocks",
-                 options.whole_blocks,
-                 "Keep every transformer block on one stage, as Megatron and torchtitan do");
-    tokens(
-        "--tokens",
-        options.tokens,
-        "Tokens of the whole training run (k is 1,000): adds days and device hours to the answer");
-    app.add_option("--price",
-                   options.price,
-                   "Price of one device hour, in any currency: adds the cost to the answer")
-        ->check(CLI::PositiveNumber)
-        ->type_name("X")
-        ->needs("--tokens");
-}
-
 Command declare_plan(CLI::App& app) {
     const auto options = std::make_shared<PlanOptions>();
-    app.add_option(
-           "scenario",
-           options->scenario,
-           "Scenario file; or, with --cluster, a model: a name that 'pipetwin devices' lists, "
-           "a config.json or a *.profile.json")
-        ->type_name("SCENARIO.toml|MODEL")
-        ->required();
-    app.footer(
-        "Ctrl-C ends the search. The answer is then the best plan so far, which need not be "
-        "optimal.\n" +
-        app.get_footer());
-    add_question(app, *options);
-    leave_out_of_help(app, {"--seed"});
-    add_profile(app, options->profile);
-    add_run_calibration(app, options->calibration);
-    add_flops_count(app, options->flops_count);
-    app.add_option(
-           "--heatmap",
-           options->heat_map,
-           "Draw a heat map of the fastest plan for each number of stages and micro-batches")
-        ->type_name("FILE.svg");
-    app.add_option("--order-out",
-                   options->order_out,
-                   "Model with branches: also try another order of its layers, and write the costs "
-                   "in that order if it is faster")
-        ->type_name("FILE.profile.json");
-    app.add_flag(
-        "--hybrid",
-        options->hybrid,
-        "Also show stages with different numbers of devices, as PipeDream would choose them");
-    app.add_option("--largest",
-                   options->largest,
-                   "Find how many layers fit into memory, instead of the fastest plan")
-        ->type_name("layers")
-        ->excludes("--heatmap")
-        ->excludes("--hybrid")
-        ->excludes("--mfu")
-        ->excludes("--order-out")
-        ->excludes("--cluster");
+    add_plan_options(app, *options);
     Command command = scenario_command(options, execute_plan);
     command.complete = [options](const std::vector<std::string>&, CommonOptions& common) {
-        complete(*options, common);
+        complete_plan(*options, common);
     };
-    command.expect_files = [options] { expect_files(*options); };
+    command.expect_files = [options] { expect_plan_files(*options); };
     command.takes_model_names = true;
     return command;
 }

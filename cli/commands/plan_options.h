@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/base/options.h"
+#include "core/artifacts/model_flops.h"
+
+namespace CLI {
+
+class App;
+
+}  // namespace CLI
+
+/// The command line of `plan`: what it takes, and what it refuses before it searches.
+namespace pipetwin::cli {
+
+/// Options of `plan`.
+struct PlanOptions {
+    CommonOptions common;
+    /// A scenario; or a model: its name, its config.json or folder, or its *.profile.json.
+    std::filesystem::path scenario;
+    std::string cluster;  ///< of a model: the nodes, as in profiles/clusters; empty: none
+    int nodes = 1;
+    std::optional<int> sequence;           ///< tokens per sample
+    std::optional<double> batch_tokens;    ///< tokens per step
+    std::optional<std::string> precision;  ///< of the estimate
+    bool whole_blocks = false;             ///< no block is cut in two
+    std::optional<double> tokens;          ///< of the whole training
+    std::optional<double> price;           ///< of one device for an hour
+    std::filesystem::path profile;
+    std::filesystem::path calibration;      ///< measured runs; empty: none
+    std::optional<FlopsCount> flops_count;  ///< of --mfu
+    std::filesystem::path heat_map;         ///< *.svg; empty: not asked for
+    std::filesystem::path order_out;        ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;                    ///< what stages of unequal width could do, too
+    std::vector<std::string> schedules;     ///< to be searched, as written; empty: not given
+    std::optional<std::string> largest;  ///< "layers": how many fit, in place of the fastest plan
+};
+
+/// Declares the options of `plan`.
+void add_plan_options(CLI::App& app, PlanOptions& options);
+
+/// Refuses what the options do not allow together, and adds the schedules that were listed. Throws
+/// Error(Usage).
+void complete_plan(const PlanOptions& options, CommonOptions& common);
+
+/// Refuses files of other kinds than the options take. Throws Error(BadInput).
+void expect_plan_files(const PlanOptions& options);
+
+/// Whether the positional names a model, and not a scenario. Throws Error(Usage) for a scenario
+/// beside --cluster.
+bool names_model(const PlanOptions& options);
+
+/// Throws Error(Io) for a file that stands where one is to be written.
+void require_free_files(const PlanOptions& options);
+
+}  // namespace pipetwin::cli
