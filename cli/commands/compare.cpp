@@ -23,6 +23,7 @@
 #include "core/base/io_hint.h"
 #include "core/costs/profile_json.h"
 #include "core/model/model.h"
+#include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
 #include "sim/calibration/step_range.h"
 #include "sim/search/partition_choice.h"

@@ -11,8 +11,13 @@
 #include "core/timeline/compare.h"
 #include "exec/gpu/cuda_module.h"
 #include "exec/training/trainer.h"
-#include "sim/explain/explanation.h"
-#include "sim/questions/prediction.h"
+
+namespace pipetwin::sim {
+
+struct Explanation;
+struct Prediction;
+
+}  // namespace pipetwin::sim
 
 /// Results as JSON. The keys are a contract (docs/cli.md): they may be added to, and a key whose
 /// value has no meaning is null, never left out.

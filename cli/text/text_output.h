@@ -9,8 +9,19 @@
 #include "cli/text/json_output.h"
 #include "core/timeline/compare.h"
 #include "exec/training/trainer.h"
-#include "sim/explain/explanation.h"
-#include "sim/questions/prediction.h"
+
+namespace pipetwin {
+
+class Plan;
+
+}  // namespace pipetwin
+
+namespace pipetwin::sim {
+
+struct Explanation;
+struct Prediction;
+
+}  // namespace pipetwin::sim
 
 /// Results for people: what the JSON holds, as text.
 namespace pipetwin::cli {
