@@ -258,7 +258,7 @@ void require_whole_blocks(const Partition& partition) {
         if (first % 2 == 0) {
             throw Error(
                 ErrorKind::Infeasible,
-                "partition",
+                KeyValue{"pipeline.partition"},
                 fmt::format("stage {} begins with the second half of block {}, but a "
                             "Megatron layout has whole blocks only",
                             stage,
@@ -272,7 +272,7 @@ void require_whole_blocks(const Partition& partition) {
 void require_megatron_placement(const Schedule& schedule) {
     if (model_stage_count(schedule) != schedule.stage_count()) {
         throw Error(ErrorKind::Infeasible,
-                    "schedule",
+                    KeyValue{"pipeline.schedule"},
                     fmt::format("stage {} holds the weights of stage 0 once more, but a Megatron "
                                 "layout has every layer once",
                                 model_stage_count(schedule)),
@@ -283,7 +283,7 @@ void require_megatron_placement(const Schedule& schedule) {
         const int expected = stage % schedule.rank_count();
         if (rank != expected) {
             throw Error(ErrorKind::Infeasible,
-                        "schedule",
+                        KeyValue{"pipeline.schedule"},
                         fmt::format("stage {} is on rank {}, but Megatron puts it on rank {}",
                                     stage,
                                     rank,

@@ -97,7 +97,7 @@ std::vector<std::vector<std::string>> torchtitan_modules(const Partition& partit
                 names.push_back(fmt::format("layers.{}", layer / 2));
             } else if (layer == begin) {
                 throw Error(ErrorKind::Infeasible,
-                            "partition",
+                            KeyValue{"pipeline.partition"},
                             fmt::format("stage {} begins with block{}.feed_forward, but torchtitan "
                                         "does not cut a block in two",
                                         stage,

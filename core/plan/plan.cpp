@@ -223,6 +223,16 @@ void require_bounded_time(const Plan& plan) {
         "plan");
 }
 
+/// Throws Error(Infeasible) for rows that deadlock at the capacity (none: unbounded), about the key
+/// that has it.
+void require_free_of_deadlock(const PlanParts& parts, std::optional<int> capacity) {
+    try {
+        require_deadlock_free(parts.schedule, capacity, parts.schedule_name);
+    } catch (const Error& error) {
+        throw error.about(capacity ? "pipeline.channel_capacity" : "pipeline.schedule");
+    }
+}
+
 }  // namespace
 
 Plan Plan::make(PlanParts parts, RowsFrom rows) {
@@ -233,7 +243,7 @@ Plan Plan::make(PlanParts parts, RowsFrom rows) {
     }
     expect_sizes_agree(parts);
     if (any_rows || parts.channel_capacity) {
-        require_deadlock_free(parts.schedule, parts.channel_capacity, parts.schedule_name);
+        require_free_of_deadlock(parts, parts.channel_capacity);
     }
     Plan plan(std::move(parts));
     require_bounded_time(plan);
@@ -246,7 +256,7 @@ Plan Plan::with_capacity(int capacity) const& {
 
 Plan Plan::with_capacity(int capacity) && {
     PIPETWIN_EXPECT(capacity >= 0, "capacity is not negative");
-    require_deadlock_free(parts_->schedule, capacity, parts_->schedule_name);
+    require_free_of_deadlock(*parts_, capacity);
     return std::move(*this).with_proven_capacity(capacity);
 }
 

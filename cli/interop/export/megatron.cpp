@@ -23,11 +23,7 @@ namespace pipetwin::cli {
 namespace {
 
 MegatronLayout layout_of(const ExportSource::Placed& placed) {
-    try {
-        return megatron_layout(placed.partition, placed.schedule);
-    } catch (const Error& error) {
-        throw error.at(placed.scenario.file.string());
-    }
+    return megatron_layout(placed.partition, placed.schedule);
 }
 
 Exported exported(const ExportSource::Placed& placed, std::string content) {
@@ -38,8 +34,8 @@ Exported exported(const ExportSource::Placed& placed, std::string content) {
     return result;
 }
 
-[[noreturn]] void refuse(const ScenarioParts& scenario, std::string what, std::string hint) {
-    throw Error(ErrorKind::Infeasible, scenario.file.string(), std::move(what), std::move(hint));
+[[noreturn]] void refuse(std::string key, std::string what, std::string hint) {
+    throw Error(ErrorKind::Infeasible, "", std::move(what), std::move(hint)).about(std::move(key));
 }
 
 /// Decoder layers of every stage.
@@ -202,7 +198,7 @@ int groups_of_megatron(const SettledScenario& scenario, const MegatronLayout& la
         return most;  // of every stage all
     }
     if (!std::ranges::all_of(blocks, divides(together))) {
-        refuse(scenario,
+        refuse("pipeline.recompute_blocks",
                fmt::format("pipeline.recompute_blocks = {}, but stages have {} blocks, and "
                            "Megatron's groups have to divide them",
                            together,
@@ -241,7 +237,7 @@ void set_recompute(const SettledScenario& scenario,
     }
     const RecomputeRules rules = scenario.pipeline.recompute;
     if (!rules.everywhere()) {
-        refuse(scenario,
+        refuse("pipeline.recompute",
                fmt::format("pipeline.recompute is {}, but Megatron's flags apply to all stages",
                            to_string(rules)),
                "set it to \"always\" or \"none\" for all stages");
@@ -261,7 +257,7 @@ void set_recompute(const SettledScenario& scenario,
             return;
         }
         case Recompute::ExceptLast:
-            refuse(scenario,
+            refuse("pipeline.recompute",
                    "pipeline.recompute = \"except-last\", which Megatron has no flag for",
                    "set it to \"always\" or \"none\"");
     }
@@ -322,7 +318,7 @@ void set_batch(const SettledScenario& scenario, MegatronFlags& flags) {
     const std::vector<int> sizes =
         micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
     if (sizes.front() != sizes.back()) {
-        refuse(scenario,
+        refuse("training.batch",
                fmt::format("micro-batches of {} and of {} samples, but Megatron's have equal sizes",
                            sizes.front(),
                            sizes.back()),

@@ -185,12 +185,8 @@ Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Con
                     "once",
                     "use a schedule with one pipeline, such as 1f1b");
     }
-    Exported exported;
-    try {
-        exported.content = print_torchtitan_modules(torchtitan_modules(placed.partition));
-    } catch (const Error& error) {
-        throw error.at(place);
-    }
+    Exported exported{.content = print_torchtitan_modules(torchtitan_modules(placed.partition)),
+                      .result = {}};
     exported.result.ranks = placed.schedule.rank_count();
     exported.result.stages = placed.schedule.stage_count();
     exported.result.devices = placed.devices();
