@@ -132,7 +132,8 @@ LinkFacts read_link(const JsonObject& parent, string_view key) {
             .latency = read_time(object, "latency_ns")};
 }
 
-constexpr std::array<string_view, 6> precisions{"fp64", "fp32", "tf32", "fp16", "bf16", "fp8"};
+constexpr std::array<string_view, 7> precisions{
+    "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
 
 }  // namespace
 

@@ -40,13 +40,23 @@ class ClusterFile : public ::testing::Test {
 TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
     EXPECT_THAT(cluster_names(),
                 ElementsAre("8x-a100-sxm-80",
+                            "8x-a100-sxm-80-ib-200-x4",
                             "8x-b200",
+                            "8x-b300",
                             "8x-h100-sxm",
+                            "8x-h100-sxm-roce-400-x4",
+                            "8x-h20",
                             "8x-h200-sxm",
+                            "8x-l40s",
+                            "8x-mi250x",
                             "8x-mi300x",
+                            "8x-mi355x",
                             "8x-p40",
                             "8x-rtx-4090",
-                            "gb200-nvl72"));
+                            "gb200-nvl72",
+                            "gb300-nvl72",
+                            "titan",
+                            "v5p"));
     struct Node {
         std::string name;
         std::string device;
@@ -58,7 +68,12 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
                              {"8x-h100-sxm", "h100-sxm", 365e9, 50e9},
                              {"8x-h200-sxm", "h200-sxm", 365e9, 50e9},
                              {"8x-b200", "b200", 680e9, 50e9},
+                             {"8x-b300", "b300", 680e9, 100e9},
+                             {"8x-h20", "h20", 365e9, 50e9},
+                             {"8x-mi355x", "mi355x", 76.8e9, 50e9},
                              {"gb200-nvl72", "gb200", 680e9, 50e9, 72},
+                             {"gb300-nvl72", "gb300", 680e9, 100e9, 72},
+                             {"titan", "h100-sxm-96", 365e9, 50e9},
                              {"8x-mi300x", "mi300x", 64e9, 50e9},
                              {"8x-rtx-4090", "rtx-4090", 32e9, 0}}) {
         SCOPED_TRACE(node.name);
@@ -77,6 +92,25 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
     }
     EXPECT_EQ(parse(with(gpt, "[cluster]\nprofile = \"this-machine\"")).cluster.device,
               this_machine);
+}
+
+/// Adapters that two devices share.
+TEST(ShippedClusters, WithFewerAdaptersThanDevicesHaveUplinks) {
+    for (const auto& [name, rate] : {std::pair{"8x-a100-sxm-80-ib-200-x4", 25e9},
+                                     {"8x-h100-sxm-roce-400-x4", 50e9},
+                                     {"8x-l40s", 25e9},
+                                     {"8x-mi250x", 25e9}}) {
+        SCOPED_TRACE(name);
+        const auto cluster =
+            parse(with(gpt, fmt::format("[cluster]\nprofile = \"{}\"", name))).cluster;
+        EXPECT_EQ(find_link(cluster.node_link).facts.bytes_per_second.value, rate);
+        ASSERT_EQ(cluster.shared_links.size(), 4U);
+        for (const NodeLink& link : cluster.shared_links) {
+            EXPECT_EQ(link.kind, SharedLinkKind::Uplink);
+            EXPECT_EQ(link.bytes_per_second, rate);
+            EXPECT_EQ(link.devices.size(), 2U);
+        }
+    }
 }
 
 /// 12.9 GB/s to host memory and 11.8 from it (Microway, Tesla P40 Up Close), one after the other,
@@ -124,9 +158,12 @@ TEST(ShippedClusters, AnUnknownNameListsTheKnown) {
     const Error error = refusal(with(gpt, "[cluster]\nprofile = \"8x-h100\""));
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.place(), "/home/u/scenarios/s.toml:8:11");
-    EXPECT_EQ(error.text(),
-              "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-b200, 8x-h100-sxm, 8x-h200-sxm, "
-              "8x-mi300x, 8x-p40, 8x-rtx-4090, gb200-nvl72, this-machine");
+    EXPECT_EQ(
+        error.text(),
+        "no cluster '8x-h100'; known: 8x-a100-sxm-80, 8x-a100-sxm-80-ib-200-x4, "
+        "8x-b200, 8x-b300, 8x-h100-sxm, 8x-h100-sxm-roce-400-x4, 8x-h20, 8x-h200-sxm, 8x-l40s, "
+        "8x-mi250x, 8x-mi300x, 8x-mi355x, 8x-p40, 8x-rtx-4090, gb200-nvl72, gb300-nvl72, "
+        "this-machine, titan, v5p");
     EXPECT_EQ(error.hint(), "did you mean '8x-h100-sxm'?");
     EXPECT_THAT(refusal(with(gpt, "[cluster]\nprofile = 8")).text(), HasSubstr("cluster.profile"));
 }
