@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/costs/number_type.h"
 
 namespace pipetwin {
 
@@ -75,7 +76,7 @@ double time_ratio(const DeviceProfile& from,
 }
 
 double matrix_rate(const DeviceProfile& device, std::string_view precision, std::string hint) {
-    const auto found = device.matrix_rates.find(precision);
+    const auto found = device.matrix_rates.find(rate_precision(precision));
     if (found == device.matrix_rates.end()) {
         std::vector<std::string_view> known;
         for (const auto& [name, rate] : device.matrix_rates) {

@@ -9,7 +9,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/layer_work.h"
+#include "core/costs/number_type.h"
 
 namespace pipetwin {
 
@@ -34,6 +36,7 @@ struct LayerEstimate {
     LayerSample sample;
     double operations = 0;
     double masked_operations = 0;
+    double weight_cast = 0;  ///< seconds, once a step
 };
 
 /// Layer `a`, and then `b`, as one: `b` reads what `a` makes.
@@ -63,7 +66,8 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
 LayerEstimate one_after_other(const LayerEstimate& a, const LayerEstimate& b) {
     return {.sample = one_after_other(a.sample, b.sample),
             .operations = a.operations + b.operations,
-            .masked_operations = a.masked_operations + b.masked_operations};
+            .masked_operations = a.masked_operations + b.masked_operations,
+            .weight_cast = a.weight_cast + b.weight_cast};
 }
 
 /// All layers of a model for one micro-batch size, on one of the devices that share each layer.
@@ -256,7 +260,11 @@ class Estimator {
             window = shape.latent->indexer ? shape.latent->indexer->keys : window;
         } else {
             const double outputs_of_all = queries + gate + keys + values;
-            work.product(tokens_, width(), outputs_of_all, 1, keys / outputs_of_all);
+            work.product({.rows = tokens_,
+                          .inputs = width(),
+                          .outputs = outputs_of_all,
+                          .again = keys / outputs_of_all,
+                          .has_whole_input = true});
             bytes.dropped_values += tokens_ * keys;
         }
         if (shape.head_norms || shape.own_norms) {
@@ -281,7 +289,7 @@ class Estimator {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
             bytes.saved_values += 2 * tokens_ * gate;
         }
-        work.product(tokens_, outputs, width(), 1, 1);
+        work.product({.rows = tokens_, .inputs = outputs, .outputs = width(), .again = 1});
         residual(work);
         save_mask(bytes);
         bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
@@ -300,7 +308,10 @@ class Estimator {
         LayerWork work = new_work();
         LayerBytes bytes;
         norms(work, bytes, model_.attention_norms);
-        work.product(tokens_, width(), convolved + values + rates);
+        work.product({.rows = tokens_,
+                      .inputs = width(),
+                      .outputs = convolved + values + rates,
+                      .has_whole_input = true});
         work.pass(2 * tokens_ * convolved, 3 * tokens_ * convolved);
         work.delta_rule(shape, part(tokens_));
         work.pass(3 * tokens_ * values, 5 * tokens_ * values);
@@ -325,12 +336,18 @@ class Estimator {
                bool ends_what_is_read = false) const {
         const double ins = model_.gated ? 2 : 1;
         const double values = rows * part(inner_width);
-        work.product(rows, width(), ins * part(inner_width), matrices, model_.gated ? 0.5 : 0);
+        work.product({.rows = rows,
+                      .inputs = width(),
+                      .outputs = ins * part(inner_width),
+                      .matrices = matrices,
+                      .again = model_.gated ? 0.5 : 0,
+                      .has_whole_input = matrices == 1});
         work.activation((ins + 1) * values, (2 * ins + 1) * values);
         if (ends_what_is_read) {
             work.begin_tail();
         }
-        work.product(rows, part(inner_width), width(), matrices);
+        work.product(
+            {.rows = rows, .inputs = part(inner_width), .outputs = width(), .matrices = matrices});
         // One by one, the activation's result stays beside its product with the gate.
         const bool keeps_both = options_.kernels == BlockKernels::Eager && model_.gated;
         const double activations = keeps_both ? 1 : 0;
@@ -429,7 +446,7 @@ class Estimator {
         if (options_.recomputes_operators()) {
             sample.core_saved = Bytes{whole_number(value() * bytes.dropped_values)};
             // What every device has whole is kept where devices share a layer, and not done again.
-            const Duration whole = devices_ == 1 ? Duration{} : sample.whole_forward;
+            const Duration whole = devices_ == 1 ? Duration{} : work.whole_passes();
             sample.core_forward = bytes.dropped_values == 0
                                       ? Duration{}
                                       : std::max(Duration{}, sample.core_forward - whole);
@@ -447,7 +464,8 @@ class Estimator {
         }
         return {.sample = sample,
                 .operations = work.operations(),
-                .masked_operations = work.masked_operations()};
+                .masked_operations = work.masked_operations(),
+                .weight_cast = work.weight_cast()};
     }
 
     const DecoderModel& model_;
@@ -512,6 +530,10 @@ class LayerMaker {
             for (const Estimator& estimator : of_size) {
                 const LayerEstimate estimate = std::invoke(sample, estimator);
                 samples.push_back(estimate.sample);
+                if (devices == 1) {  // experts without rows are not in the smallest sizes
+                    layer.weight_cast = std::max(
+                        layer.weight_cast, Duration{whole_number(1e9 * estimate.weight_cast)});
+                }
                 if (devices == 1 && estimate.sample.micro_batch_size == 1) {
                     layer.operations = estimate.operations;
                     layer.masked_operations = estimate.masked_operations;
@@ -581,13 +603,17 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model) {
 Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,
                           const EstimateOptions& options) {
-    PIPETWIN_EXPECT(device.matrix_rates.contains(options.precision),
+    PIPETWIN_EXPECT(device.matrix_rates.contains(rate_precision(options.precision)),
                     "the device has no rate at the precision of an estimate");
-    PIPETWIN_EXPECT(options.precision != "fp8" || device.matrix_rates.contains("bf16"),
+    PIPETWIN_EXPECT(device.matrix_rates.contains(kept_precision(options.precision)),
                     "the device has no rate for what is not in 8 bits");
     Profile profile{
         .source = CostSource::Estimated, .device = device.name, .precision = options.precision};
     profile.tokens_per_sample = options.sequence;
+    if (options.stack) {
+        profile.stack = options.stack->name;
+        profile.launch = options.stack->launch.host.value;
+    }
     LayerMaker layers(model, device, options);
     layers.add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
     if (model.encoder_blocks > 0) {

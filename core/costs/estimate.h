@@ -2,22 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/costs/device_profile.h"
+#include "core/costs/kernel_kinds.h"
 #include "core/costs/profile.h"
 #include "core/model/decoder_model.h"
 
 /// Costs of a model that has not been measured yet. Formulas: docs/devices.md.
 namespace pipetwin {
 
-/// How attention is computed.
-enum class AttentionKernels {
-    Flash,    ///< block by block: no score is written to memory
-    Standard  ///< scores, softmax and dropout are kernels of their own, and keep what they make
-};
+struct Stack;
 
 /// What selective recompute does again (`LayerSample::core_forward`).
 enum class SelectiveRecompute {
@@ -25,37 +23,19 @@ enum class SelectiveRecompute {
     CoreAttention  ///< whatever the kernels of attention are: Megatron-LM
 };
 
-/// How the loss is computed from the logits.
-enum class LossKernels {
-    Fused,    ///< one kernel each way: the logits become their gradient in place
-    Standard  ///< kernels of their own, as PyTorch's cross-entropy over logits in fp32 has them
-};
-
-/// Kernels between the products of a block, and what they keep.
-enum class BlockKernels {
-    Fused,     ///< one for each norm, rotation and activation, as training libraries have them
-    Compiled,  ///< as Fused, and a compiler keeps nothing that no backward reads: torch.compile
-    Eager      ///< PyTorch's operators one by one: norms and rotations pass through fp32
-};
-
-/// What kernels that do little but move values reach of a device's memory rate, as shares. Kernels
-/// measured on A100 (microsoft/vidur, data/profiling/compute/a100): a sum with a residual 0.89, an
-/// activation with its gate 0.50, a norm 0.33; fused norms of training libraries reach more.
-struct MemoryEfficiency {
-    double copies = 0.8;
-    double activations = 0.5;
-    double norms = 0.47;
-};
-
 /// Sizes, precision and efficiencies that an estimate assumes.
 struct EstimateOptions {
     int sequence = 1;  ///< tokens per sample
     int micro_batch_size = 1;
-    /// The device has a matrix rate for it. "fp8": products of blocks in 8 bits, and all else, with
-    /// what is kept, in bf16.
+    /// The device has a matrix rate for it, and the stack has products. Where products are narrow
+    /// (`has_narrow_products`), all else, with what is kept, is in bf16; all but "fp8" need a
+    /// stack.
     std::string precision = "bf16";
+    /// What kernels reach; null: what devices reach that were measured (`kernel_rates`). Its kinds
+    /// of kernels are those of the options, where the caller takes them from it.
+    std::shared_ptr<const Stack> stack{};
     /// What matrix products reach of the device's dense rate, all of them; none: as their sizes
-    /// say (`matrix_efficiency`).
+    /// say (`kernel_rates`).
     std::optional<double> efficiency{};
     /// What everything else reaches of its memory rate, all of it; none: `MemoryEfficiency`.
     std::optional<double> memory_efficiency{};

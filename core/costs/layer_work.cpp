@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/costs/number_type.h"
+
 namespace pipetwin {
 
 namespace {
@@ -35,18 +37,6 @@ double attention_operations(const LayerWork::Attention& shape, double keys) {
            (shape.key_width + shape.value_width);
 }
 
-/// What is assumed for all, else what the device is known to reach.
-MemoryEfficiency memory_efficiency(const DeviceProfile& device, std::optional<double> assumed) {
-    if (assumed) {
-        return {.copies = *assumed, .activations = *assumed, .norms = *assumed};
-    }
-    MemoryEfficiency efficiency;
-    if (device.copy_efficiency) {
-        efficiency.copies = device.copy_efficiency->value;
-    }
-    return efficiency;
-}
-
 /// How much longer gradients of convolutions take than their forwards, in fp32 without matrix
 /// units: medians of Baidu's DeepBench (results/train, P100 and Titan X (Pascal), convolutions of
 /// 16 channels and more that make 3,000 pixels and more). The gradient of the weights is a small
@@ -56,24 +46,15 @@ MemoryEfficiency memory_efficiency(const DeviceProfile& device, std::optional<do
 constexpr double weight_gradient = 1.4;
 constexpr double strided_input_gradient = 2.3;
 
-/// The precision of all but products.
-std::string_view kept_precision(std::string_view precision) {
-    return precision == "fp8" ? "bf16" : precision;
-}
-
 }  // namespace
 
 LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options)
-    : half_{.dense = device.matrix_rates.find(kept_precision(options.precision))->second.value,
-            .of_sizes = matrix_efficiency(device, kept_precision(options.precision)),
-            .bytes = static_cast<double>(bytes_per_value(options.precision))},
-      product_{.dense = device.matrix_rates.at(options.precision).value,
-               .of_sizes = matrix_efficiency(device, options.precision),
-               .bytes = options.precision == "fp8" ? 1 : half_.bytes},
+    : rates_(kernel_rates(device, options)),
+      half_(rates_.kept),
+      product_(rates_.products),
       efficiency_(options.efficiency),
-      of_attention_(attention_efficiency(device)),
       memory_rate_(device.memory_rate.value),
-      memory_(memory_efficiency(device, options.memory_efficiency)),
+      memory_(rates_.memory),
       value_(static_cast<double>(bytes_per_value(options.precision))),
       recomputes_operators_(options.recomputes_operators()),
       eager_(options.kernels == BlockKernels::Eager),
@@ -83,45 +64,80 @@ double LayerWork::efficiency_of(const Sizes& sizes, const MatrixRate& rate) cons
     return efficiency_.value_or(rate.of_sizes.at(sizes.rows, sizes.columns, sizes.inner));
 }
 
+/// Fits of narrow products are of 2,048 rows and more. Of fewer rows, down to 32, they take 0.64 to
+/// 0.83 of their time in bf16 on H100, and 0.63 to 0.89 in MXFP8 and NVFP4 on GB200, with the cast
+/// of the input (medians of ai-dynamo/aiconfigurator, gemm_perf of TensorRT-LLM 1.3.0rc20).
+double LayerWork::reached(const Sizes& sizes) const {
+    constexpr double gain_of_small = 1.25;
+    const double own = product_.dense * efficiency_of(sizes, product_);
+    const bool is_narrow = rates_.casts && product_.bytes < value_;
+    return is_narrow ? std::max(own, gain_of_small * half_.dense * efficiency_of(sizes, half_))
+                     : own;
+}
+
 /// All three have the same three sizes, each in another place.
-void LayerWork::product(double rows, double inputs, double outputs, double matrices, double again) {
+void LayerWork::product(const Product& shape) {
+    const auto& [rows, inputs, outputs, matrices, again, has_whole_input] = shape;
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
-    const double efficiency =
-        efficiency_of({.rows = rows / matrices, .columns = outputs, .inner = inputs}, product_);
-    const auto bytes = [this](double read, double written) {
-        return product_.bytes * read + value_ * written;
-    };
-    const double once = bytes(rows * inputs + weights, rows * outputs);
+    const double rate = reached({.rows = rows / matrices, .columns = outputs, .inner = inputs});
+    const double once = product_.bytes * (rows * inputs + weights) + value_ * (rows * outputs);
     operations_ += operations;
-    add_product(forward_, operations, once, efficiency);
-    add_product(
-        backward_input_, operations, bytes(rows * outputs + weights, rows * inputs), efficiency);
-    add_product(backward_weight_,
+    add_product(forward_, operations, once, rate);
+    add_product(backward_input_,
                 operations,
-                bytes(rows * inputs + rows * outputs, 2 * weights),
-                efficiency);
+                product_.bytes * (rows * outputs + weights) + value_ * (rows * inputs),
+                rate);
+    add_product(
+        backward_weight_,
+        operations,
+        product_.bytes * (rows * inputs + rows * outputs) + rates_.gradient_bytes * (2 * weights),
+        rate);
     accumulated_ += weights;
     if (again > 0) {
-        add_product(operators_, again * operations, again * once, efficiency);
+        add_product(operators_, again * operations, again * once, rate);
     }
     if (product_.bytes < value_) {
-        cast_operands(rows, inputs, outputs, weights, again);
+        rates_.casts ? cast_as_stack(shape, *rates_.casts) : cast_operands(shape);
     }
 }
 
 /// To 8 bits with one scale for each tensor, which is chosen by its largest number: a pass that
 /// looks for it, and one that casts. What the backward casts again has its scale.
-void LayerWork::cast_operands(
-    double rows, double inputs, double outputs, double weights, double again) {
+void LayerWork::cast_operands(const Product& shape) {
     const double with_scale = value_ + value_ + product_.bytes;
     const double alone = value_ + product_.bytes;
-    cast(forward_, rows * inputs + weights, with_scale);
-    cast(backward_input_, rows * outputs, with_scale);
+    const double inputs = shape.rows * shape.inputs;
+    const double outputs = shape.rows * shape.outputs;
+    const double weights = shape.matrices * shape.inputs * shape.outputs;
+    cast(forward_, inputs + weights, with_scale);
+    cast(backward_input_, outputs, with_scale);
     cast(backward_input_, weights, alone);
-    cast(backward_weight_, rows * inputs + rows * outputs, alone);  // the other way round in memory
-    if (again > 0) {
-        cast(operators_, again * (rows * inputs + weights), with_scale);
+    cast(backward_weight_, inputs + outputs, alone);  // the other way round in memory
+    if (shape.again > 0) {
+        cast(operators_, shape.again * (inputs + weights), with_scale);
+    }
+}
+
+void LayerWork::cast_as_stack(const Product& shape, const CastBytes& casts) {
+    const double inputs = shape.rows * shape.inputs;
+    const double weights = shape.matrices * shape.inputs * shape.outputs;
+    cast(forward_, inputs, casts.of_inputs);
+    cast(backward_input_, shape.rows * shape.outputs, casts.of_gradients);
+    if (shape.has_whole_input) {
+        cast(whole_casts_, inputs, casts.of_inputs);
+    }
+    if (shape.again > 0) {
+        cast(operators_, shape.again * inputs, casts.of_inputs);
+    }
+    Sum of_weights;
+    cast(of_weights, weights, casts.of_weights);
+    if (casts.once_a_step) {
+        weight_cast_ += of_weights.seconds;
+    } else {
+        forward_.seconds += of_weights.seconds;
+        operators_.seconds += shape.again * of_weights.seconds;
+        backward_input_.seconds += of_weights.seconds / 2;
     }
 }
 
@@ -169,8 +185,7 @@ void LayerWork::add(Sum& sum, const ConvolutionPass& pass, double effort, double
         shortest = std::min(
             shortest, seconds(0, pass.weights + made) + seconds(saved * operations, values + made));
     }
-    sum.seconds += shortest;
-    sum.kernels += 1;
+    run(sum, shortest);
 }
 
 void LayerWork::pool(const Pool& shape) {
@@ -211,19 +226,21 @@ LayerWork::NormCost LayerWork::norm_cost() const {
     constexpr double eager_backward = 104;
     return eager_norms_ ? NormCost{.forward = eager_forward / value_,
                                    .backward = eager_backward / value_,
-                                   .efficiency = memory_.copies,
+                                   .forward_efficiency = memory_.copies,
+                                   .backward_efficiency = memory_.copies,
                                    .forward_kernels = 8,
                                    .backward_kernels = 16}
-                        : NormCost{.efficiency = memory_.norms};
+                        : NormCost{.forward_efficiency = memory_.norms_forward,
+                                   .backward_efficiency = memory_.norms_backward};
 }
 
 void LayerWork::norm(double rows, double width) {
     const NormCost cost = norm_cost();
-    move(forward_, cost.forward * rows * width, cost.efficiency);
-    move(operators_, cost.forward * rows * width, cost.efficiency);
-    move(backward_input_, cost.backward * rows * width, cost.efficiency);
-    forward_.kernels += cost.forward_kernels - 1;
-    backward_input_.kernels += cost.backward_kernels - 1;
+    move(forward_, cost.forward * rows * width, cost.forward_efficiency);
+    move(operators_, cost.forward * rows * width, cost.forward_efficiency);
+    move(backward_input_, cost.backward * rows * width, cost.backward_efficiency);
+    add_kernels(forward_, cost.forward_kernels - 1);
+    add_kernels(backward_input_, cost.backward_kernels - 1);
 }
 
 /// In eager PyTorch a cast to fp32 (6 bytes for each number), a product of complex numbers (8), and
@@ -233,15 +250,15 @@ void LayerWork::rotation(double values) {
     const double moved = eager_ ? eager / value_ : 2;
     pass(moved * values, moved * values);
     const int kernels = eager_ ? 6 : 1;  // of queries, and of keys
-    forward_.kernels += kernels - 1;
-    backward_input_.kernels += kernels - 1;
+    add_kernels(forward_, kernels - 1);
+    add_kernels(backward_input_, kernels - 1);
 }
 
 void LayerWork::whole_norm(double rows, double width) {
     const NormCost cost = norm_cost();
     norm(rows, width);
-    move(whole_forward_, cost.forward * rows * width, cost.efficiency);
-    move(whole_backward_, cost.backward * rows * width, cost.efficiency);
+    move(whole_forward_, cost.forward * rows * width, cost.forward_efficiency);
+    move(whole_backward_, cost.backward * rows * width, cost.backward_efficiency);
 }
 
 void LayerWork::count_attention(const Attention& shape) {
@@ -263,10 +280,11 @@ void LayerWork::flash_attention(const Attention& shape) {
                                    (shape.key_width + shape.value_width);
     const double moved = queries + keys_and_values + outputs;
     const double pairs = tokens * shape.seen * shape.heads;
-    const double part = shape.sequence / (shape.sequence + of_attention_.half_sequence);
     const double forward = pairs * 2 * (shape.key_width + shape.value_width);
-    const double there = efficiency_.value_or(of_attention_.forward * part);
-    const double back = efficiency_.value_or(of_attention_.backward * part);
+    const AttentionShares reached = rates_.attention(shape.key_width);
+    const double work = tokens * shape.heads;
+    const double there = efficiency_.value_or(reached.forward.at(shape.sequence, work));
+    const double back = efficiency_.value_or(reached.backward.at(shape.sequence, work));
     count_attention(shape);
     add(forward_, forward, moved, there);
     add(core_forward_, forward, moved, there);
@@ -322,7 +340,7 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
 void LayerWork::choose_keys(const IndexerShape& shape, double pairs, double tokens) {
     const double operations = pairs * shape.heads * 2 * shape.width;
     const double moved = tokens * (static_cast<double>(shape.heads) + 1) * shape.width;
-    const double efficiency = efficiency_.value_or(of_attention_.forward);
+    const double efficiency = efficiency_.value_or(rates_.attention(shape.width).forward.share);
     operations_ += operations;
     add(forward_, operations, moved, efficiency);
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
@@ -343,6 +361,10 @@ void LayerWork::join_outputs(double values) {
 
 void LayerWork::loss(double logits, LossKernels kernels) {
     const auto of_bytes = [this, logits](double bytes) { return logits * bytes / value_; };
+    if (rates_.loss) {
+        pass(of_bytes(rates_.loss->forward), of_bytes(rates_.loss->backward));
+        return;
+    }
     if (kernels == LossKernels::Fused) {
         pass(of_bytes(value_ + 4), of_bytes(value_ + 4));
         return;
@@ -360,37 +382,48 @@ LayerSample LayerWork::sample() const {
     constexpr double bytes_per_weight = 8;  // as LayerSample::accumulation says
     sample.accumulation = Duration{
         whole_number(1e9 * bytes_per_weight * accumulated_ / (memory_rate_ * memory_.copies))};
-    sample.forward_kernels = forward_.kernels;
-    sample.backward_input_kernels = backward_input_.kernels;
-    sample.backward_weight_kernels = backward_weight_.kernels;
+    if (!rates_.launches_graphs) {
+        sample.forward_kernels = forward_.kernels;
+        sample.backward_input_kernels = backward_input_.kernels;
+        sample.backward_weight_kernels = backward_weight_.kernels;
+    }
     const double tail = forward_.seconds - before_tail_.value_or(forward_.seconds);
     sample.tail_forward = Duration{whole_number(tail * 1e9)};
     sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
-    sample.whole_forward = whole_forward_.time();
+    sample.whole_forward = whole_forward_.time() + whole_casts_.time();
     sample.whole_backward = whole_backward_.time();
     return sample;
 }
 
+void LayerWork::run(Sum& sum, double seconds) const {
+    sum.seconds += seconds + rates_.gap;
+    sum.kernels += 1;
+}
+
+void LayerWork::add_kernels(Sum& sum, int kernels) const {
+    sum.seconds += kernels * rates_.gap;
+    sum.kernels += kernels;
+}
+
 void LayerWork::add(Sum& sum, double operations, double values, double efficiency) const {
-    sum.seconds += std::max(operations / (half_.dense * efficiency),
-                            values * value_ / (memory_rate_ * memory_.copies));
-    sum.kernels += 1;
+    run(sum,
+        std::max(operations / (half_.dense * efficiency),
+                 values * value_ / (memory_rate_ * memory_.copies)));
 }
 
-void LayerWork::add_product(Sum& sum, double operations, double bytes, double efficiency) const {
-    sum.seconds += std::max(operations / (product_.dense * efficiency),
-                            bytes / (memory_rate_ * memory_.copies));
-    sum.kernels += 1;
+void LayerWork::add_product(Sum& sum, double operations, double bytes, double reached) const {
+    run(sum, std::max(operations / reached, bytes / (memory_rate_ * memory_.copies)));
 }
 
+/// A cast is often part of the kernel before it: no gap of its own.
 void LayerWork::cast(Sum& sum, double values, double bytes_of_value) const {
-    sum.seconds += values * bytes_of_value / (memory_rate_ * memory_.copies);
+    const double share = rates_.casts ? rates_.casts->memory_share : memory_.copies;
+    sum.seconds += values * bytes_of_value / (memory_rate_ * share);
     sum.kernels += 1;
 }
 
 void LayerWork::move(Sum& sum, double values, double efficiency) const {
-    sum.seconds += values * value_ / (memory_rate_ * efficiency);
-    sum.kernels += 1;
+    run(sum, values * value_ / (memory_rate_ * efficiency));
 }
 
 }  // namespace pipetwin

@@ -7,6 +7,7 @@
 
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/profile.h"
 #include "core/model/decoder_model.h"
 
@@ -29,15 +30,27 @@ class LayerWork {
     /// `device` has a matrix rate at the precision of the options.
     LayerWork(const DeviceProfile& device, const EstimateOptions& options);
 
-    /// y (rows, outputs) = x (rows, inputs) * w (inputs, outputs); of `matrices` different w each
-    /// row meets one.
+    /// Sizes of a product, and what is special about it.
+    struct Product {
+        double rows = 1;
+        double inputs = 1;
+        double outputs = 1;
+        double matrices = 1;  ///< each row meets one of them
+        double again = 0;     ///< share of the forward that recompute of operators does again
+        /// Every device that shares the layer casts all of the input, as long as they do not
+        /// divide the sequence.
+        bool has_whole_input = false;
+    };
+
+    /// y (rows, outputs) = x (rows, inputs) * w (inputs, outputs).
     ///
     /// forward      x * w             reads x and w, writes y
     /// of inputs    dy * transposed w     reads dy and w, writes dx
     /// of weights   transposed x * dy     reads x and dy, adds to dw
-    ///
-    /// `again` is the share of the forward that recompute of operators does again.
-    void product(double rows, double inputs, double outputs, double matrices = 1, double again = 0);
+    void product(const Product& shape);
+    void product(double rows, double inputs, double outputs) {
+        product({.rows = rows, .inputs = inputs, .outputs = outputs});
+    }
 
     /// Sizes of a convolution over windows of `window` pixels.
     struct Convolution {
@@ -151,6 +164,12 @@ class LayerWork {
     /// those of whole passes. `core_forward` is what selective recompute does again.
     LayerSample sample() const;
 
+    /// Time of whole passes of the forward, without whole casts.
+    Duration whole_passes() const { return whole_forward_.time(); }
+
+    /// Casts of weights that go on once a step, in seconds.
+    double weight_cast() const { return weight_cast_; }
+
     /// Operations of the forward as publications count them: two for each multiplication of a
     /// product with its addition. Every query of attention meets the keys of the whole sample, or
     /// of its window, whether it sees them or not; what only moves values counts nothing.
@@ -163,13 +182,6 @@ class LayerWork {
     double masked_operations() const { return masked_operations_; }
 
   private:
-    /// Rate of the matrix units at one precision, and what products reach of it.
-    struct MatrixRate {
-        double dense = 0;
-        MatrixEfficiency of_sizes{};
-        double bytes = 2;  ///< of a number that goes into a product
-    };
-
     struct Sum {
         double seconds = 0;
         int kernels = 0;
@@ -188,7 +200,8 @@ class LayerWork {
     struct NormCost {
         double forward = 2;
         double backward = 3;
-        double efficiency = 1;
+        double forward_efficiency = 1;
+        double backward_efficiency = 1;
         int forward_kernels = 1;
         int backward_kernels = 1;
     };
@@ -207,16 +220,23 @@ class LayerWork {
     /// Does `effort` times the operations, and moves `values` beside the weights.
     void add(Sum& sum, const ConvolutionPass& pass, double effort, double values) const;
     void add(Sum& sum, double operations, double values, double efficiency) const;
-    void add_product(Sum& sum, double operations, double bytes, double efficiency) const;
+    void add_product(Sum& sum, double operations, double bytes, double reached) const;
+    /// Operations per second of a product.
+    double reached(const Sizes& sizes) const;
+    /// A kernel that takes so long, and the gap behind it.
+    void run(Sum& sum, double seconds) const;
+    /// Kernels whose work is counted in that of others.
+    void add_kernels(Sum& sum, int kernels) const;
     void cast(Sum& sum, double values, double bytes_of_value) const;
-    void cast_operands(double rows, double inputs, double outputs, double weights, double again);
+    void cast_operands(const Product& shape);
+    void cast_as_stack(const Product& shape, const CastBytes& casts);
     void move(Sum& sum, double values, double efficiency) const;
     double efficiency_of(const Sizes& sizes, const MatrixRate& rate) const;
 
+    KernelRates rates_;
     MatrixRate half_;     ///< at the precision of all but products
     MatrixRate product_;  ///< of products
     std::optional<double> efficiency_;
-    AttentionEfficiency of_attention_;
     double memory_rate_;  ///< without an efficiency
     MemoryEfficiency memory_;
     double value_;
@@ -230,6 +250,8 @@ class LayerWork {
     Sum operators_;     ///< what recompute of operators does again
     Sum whole_forward_;
     Sum whole_backward_;
+    Sum whole_casts_;         ///< of a forward
+    double weight_cast_ = 0;  ///< seconds, once a step
     double operations_ = 0;
     double masked_operations_ = 0;
     std::optional<double> before_tail_;  ///< seconds of forward

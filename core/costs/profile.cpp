@@ -16,6 +16,7 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/suggest.h"
+#include "core/costs/number_type.h"
 
 namespace pipetwin {
 
@@ -240,10 +241,6 @@ constexpr std::size_t most_profile_layers = 100'000;
 /// median: our own profiler may measure that. More is no measurement.
 constexpr double largest_spread = 1e6;
 
-/// Words for the precision of a training.
-constexpr std::array<std::string_view, 6> precision_words{
-    "fp32", "bf16", "fp16", "fp64", "tf32", "fp8"};
-
 /// So that all launches of a layer stay far below the largest time.
 constexpr int most_kernels = 1'000'000;
 constexpr Duration longest_launch = std::chrono::seconds(1);
@@ -353,10 +350,12 @@ class ProfileCheck {
         bytes_of_parameters(pointer, cost);
         number(pointer, "running_bytes", cost.running_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());
+        number(pointer, "weight_cast_ns", cost.weight_cast.count());
         rate(pointer, "operations_per_sample", cost.operations.value_or(0));
         masked_operations(pointer, cost);
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
         add(pointer, "optimizer_ns", time_, cost.optimizer.count());
+        add(pointer, "weight_cast_ns", time_, cost.weight_cast.count());
         if (cost.samples.empty()) {
             refuse(pointer + "/samples", "no sample, expected at least one");
         }

@@ -132,7 +132,9 @@ struct LayerCost {
     /// Running statistics of its norms, with what they follow within a step: no optimizer and no
     /// gradient knows them.
     Bytes running_bytes{};
-    Duration optimizer{};                ///< the optimizer's update of this layer's parameters
+    Duration optimizer{};  ///< the optimizer's update of this layer's parameters
+    /// Casts of its weights for narrow products, once a step, by every replica.
+    Duration weight_cast{};
     std::optional<CostSource> source{};  ///< where it differs from the profile's
     std::vector<LayerSample> samples{};  ///< ascending by micro_batch_size, at least one
     /// [devices that share the layer]: samples of one of them, where more is known than that each
@@ -228,6 +230,7 @@ struct Profile {
     CostSource source = CostSource::Estimated;
     std::string device{};
     std::string precision = "fp32";
+    std::string stack{};  ///< what the costs were estimated with (core/costs/stack.h); empty: none
     std::string tool_version{};
     std::string date{};
     Duration dispatch{};  ///< what the host spends around every action

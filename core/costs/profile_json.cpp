@@ -152,7 +152,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 14>{"name",
+    object.expect_keys(std::array<string_view, 15>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -160,6 +160,7 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "parameter_bytes",
                                                    "running_bytes",
                                                    "optimizer_ns",
+                                                   "weight_cast_ns",
                                                    "source",
                                                    "samples",
                                                    "shared",
@@ -174,6 +175,7 @@ LayerCost read_layer(const JsonObject& object) {
     layer.parameter_bytes = Bytes{object.whole("parameter_bytes")};
     layer.running_bytes = Bytes{object.whole_or("running_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
+    layer.weight_cast = Duration{object.whole_or("weight_cast_ns", 0)};
     if (object.has("source")) {
         layer.source = read_source(object);
     }
@@ -317,10 +319,11 @@ RunCalibration read_run_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 17>{"schema_version",
+    object.expect_keys(std::array<string_view, 18>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
+                                                   "stack",
                                                    "tool_version",
                                                    "date",
                                                    "dispatch_ns",
@@ -341,6 +344,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.source = read_source(object);
     profile.device = object.text_or("device", "");
     profile.precision = object.text_or("precision", "fp32");
+    profile.stack = object.text_or("stack", "");
     profile.tool_version = object.text_or("tool_version", "");
     profile.date = object.text_or("date", "");
     profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
@@ -430,6 +434,9 @@ ordered_json layer_json(const LayerCost& layer) {
         object["running_bytes"] = layer.running_bytes.count;
     }
     object["optimizer_ns"] = layer.optimizer.count();
+    if (layer.weight_cast > Duration{}) {
+        object["weight_cast_ns"] = layer.weight_cast.count();
+    }
     if (layer.source) {
         object["source"] = to_string(*layer.source);
     }
@@ -492,6 +499,9 @@ std::string print_profile(const Profile& profile) {
                       {"launch_ns", profile.launch.count()},
                       {"layers", ordered_json::array()},
                       {"links", ordered_json::array()}};
+    if (!profile.stack.empty()) {
+        root["stack"] = profile.stack;
+    }
     if (profile.tied_bytes > Bytes{}) {
         root["tied_bytes"] = profile.tied_bytes.count;
     }

@@ -11,8 +11,10 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/base/suggest.h"
 #include "core/costs/device_json.h"
 #include "core/costs/near_name.h"
+#include "core/costs/stack_toml.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {
@@ -73,6 +75,17 @@ constexpr Shelf models{.what = "model",
                        .ending = ".json",
                        .near = &near_model,
                        .otherwise = "name one of these, or the model's own config.json"};
+
+std::string_view near_stack(std::string_view name, std::span<const std::string> known) {
+    const std::vector<std::string_view> words(known.begin(), known.end());
+    return nearest_word(name, words);
+}
+
+constexpr Shelf stacks{.what = "stack",
+                       .folder = "stacks",
+                       .ending = ".toml",
+                       .near = &near_stack,
+                       .otherwise = say_more};
 
 /// Names of the files of a kind, in alphabetical order.
 std::vector<std::string> names_in(const Shelf& shelf) {
@@ -139,16 +152,22 @@ class KnownFiles {
     std::map<std::string, std::pair<std::filesystem::file_time_type, Value>> files_;
 };
 
-DeviceProfile read_device(const std::filesystem::path& file) {
-    DeviceProfile device = parse_device_profile(read(file), file.string());
-    if (device.name != file.stem()) {
+/// Throws Error(BadInput) where a file's value has another name than the file.
+void expect_name_of_file(std::string_view what,
+                         const std::string& name,
+                         const std::filesystem::path& file) {
+    if (name != file.stem()) {
         throw Error(
             ErrorKind::BadInput,
             file.string(),
-            fmt::format(
-                "it names its device '{}', expected '{}'", device.name, file.stem().string()),
+            fmt::format("it names its {} '{}', expected '{}'", what, name, file.stem().string()),
             "a profile's name is that of its file");
     }
+}
+
+DeviceProfile read_device(const std::filesystem::path& file) {
+    DeviceProfile device = parse_device_profile(read(file), file.string());
+    expect_name_of_file("device", device.name, file);
     return device;
 }
 
@@ -214,6 +233,19 @@ std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
 
 DeviceProfile find_device(std::string_view name, std::string_view asked_by) {
     return *shared_device(name, asked_by);
+}
+
+std::vector<std::string> stack_names() {
+    return names_in(stacks);
+}
+
+std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by) {
+    thread_local KnownFiles<std::shared_ptr<const Stack>> known;
+    return known.get(find_file(stacks, name, asked_by), [](const std::filesystem::path& file) {
+        auto stack = std::make_shared<const Stack>(parse_stack(read(file), file.string()));
+        expect_name_of_file("stack", stack->name, file);
+        return stack;
+    });
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/costs/device_profile.h"
+#include "core/costs/stack.h"
 
 /// The profiles of devices and links that come with the program, found by name.
 namespace pipetwin {
@@ -50,6 +51,13 @@ std::filesystem::path find_cluster(std::string_view name, std::string_view asked
 /// What to do about a model without nodes: name the kind of node (--cluster), out of
 /// `cluster_names`.
 std::string cluster_hint();
+
+/// Names of stacks/*.toml in that folder, in alphabetical order.
+std::vector<std::string> stack_names();
+
+/// The stack of this name, read once. Throws Error(BadInput) with the names known if there is none,
+/// at the place `asked_by` ("--stack"; empty: the folder), or as `parse_stack`.
+std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by = {});
 
 /// All classes of links in links.json, in its order.
 std::vector<LinkProfile> all_links();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/as_index.h"
+#include "core/costs/number_type.h"
 #include "core/model/inner_layers.h"
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
@@ -456,7 +457,7 @@ void lengthen_halves(StageCost& cost, double factor) {
 }
 
 bool is_half_precision(std::string_view precision) {
-    return precision == "bf16" || precision == "fp16" || precision == "fp8";
+    return precision == "bf16" || precision == "fp16" || has_narrow_products(precision);
 }
 
 int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients) {
@@ -495,7 +496,8 @@ ModelParameters parameters_of(const Profile& profile) {
     for (const LayerCost& layer : profile.layers) {
         weights.layers.push_back({.parameters = layer.parameter_bytes,
                                   .running = layer.running_bytes,
-                                  .optimizer = layer.optimizer});
+                                  .optimizer = layer.optimizer,
+                                  .weight_cast = layer.weight_cast});
     }
     return weights;
 }
@@ -571,6 +573,7 @@ std::vector<StageState> stage_states(const ModelParameters& weights,
                                      const WeightRules& rules) {
     std::vector<StageState> states(as_index(partition.stage_count()));
     std::vector<Bytes> largest(states.size());  // weights of a layer
+    std::vector<Duration> casts(states.size());
     for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
         const LayerParameters& own = weights.layers[layer];
         const auto stage = as_index(partition.stage_of_layer(static_cast<int>(layer)));
@@ -580,6 +583,7 @@ std::vector<StageState> stage_states(const ModelParameters& weights,
         largest[stage] = std::max(largest[stage], part);
         state.running += own.running;
         state.optimizer += own.optimizer;
+        casts[stage] += own.weight_cast;
         for (const LayerSamples& samples : samples_of_class) {
             state.workspace = std::max(state.workspace, samples[layer].workspace);
         }
@@ -600,6 +604,7 @@ std::vector<StageState> stage_states(const ModelParameters& weights,
         state.norm = norm_time(state.optimizer, rules.optimizer_slots);
     }
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
+        states[stage].optimizer += casts[stage];  // of updated weights, by every replica
         share_out(states[stage], largest[stage], weights.precision, rules);
     }
     if (!rules.tied_room) {

@@ -41,8 +41,8 @@ class StageCosts {
 /// backwards were measured (Profile::halves_over_whole). The whole backward stays as it is.
 void lengthen_halves(StageCost& cost, double factor);
 
-/// True if a profile's weights have two bytes each, and its gradients twice that: also where "fp8"
-/// says what products are computed in.
+/// True if a profile's weights have two bytes each, and its gradients twice that: also where its
+/// precision is that of narrow products.
 bool is_half_precision(std::string_view precision);
 
 /// Bytes of a gradient for each byte of its weight: 2 where weights of two bytes have gradients in
@@ -91,8 +91,9 @@ Duration tied_update(const Model& model, const Profile& profile);
 /// What a profile says of one layer's weights, whatever the size of a micro-batch.
 struct LayerParameters {
     Bytes parameters{};
-    Bytes running{};       ///< statistics of a norm
-    Duration optimizer{};  ///< of their update
+    Bytes running{};         ///< statistics of a norm
+    Duration optimizer{};    ///< of their update
+    Duration weight_cast{};  ///< once a step, whoever updates them
 };
 
 /// The weights of every layer, without the costs of micro-batches: cheap to copy.

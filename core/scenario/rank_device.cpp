@@ -73,6 +73,20 @@ void require_a_device_to_scale_from(const SettledScenario& scenario, const Profi
     }
 }
 
+/// Throws Error(BadInput) for costs of another stack than the scenario's.
+void require_same_stack(const SettledScenario& scenario, const Profile& profile) {
+    const std::string& stack = scenario.cluster.stack;
+    if (!stack.empty() && !profile.stack.empty() && profile.stack != stack) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("the costs are those of the stack '{}', but the scenario has '{}'",
+                                profile.stack,
+                                stack),
+                    fmt::format("estimate them with --stack {}, or leave cluster.stack out", stack))
+            .about("cluster.stack");
+    }
+}
+
 /// How to come by costs of a device that those at hand cannot be scaled to.
 std::string hint_for_costs_of(const SettledScenario& scenario, const std::string& name) {
     return scenario.model.kind == ModelKind::Profile
@@ -236,6 +250,7 @@ std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
     require_one_per_rank(scenario, "speeds", cluster.speeds.size(), ranks);
     require_one_per_rank(scenario, "memory_limit", cluster.memory_limits.size(), ranks);
     require_a_device_to_scale_from(scenario, profile);
+    require_same_stack(scenario, profile);
     Devices known;
     std::vector<RankDevice> devices;
     for (std::size_t rank = 0; std::cmp_less(rank, ranks); ++rank) {
@@ -250,6 +265,13 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
     std::vector<std::string> notes;
     if (std::optional<std::string> note = precision_note(scenario, profile)) {
         notes.push_back(*std::move(note));
+    }
+    if (!scenario.cluster.stack.empty() && profile.stack.empty() &&
+        profile.source == CostSource::Estimated) {
+        notes.push_back(
+            fmt::format("the costs were estimated without a stack: --stack {} of 'import hf' or "
+                        "'plan MODEL' estimates those of the scenario's",
+                        scenario.cluster.stack));
     }
     std::set<std::string> told;
     const bool names_none =

@@ -11,6 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/number_type.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/model_blocks.h"
@@ -65,9 +66,9 @@ std::string_view to_string(Precision precision) {
 }
 
 std::string_view trained_as(std::string_view costs_precision) {
-    return costs_precision == "fp8" || costs_precision == "fp16" ? "bf16"
-           : costs_precision == "tf32"                           ? "fp32"
-                                                                 : costs_precision;
+    return has_narrow_products(costs_precision) || costs_precision == "fp16" ? "bf16"
+           : costs_precision == "tf32"                                       ? "fp32"
+                                                                             : costs_precision;
 }
 
 std::string_view to_string(RateSchedule schedule) {

@@ -143,7 +143,8 @@ struct ScenarioParts {
         std::vector<std::string> devices;  ///< one per rank; empty: `device` is all of them
         std::vector<double> speeds;        ///< one per rank, relative to the costs; empty: 1
         ScaleCosts scale_costs = ScaleCosts::None;
-        int count = 0;  ///< devices; 0 = as many as stages
+        std::string stack;  ///< of training software, as in profiles/stacks; empty: none is named
+        int count = 0;      ///< devices; 0 = as many as stages
         int per_node = 8;
         Placement placement = Placement::ReplicasFirst;
         std::vector<int> nodes;  ///< Placement::Written: of every rank, replica after replica

@@ -144,6 +144,24 @@ constexpr ScenarioKey link_class(string_view name) {
         });
 }
 
+void read_stack(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    std::string& stack = scenario.cluster.stack;
+    stack = table.text(key.name).value_or("");
+    if (!stack.empty()) {
+        try {
+            find_stack(stack);
+        } catch (const Error& error) {
+            throw error.at(table.place(key.name));
+        }
+    }
+}
+
+void print_stack(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const std::string& stack = scenario.cluster.stack; !stack.empty()) {
+        writer.string(key.name, stack);
+    }
+}
+
 void read_memory_limit(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (table.is_list(key.name)) {
         scenario.cluster.memory_limits = *table.all_bytes(key.name);
@@ -415,7 +433,7 @@ using ClusterKeys = Scenario::ClusterPart;
 constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
-constexpr std::array<ScenarioKey, 29> keys_of_cluster{{
+constexpr std::array<ScenarioKey, 30> keys_of_cluster{{
     keys::choice<&ClusterKeys::backend>("backend", words::backends)
         .says("`cpu`; `cuda`; `paced`: operations, and messages within a process, take exactly as "
               "long as the profile says, and traces are marked emulated"),
@@ -444,6 +462,11 @@ constexpr std::array<ScenarioKey, 29> keys_of_cluster{{
         .says("what to do if the profile's costs are of another device. `none`: refuse. `compute`, "
               "`memory`: scale by the ratio of the matrix rates, or of the memory rates. "
               "`cautious`: take the longer of the two. Scaled costs are called *estimated*"),
+    keys::own("stack", read_stack, print_stack)
+        .takes(Form::Text)
+        .says("the [training software](devices.md#stacks) of the run (`pipetwin devices` lists "
+              "them). Costs that were estimated with another one are refused",
+              "that of the costs"),
     keys::number<&ClusterKeys::count>("count", device_count_range)
         .read_after("backend")
         .says("devices; 0: as many as needed. Fewer than stages x replicas is an error"),

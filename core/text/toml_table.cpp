@@ -23,11 +23,6 @@ constexpr int deepest = 64;
 constexpr const char* write_it_flat =
     "write the tables one below the other, as in [model] and [pipeline]";
 
-/// What can be done about a key where nothing better is known.
-std::string where_keys_are(std::string_view path) {
-    return fmt::format("docs/scenario.md says what {} may be", path);
-}
-
 /// The index after the string that begins at `begin`, npos where it has no closing quote; TOML has
 /// "basic" and 'literal' strings, and either in three quotes may span lines and end in two more.
 std::size_t after_string(std::string_view text, std::size_t begin) {
@@ -301,11 +296,16 @@ bool holds(std::string_view outer, std::string_view path) {
 
 TomlDocument::TomlDocument(std::string_view text,
                            std::string place,
-                           const std::vector<Override>& overrides)
-    : place_(std::move(place)), table_(parse_toml(text, place_)) {
+                           const std::vector<Override>& overrides,
+                           std::string_view page)
+    : place_(std::move(place)), page_(page), table_(parse_toml(text, place_)) {
     for (const Override& change : overrides) {
         put(change);
     }
+}
+
+std::string TomlDocument::where_keys_are(std::string_view path) const {
+    return fmt::format("{} says what {} may be", page_, path);
 }
 
 void TomlDocument::put(const Override& change) {
@@ -502,7 +502,7 @@ Hint TomlTable::hint_of_value(std::string_view key, ValueKind expected) const {
         return fmt::format("leave the quotes out: {} = {}", key, node->as_string()->get());
     }
     const std::string meant = node == nullptr ? "" : meant_value(key, *node, expected);
-    return meant.empty() ? Hint(where_keys_are(path_of(key))) : key_with(key, meant);
+    return meant.empty() ? Hint(document_->where_keys_are(path_of(key))) : key_with(key, meant);
 }
 
 Error TomlTable::about(std::string_view key, const Error& error) const {
@@ -513,7 +513,7 @@ void TomlTable::missing(std::string_view key, std::string_view expected) const {
     throw Error(ErrorKind::BadInput,
                 "",
                 fmt::format("{} is missing, expected {}", path_of(key), expected),
-                where_keys_are(path_of(key)))
+                document_->where_keys_are(path_of(key)))
         .about(path_of(key))
         .placed(place(key));
 }
@@ -617,7 +617,7 @@ auto TomlTable::list(std::string_view key,
                                     values.size(),
                                     describe(element),
                                     expected),
-                        hint.empty() ? Hint(where_keys_are(path_of(key))) : hint)
+                        hint.empty() ? Hint(document_->where_keys_are(path_of(key))) : hint)
                 .about(path_of(key))
                 .placed(document_->place_of(path_of(key), element.source()));
         }

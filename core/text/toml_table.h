@@ -32,8 +32,12 @@ class TomlTable;
 class TomlDocument {
   public:
     /// `place` names the text in errors. Throws Error(BadInput) for text that is no TOML or is
-    /// nested deeper than 64, and for an override whose key or value is none.
-    TomlDocument(std::string_view text, std::string place, const std::vector<Override>& overrides);
+    /// nested deeper than 64, and for an override whose key or value is none. `page` says what the
+    /// keys may be.
+    TomlDocument(std::string_view text,
+                 std::string place,
+                 const std::vector<Override>& overrides,
+                 std::string_view page = "docs/scenario.md");
 
     /// The outermost table of the document, which must outlive the result.
     TomlTable root() const;
@@ -58,10 +62,14 @@ class TomlDocument {
     /// True if `fill_in` copied the value of `path`.
     bool is_filled_in(std::string_view path) const;
 
+    /// What can be done about a key where nothing better is known.
+    std::string where_keys_are(std::string_view path) const;
+
   private:
     void put(const Override& change);
 
     std::string place_;
+    std::string page_;
     toml::table table_;
     std::vector<std::string> overridden_;                        ///< keys, as given
     std::map<std::string, std::string, std::less<>> filled_in_;  ///< place of each such key

@@ -15,9 +15,12 @@
 #include "core/costs/calibration_json.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/estimate.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/near_name.h"
+#include "core/costs/number_type.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack_choice.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
 #include "core/interop/hf_trainable.h"
@@ -82,7 +85,8 @@ std::string precision_of(const DecoderModel& model,
                          const EstimateQuestion& question,
                          const std::string& place,
                          std::vector<std::string>& notes) {
-    constexpr std::array<std::string_view, 4> known{"bf16", "fp16", "fp32", "fp8"};
+    constexpr std::array<std::string_view, 7> known{
+        "bf16", "fp16", "fp32", "fp8", "fp8-block", "mxfp8", "nvfp4"};
     if (const std::optional<std::string>& chosen = question.precision) {
         if (std::ranges::find(known, *chosen) == known.end()) {
             throw Error(ErrorKind::Usage,
@@ -239,25 +243,45 @@ std::size_t bytes_of_many_layers(const Profile& profile) {
 std::string estimate_note(const DeviceProfile& device,
                           double rate,
                           const EstimateOptions& options) {
-    const MatrixEfficiency of_sizes = matrix_efficiency(device, options.precision);
-    const std::string reached =
-        options.efficiency
-            ? fmt::format("{:.4g} %", 100 * *options.efficiency)
-            : fmt::format("up to {:.4g} % (depending on their sizes)", 100 * of_sizes.large);
-    const MemoryEfficiency of_kinds;
+    const KernelRates rates = kernel_rates(device, options);
+    const std::string reached = options.efficiency
+                                    ? fmt::format("{:.4g} %", 100 * *options.efficiency)
+                                    : fmt::format("up to {:.4g} % (depending on their sizes)",
+                                                  100 * rates.products.of_sizes.large);
+    const MemoryEfficiency of_kinds = options.stack ? rates.memory : MemoryEfficiency{};
     const std::string of_memory =
         options.memory_efficiency
             ? fmt::format("{:.4g} %", 100 * *options.memory_efficiency)
             : fmt::format("{:.4g} to {:.4g} % (by the kind of kernel)",
-                          100 * std::min(of_kinds.norms, of_kinds.activations),
+                          100 * std::min(of_kinds.norms_backward, of_kinds.activations),
                           100 * of_kinds.copies);
     return fmt::format(
-        "estimated for {}: matrix products at {} of {:.4g} TFLOP/s, memory at {} of {:.4g} GB/s",
+        "estimated for {}{}: matrix products at {} of {:.4g} TFLOP/s, memory at {} of {:.4g} GB/s",
         device.name,
+        options.stack ? fmt::format(" with the stack {}", options.stack->name) : "",
         reached,
         rate / 1e12,
         of_memory,
         device.memory_rate.value / 1e9);
+}
+
+/// Says so where the stack knows attention of heads of another size only.
+void note_other_heads(const DecoderModel& model,
+                      const DeviceProfile& device,
+                      const EstimateOptions& options,
+                      std::vector<std::string>& notes) {
+    const int size = model.attention.key_width;
+    const Stack::Attention* const row =
+        options.stack && options.attention == AttentionKernels::Flash
+            ? options.stack->attention_of(device.name, size)
+            : nullptr;
+    if (row != nullptr && row->head_size != size) {
+        notes.push_back(
+            fmt::format("attention has the rates of heads of {}, the nearest to the model's {} "
+                        "that the stack knows",
+                        row->head_size,
+                        size));
+    }
 }
 
 /// What is in the profile that a reader would not expect, and what is not in it.
@@ -345,23 +369,44 @@ void expect_sequence(const ModelConfig& config, int sequence, std::vector<std::s
     }
 }
 
+double product_rate(const DeviceProfile& device,
+                    const EstimateOptions& estimate,
+                    const std::string& hint) {
+    const std::string& precision = estimate.precision;
+    const double rate = matrix_rate(device, precision, hint);
+    if (has_narrow_products(precision)) {
+        matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
+    }
+    if (estimate.stack) {
+        expect_products(*estimate.stack, device.name, precision, "--stack");
+    } else if (has_narrow_products(precision) && precision != "fp8") {
+        const std::string stack = newest_stack("megatron", device.name, precision);
+        throw Error(ErrorKind::Usage,
+                    "--precision",
+                    fmt::format("{} without --stack: what such products reach is known of stacks "
+                                "alone",
+                                precision),
+                    stack.empty() ? fmt::format("no stack has them on '{}'", device.name)
+                                  : fmt::format("add --stack {}", stack));
+    }
+    return rate;
+}
+
 EstimatedModel estimated_model(const ModelConfig& config, const EstimateQuestion& question) {
     const auto& [text, place, model] = config;
     EstimatedModel found;
     EstimateOptions estimate = question.estimate;
     const DeviceProfile device = find_device(question.device, "--device");
     estimate.precision = precision_of(model, question, place, found.notes);
-    const double rate = matrix_rate(
-        device, estimate.precision, "choose one of them with --precision, or another device");
-    if (estimate.precision == "fp8") {
-        matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
-    }
+    const double rate =
+        product_rate(device, estimate, "choose one of them with --precision, or another device");
     expect_sequence(config, estimate.sequence, found.notes);
 
     Profile& profile = found.profile;
     profile = estimated_profile(model, device, estimate);
     profile.tool_version = program_version();
     found.notes.push_back(estimate_note(device, rate, estimate));
+    note_other_heads(model, device, estimate, found.notes);
     apply_weights(question, model, profile, found.notes);
     apply_calibration(question, profile, found.notes);
     if (question.whole_blocks) {

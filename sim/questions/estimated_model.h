@@ -50,6 +50,13 @@ struct EstimatedModel {
 /// weights, and costs that are too large for a profile.
 EstimatedModel estimated_model(const ModelConfig& config, const EstimateQuestion& question);
 
+/// The dense rate of the products of an estimate, which device and stack have. Throws
+/// Error(BadInput) with `hint` for a precision that the device does not have, and naming the
+/// nearest stack for one that is not known of the stack; Error(Usage) for one that needs a stack.
+double product_rate(const DeviceProfile& device,
+                    const EstimateOptions& estimate,
+                    const std::string& hint);
+
 /// Throws Error(BadInput) for samples of more tokens than the model learned positions for; adds a
 /// note where they are more than it was trained with.
 void expect_sequence(const ModelConfig& config, int sequence, std::vector<std::string>& notes);

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/device_profile.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
@@ -138,21 +139,31 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
     }
 }
 
+/// The keys of the cluster and the overrides over a scenario; --stack is no key of the cluster.
+Scenario over_cluster(Scenario begun,
+                      const ModelQuestion& question,
+                      const std::vector<Override>& overrides) {
+    Scenario scenario = scenario_over(std::move(begun), question.cluster, overrides);
+    scenario.cluster.stack = question.stack.value_or(scenario.cluster.stack);
+    return scenario;
+}
+
 /// The scenario on so many devices.
 Scenario scenario_on(const ModelQuestion& question, int samples, Precision precision, int devices) {
     Scenario scenario = open_scenario(question);
     scenario.training.batch = samples;
     scenario.training.precision = precision;
     scenario.cluster.count = devices;
-    return scenario_over(std::move(scenario), question.cluster, question.overrides);
+    return over_cluster(std::move(scenario), question, question.overrides);
 }
 
 /// How costs of the model on the device are estimated: in bf16, as models are trained whatever they
 /// are published in.
 EstimateQuestion estimate_of(const ModelQuestion& question,
-                             const std::string& device,
+                             const Scenario::ClusterPart& cluster,
                              int sequence) {
     constexpr int devices_of_a_node = 8;
+    const std::string& device = cluster.device;
     const bool has_bf16 = find_device(device).matrix_rates.contains("bf16");
     EstimateQuestion estimate{.device = device,
                               .precision = question.precision || !has_bf16
@@ -162,6 +173,9 @@ EstimateQuestion estimate_of(const ModelQuestion& question,
     estimate.estimate.sequence = sequence;
     estimate.estimate.micro_batch_size = 1;
     estimate.estimate.most_devices = devices_of_a_node;
+    if (!cluster.stack.empty()) {
+        take_stack(find_stack(cluster.stack, "--stack"), estimate.estimate);
+    }
     return estimate;
 }
 
@@ -204,7 +218,7 @@ int usual_tokens(const std::optional<ModelConfig>& config) {
 /// Reads or estimates the costs of the model.
 void find_costs(const ModelQuestion& question,
                 const std::optional<ModelConfig>& config,
-                const std::string& device,
+                const Scenario::ClusterPart& cluster,
                 int sequence,
                 ModelOnCluster& asked) {
     if (!config) {
@@ -218,12 +232,24 @@ void find_costs(const ModelQuestion& question,
                     "its costs are for {}, but --precision is {}", precision, *question.precision),
                 "leave --precision out, or name the model: then new costs are estimated");
         }
+        const std::string& stack = asked.found.profile.stack;
+        if (question.stack && *question.stack != stack) {
+            throw Error(
+                ErrorKind::BadInput,
+                question.model.string(),
+                stack.empty()
+                    ? fmt::format("its costs are of no stack, but --stack is {}", *question.stack)
+                    : fmt::format("its costs are of the stack '{}', but --stack is {}",
+                                  stack,
+                                  *question.stack),
+                "leave --stack out, or name the model: then new costs are estimated");
+        }
         if (question.whole_blocks) {
             asked.found.profile = with_whole_blocks(asked.found.profile);
         }
         return;
     }
-    if (device == this_machine) {
+    if (cluster.device == this_machine) {
         throw Error(ErrorKind::BadInput,
                     "--cluster",
                     fmt::format("costs cannot be estimated for '{}', as its cluster.device names "
@@ -233,7 +259,7 @@ void find_costs(const ModelQuestion& question,
                         ? "set it there, as in device = \"h100-sxm\"; 'pipetwin devices' lists all"
                         : cluster_hint());
     }
-    const EstimateQuestion estimate = estimate_of(question, device, sequence);
+    const EstimateQuestion estimate = estimate_of(question, cluster, sequence);
     EstimatedModel estimated = estimated_model(*config, estimate);
     std::ranges::move(estimated.notes, std::back_inserter(asked.notes));
     asked.found = {.profile = std::move(estimated.profile), .file = question.costs_file};
@@ -318,13 +344,17 @@ ModelOnCluster model_on_cluster(const ModelQuestion& question) {
     expect_no_key_of_option(question, "training.precision", "--precision");
     expect_no_key_of_option(question, "model.context", "--sequence");
     expect_no_key_of_option(question, "cluster.profile", "--cluster");
+    expect_no_key_of_option(question, "cluster.stack", "--stack");
+    if (question.stack) {
+        find_stack(*question.stack, "--stack");
+    }
     ModelOnCluster asked;
-    const Scenario node = scenario_over(
-        open_scenario(question), question.cluster, overrides_of(question, "cluster."));
+    const Scenario node =
+        over_cluster(open_scenario(question), question, overrides_of(question, "cluster."));
     expect_enough_nodes(question, node.cluster);
     const std::optional<ModelConfig> config = read_config(question.model);
     int sequence = question.sequence.value_or(usual_tokens(config));
-    find_costs(question, config, node.cluster.device, sequence, asked);
+    find_costs(question, config, node.cluster, sequence, asked);
     const Profile& profile = asked.found.profile;
     if (profile.tokens_per_sample > 0) {
         if (question.sequence && *question.sequence != profile.tokens_per_sample) {

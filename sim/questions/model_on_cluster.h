@@ -23,6 +23,7 @@ struct ModelQuestion {
     std::optional<double> batch_tokens{};  ///< tokens per step, about
     /// Number type of the estimate; none: bf16, where the device has it.
     std::optional<std::string> precision{};
+    std::optional<std::string> stack{};  ///< none: that of the cluster's file, if it has any
     bool whole_blocks = false;           ///< attention and feed-forward stay in one stage
     std::vector<Override> overrides{};   ///< of keys of the scenario
     std::filesystem::path costs_file{};  ///< where the costs will be, for the scenario

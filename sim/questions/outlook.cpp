@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/costs/number_type.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/plan/plan.h"
 #include "core/scenario/rank_device.h"
@@ -42,7 +43,7 @@ std::optional<double> dense_rate(const Plan& plan,
     double sum = 0;
     for (const RankDevice& device : rank_devices(scenario, profile, plan.rank_count())) {
         const std::shared_ptr<const DeviceProfile> known = known_device(device, profile);
-        const auto rate = known ? known->matrix_rates.find(profile.precision)
+        const auto rate = known ? known->matrix_rates.find(rate_precision(profile.precision))
                                 : decltype(known->matrix_rates.end()){};
         if (!known || rate == known->matrix_rates.end()) {
             return std::nullopt;

@@ -42,6 +42,7 @@ Profile with_times(const Profile& profile, const TimeFactors& factors) {
     };
     for (LayerCost& layer : result.layers) {
         change(layer.optimizer, factors.update);
+        change(layer.weight_cast, factors.update);
         layer.change_samples([&](LayerSample& sample) {
             for (const auto time : times_of_sample) {
                 change(sample.*time, factors.compute);
@@ -109,7 +110,7 @@ std::vector<Profile> canonical_profiles(const SettledScenario& scenario,
     const double of_step = compute * plan.micro_batches();
     double update = 0;
     for (const LayerCost& layer : profile.layers) {
-        update += unit * static_cast<double>(layer.optimizer.count());
+        update += unit * static_cast<double>((layer.optimizer + layer.weight_cast).count());
     }
     const double share = share_of_update(update, of_step);
     if (compute < 1) {

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/costs/kernel_rates.h"
+
+#include <chrono>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/costs/estimate.h"
+#include "core/costs/layer_work.h"
+#include "core/costs/number_type.h"
+
+namespace pipetwin {
+
+namespace {
+
+MatrixRate matrix_rate_of(const DeviceProfile& device,
+                          const Stack* stack,
+                          std::string_view precision) {
+    MatrixRate rate{.dense = device.matrix_rates.find(rate_precision(precision))->second.value,
+                    .of_sizes = matrix_efficiency(device, precision),
+                    .bytes = product_bytes(precision)};
+    if (stack != nullptr) {
+        const std::optional<MatrixEfficiency> reached = stack->products_of(device.name, precision);
+        PIPETWIN_EXPECT(reached, "the stack of an estimate has no products of the device");
+        rate.of_sizes = *reached;
+    }
+    return rate;
+}
+
+/// What is assumed for all, else what the stack says, else what the device is known to reach.
+MemoryEfficiency memory_efficiency(const DeviceProfile& device, const EstimateOptions& options) {
+    if (const std::optional<double>& assumed = options.memory_efficiency) {
+        return {.copies = *assumed,
+                .activations = *assumed,
+                .norms_forward = *assumed,
+                .norms_backward = *assumed};
+    }
+    if (options.stack) {
+        const Stack::Passes& passes = options.stack->passes;
+        return {.copies = passes.copies.value,
+                .activations = passes.activations.value,
+                .norms_forward = passes.norms_forward.value,
+                .norms_backward = passes.norms_backward.value};
+    }
+    MemoryEfficiency efficiency;
+    if (device.copy_efficiency) {
+        efficiency.copies = device.copy_efficiency->value;
+    }
+    return efficiency;
+}
+
+void add_stack(const EstimateOptions& options, KernelRates& rates) {
+    const Stack& stack = *options.stack;
+    if (const CastBytes* const casts = stack.casts_of(options.precision)) {
+        rates.casts = *casts;
+        rates.casts->memory_share = options.memory_efficiency.value_or(casts->memory_share);
+    }
+    if (options.loss == stack.kernels.loss) {
+        rates.loss = {.forward = stack.passes.loss_forward_bytes.value,
+                      .backward = stack.passes.loss_backward_bytes.value};
+    }
+    rates.gap = std::chrono::duration<double>(stack.launch.gap.value).count();
+    rates.launches_graphs = stack.launch.graphs;
+    constexpr double fp32 = 4;
+    rates.gradient_bytes = stack.stored.fp32_gradients ? fp32 : rates.gradient_bytes;
+    rates.stack = options.stack;
+}
+
+}  // namespace
+
+void take_stack(std::shared_ptr<const Stack> stack, EstimateOptions& options) {
+    options.kernels = stack->kernels.blocks;
+    options.loss = stack->kernels.loss;
+    options.attention = stack->kernels.attention;
+    options.stack = std::move(stack);
+}
+
+KernelRates kernel_rates(const DeviceProfile& device, const EstimateOptions& options) {
+    const std::string_view kept = kept_precision(options.precision);
+    KernelRates rates{.kept = matrix_rate_of(device, options.stack.get(), kept),
+                      .products = matrix_rate_of(device, options.stack.get(), options.precision),
+                      .memory = memory_efficiency(device, options),
+                      .gradient_bytes = static_cast<double>(bytes_per_value(options.precision)),
+                      .device = &device};
+    if (options.stack) {
+        add_stack(options, rates);
+    }
+    return rates;
+}
+
+AttentionShares KernelRates::attention(double head_size) const {
+    const Stack::Attention* const row =
+        stack ? stack->attention_of(device->name, head_size) : nullptr;
+    if (row != nullptr) {
+        return row->reached.value;
+    }
+    const AttentionEfficiency known = attention_efficiency(*device);
+    return {.forward = {.share = known.forward, .half_sequence = known.half_sequence},
+            .backward = {.share = known.backward, .half_sequence = known.half_sequence}};
+}
+
+}  // namespace pipetwin

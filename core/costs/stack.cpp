@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/costs/stack.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+
+namespace pipetwin {
+
+namespace {
+
+template <class Row>
+bool lists_device(const Row& row, std::string_view device) {
+    return std::ranges::find(row.devices, device) != row.devices.end();
+}
+
+/// Adds the texts that are not there yet.
+void add_new(std::vector<std::string>& all, const std::vector<std::string>& more) {
+    for (const std::string& text : more) {
+        if (std::ranges::find(all, text) == all.end()) {
+            all.push_back(text);
+        }
+    }
+}
+
+}  // namespace
+
+std::string_view to_string(FactKind kind) {
+    switch (kind) {
+        case FactKind::Measured:
+            return "measured";
+        case FactKind::Counted:
+            return "counted";
+        case FactKind::Datasheet:
+            return "datasheet";
+        case FactKind::Estimated:
+            return "estimated";
+        case FactKind::Fitted:
+            return "fitted";
+    }
+    PIPETWIN_EXPECT(false, "kind of a fact out of range");
+}
+
+std::optional<MatrixEfficiency> Stack::products_of(std::string_view device,
+                                                   std::string_view precision) const {
+    const auto row = std::ranges::find_if(products, [&](const Products& of) {
+        return of.precision == precision && lists_device(of, device);
+    });
+    if (row == products.end()) {
+        return std::nullopt;
+    }
+    MatrixEfficiency reached = row->reached.value;
+    for (const Sustained& of : sustained) {
+        if (lists_device(of, device)) {
+            reached.large *= of.share.value;
+        }
+    }
+    return reached;
+}
+
+const Stack::Attention* Stack::attention_of(std::string_view device, double head_size) const {
+    const Attention* nearest = nullptr;
+    const auto distance = [head_size](const Attention& row) {
+        return std::abs(std::log(head_size / row.head_size));
+    };
+    for (const Attention& row : attention) {
+        if (lists_device(row, device) &&
+            (nearest == nullptr || distance(row) < distance(*nearest))) {
+            nearest = &row;
+        }
+    }
+    return nearest;
+}
+
+const CastBytes* Stack::casts_of(std::string_view precision) const {
+    const auto row = std::ranges::find(casts, precision, &Casts::precision);
+    return row == casts.end() ? nullptr : &row->bytes.value;
+}
+
+std::vector<std::string> Stack::devices() const {
+    std::vector<std::string> all;
+    for (const Products& row : products) {
+        add_new(all, row.devices);
+    }
+    return all;
+}
+
+std::vector<std::string> Stack::precisions_of(std::string_view device) const {
+    std::vector<std::string> all;
+    for (const Products& row : products) {
+        if (lists_device(row, device)) {
+            add_new(all, {row.precision});
+        }
+    }
+    return all;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/costs/device_profile.h"
+#include "core/costs/kernel_kinds.h"
+
+/// What a generation of training software does with a device. Format: docs/devices.md.
+namespace pipetwin {
+
+/// How a number of a stack is known.
+enum class FactKind { Measured, Counted, Datasheet, Estimated, Fitted };
+
+/// The word in a stack's file: "measured".
+std::string_view to_string(FactKind kind);
+
+/// A value of a stack, how it is known, and where from.
+template <class T>
+struct Fact {
+    T value{};
+    FactKind kind = FactKind::Estimated;
+    std::string source{};     ///< keys of the file's [sources], with ", " between them
+    std::string fitted_to{};  ///< the rows, where it is fitted; else empty
+    /// Median error in per cent of rows whose source was left out of the fit; none: not known.
+    std::optional<double> leave_one_out_percent{};
+
+    bool operator==(const Fact&) const = default;
+};
+
+/// What fused attention reaches of a device's dense rate one way:
+///
+///     share * s / (s + half_sequence) * w / (w + half_work)
+///
+/// for sequences of s tokens, and w heads times tokens on one device.
+struct AttentionShare {
+    double share = 0;
+    double half_sequence = 0;
+    double half_work = 0;
+
+    double at(double sequence, double work) const {
+        return share * (sequence / (sequence + half_sequence)) * (work / (work + half_work));
+    }
+
+    bool operator==(const AttentionShare&) const = default;
+};
+
+/// What fused attention reaches both ways.
+struct AttentionShares {
+    AttentionShare forward{};
+    AttentionShare backward{};
+
+    bool operator==(const AttentionShares&) const = default;
+};
+
+/// Bytes that a cast to a narrow number moves for each number of an operand.
+struct CastBytes {
+    double of_inputs = 0;     ///< in a forward
+    double of_gradients = 0;  ///< in a backward, with the other way round of the input
+    double of_weights = 0;    ///< once a step; else in a forward, and half of it in a backward
+    bool once_a_step = false;
+    double memory_share = 1;  ///< that casts reach of the memory rate
+
+    bool operator==(const CastBytes&) const = default;
+};
+
+/// What a message beside a product does: how much of it is hidden, and what it takes.
+struct HiddenMessage {
+    bool is_hidden = false;
+    int multiprocessors = 0;  ///< that it takes from the work beside it
+    int chunks = 1;           ///< of which one is not hidden; 0: all are
+    bool in_8_bits = false;   ///< where products are narrow
+
+    bool operator==(const HiddenMessage&) const = default;
+};
+
+/// Updated weights of replicas that divide the optimizer's state.
+enum class WeightUpdates {
+    Bucketed,  ///< gathered in buckets
+    Broadcast  ///< sent to all by each in turn
+};
+
+/// When weights that were gathered for a forward are given back.
+enum class Reshard { Always, LastMicroBatch, Never };
+
+/// A stack of training software. What no table has of a device is not known.
+struct Stack {
+    std::string name{};
+    std::string description{};
+    int year = 0;
+    std::vector<std::string> frameworks{};  ///< "megatron"
+
+    /// Kinds of kernels that it has.
+    struct Kernels {
+        BlockKernels blocks = BlockKernels::Fused;
+        LossKernels loss = LossKernels::Fused;
+        AttentionKernels attention = AttentionKernels::Flash;
+
+        bool operator==(const Kernels&) const = default;
+    } kernels{};
+
+    /// Kernels that only move bytes: shares of the memory rate, and bytes of each logit.
+    struct Passes {
+        Fact<double> copies{};
+        Fact<double> activations{};
+        Fact<double> norms_forward{};
+        Fact<double> norms_backward{};
+        Fact<double> loss_forward_bytes{};
+        Fact<double> loss_backward_bytes{};
+
+        bool operator==(const Passes&) const = default;
+    } passes{};
+
+    /// What products reach of the dense rate where nothing else runs.
+    struct Products {
+        std::vector<std::string> devices{};
+        std::string precision{};
+        Fact<MatrixEfficiency> reached{};
+
+        bool operator==(const Products&) const = default;
+    };
+    std::vector<Products> products{};
+
+    /// What is left of the rate of products in training: the power limit holds the clock down.
+    struct Sustained {
+        std::vector<std::string> devices{};
+        Fact<double> share{};
+
+        bool operator==(const Sustained&) const = default;
+    };
+    std::vector<Sustained> sustained{};
+
+    /// What fused attention reaches, in training as alone.
+    struct Attention {
+        std::vector<std::string> devices{};
+        std::string implementation{};  ///< "cudnn-9"
+        int head_size = 0;
+        Fact<AttentionShares> reached{};
+
+        bool operator==(const Attention&) const = default;
+    };
+    std::vector<Attention> attention{};
+
+    /// Casts of the operands of narrow products.
+    struct Casts {
+        std::string precision{};
+        Fact<CastBytes> bytes{};
+
+        bool operator==(const Casts&) const = default;
+    };
+    std::vector<Casts> casts{};
+
+    /// Messages beside work.
+    struct Overlap {
+        Fact<bool> tensor{};  ///< of devices that share a layer
+        Fact<HiddenMessage> tensor_gather{};
+        Fact<HiddenMessage> tensor_sum{};
+        Fact<HiddenMessage> tensor_bulk{};  ///< beside another product than its own
+        Fact<HiddenMessage> gradients{};    ///< of replicas
+        Fact<HiddenMessage> weights{};      ///< of replicas
+        Fact<bool> boundaries{};            ///< between stages
+
+        bool operator==(const Overlap&) const = default;
+    } overlap{};
+
+    /// Messages of process groups.
+    struct Collectives {
+        Fact<double> latency_us{};
+        Fact<double> per_device_us{};
+        Fact<double> per_node_us{};
+        /// Numbers of a bucket of gradients: so many, or so many for each replica if that is more.
+        struct Buckets {
+            double least = 0;
+            double per_replica = 0;
+
+            bool operator==(const Buckets&) const = default;
+        };
+        Fact<Buckets> bucket_numbers{};
+        std::optional<Fact<double>> bucket_bytes{};  ///< in place of `bucket_numbers`
+        /// A step of N devices takes 1 + straggler * sqrt(2 ln N) times as long.
+        Fact<double> straggler{};
+        WeightUpdates zero1 = WeightUpdates::Bucketed;
+        std::optional<Fact<double>> broadcast_us_per_device{};
+        std::optional<Fact<double>> sum_us_per_hop_and_bucket{};
+
+        bool operator==(const Collectives&) const = default;
+    } collectives{};
+
+    /// Times of kernels beside their work.
+    struct Launch {
+        Fact<Duration> gap{};   ///< on the device, between one kernel and the next
+        Fact<Duration> host{};  ///< of the host for each kernel, where it launches them one by one
+        bool graphs = false;    ///< one launch for all kernels of an action
+
+        bool operator==(const Launch&) const = default;
+    } launch{};
+
+    /// Types of what is kept.
+    struct Stored {
+        bool fp32_gradients = true;
+        Fact<bool> inputs_in_8_bits{};     ///< of narrow products, until their backward
+        Fact<double> weight_copy_bytes{};  ///< of each parameter of narrow products
+        Reshard reshard = Reshard::Always;
+
+        bool operator==(const Stored&) const = default;
+    } stored{};
+
+    /// Memory beside tensors.
+    struct Memory {
+        Fact<Bytes> products_workspace{};
+        Fact<Bytes> communicator{};
+        Fact<double> tensor_buffers{};  ///< as large as a block's input of a micro-batch
+        Fact<double> allocator_reserve{};
+
+        bool operator==(const Memory&) const = default;
+    } memory{};
+
+    bool operator==(const Stack&) const = default;
+
+    /// What products reach in training, `large` times the sustained share; null: nothing is known
+    /// of the device in that precision.
+    std::optional<MatrixEfficiency> products_of(std::string_view device,
+                                                std::string_view precision) const;
+
+    /// The row of attention whose heads are nearest in size; null: nothing is known of the device.
+    const Attention* attention_of(std::string_view device, double head_size) const;
+
+    /// Casts of a precision; null: it has none.
+    const CastBytes* casts_of(std::string_view precision) const;
+
+    /// Devices of which products are known, in the file's order, each once.
+    std::vector<std::string> devices() const;
+
+    /// Precisions in which products of a device are known, in the file's order.
+    std::vector<std::string> precisions_of(std::string_view device) const;
+};
+
+}  // namespace pipetwin

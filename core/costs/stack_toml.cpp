@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/costs/stack_toml.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/costs/number_type.h"
+#include "core/text/toml_table.h"
+
+namespace pipetwin {
+
+namespace {
+
+using std::string_view;
+
+constexpr int stack_schema_version = 1;
+constexpr const char* page_of_stacks = "docs/devices.md";
+constexpr Range any_amount{0, std::int64_t{1} << 53};
+
+/// In the order of FactKind.
+constexpr std::array<string_view, 5> fact_words{
+    "measured", "counted", "datasheet", "estimated", "fitted"};
+
+/// Reads one file; every function reads one of its tables.
+class StackReader {
+  public:
+    StackReader(string_view text, std::string place)
+        : document_(text, std::move(place), {}, page_of_stacks), root_(document_.root()) {}
+
+    Stack read() {
+        root_.expect_keys(std::array<string_view, 17>{"schema_version",
+                                                      "name",
+                                                      "description",
+                                                      "year",
+                                                      "frameworks",
+                                                      "kernels",
+                                                      "passes",
+                                                      "products",
+                                                      "sustained",
+                                                      "attention",
+                                                      "casts",
+                                                      "overlap",
+                                                      "collectives",
+                                                      "launch",
+                                                      "stored",
+                                                      "memory",
+                                                      "sources"});
+        root_.required_int("schema_version", {stack_schema_version, stack_schema_version});
+        stack_.name = required_text(root_, "name");
+        stack_.description = required_text(root_, "description");
+        stack_.year = root_.required_int("year", {2000, 2100});
+        stack_.frameworks = required_texts(root_, "frameworks");
+        read_kernels(required_table(root_, "kernels"));
+        read_passes(required_table(root_, "passes"));
+        for (const TomlTable& row : root_.tables("products")) {
+            read_products(row);
+        }
+        for (const TomlTable& row : root_.tables("sustained")) {
+            stack_.sustained.push_back(
+                {.devices = required_texts(row, "devices"),
+                 .share = fact<double>(row, {"devices", "share"}, [](const TomlTable& of) {
+                     return share(of, "share");
+                 })});
+        }
+        for (const TomlTable& row : root_.tables("attention")) {
+            read_attention(row);
+        }
+        for (const TomlTable& row : root_.tables("casts")) {
+            read_casts(row);
+        }
+        read_overlap(required_table(root_, "overlap"));
+        read_collectives(required_table(root_, "collectives"));
+        read_launch(required_table(root_, "launch"));
+        read_stored(required_table(root_, "stored"));
+        read_memory(required_table(root_, "memory"));
+        expect_whole();
+        return std::move(stack_);
+    }
+
+  private:
+    static TomlTable required_table(const TomlTable& of, string_view key) {
+        if (!of.has(key)) {
+            of.missing(key, "a table");
+        }
+        return of.table(key);
+    }
+
+    static std::string required_text(const TomlTable& of, string_view key) {
+        std::optional<std::string> text = of.text(key);
+        if (!text) {
+            of.missing(key, "a string in quotes");
+        }
+        if (text->empty()) {
+            of.refuse(key, "a text that is not empty");
+        }
+        return *std::move(text);
+    }
+
+    static std::vector<std::string> required_texts(const TomlTable& of, string_view key) {
+        std::optional<std::vector<std::string>> texts = of.texts(key);
+        if (!texts) {
+            of.missing(key, "a list of strings");
+        }
+        if (texts->empty()) {
+            of.refuse(key, "at least one string");
+        }
+        return *std::move(texts);
+    }
+
+    template <class Word, std::size_t count>
+    static Word required_word(const TomlTable& of,
+                              string_view key,
+                              const std::array<string_view, count>& words) {
+        const std::optional<std::size_t> index = of.choice(key, words);
+        if (!index) {
+            of.missing(key, fmt::format("one of {}", fmt::join(words, ", ")));
+        }
+        return static_cast<Word>(*index);
+    }
+
+    static double amount(const TomlTable& of, string_view key) {
+        const std::optional<double> number = of.number(key, any_amount);
+        if (!number) {
+            of.missing(key, "a number");
+        }
+        return *number;
+    }
+
+    static double share(const TomlTable& of, string_view key) {
+        const double number = amount(of, key);
+        if (!(number > 0 && number <= 1)) {
+            of.refuse(key, "a share above 0 and up to 1");
+        }
+        return number;
+    }
+
+    static bool flag(const TomlTable& of, string_view key) {
+        const std::optional<bool> value = of.boolean(key);
+        if (!value) {
+            of.missing(key, "true or false");
+        }
+        return *value;
+    }
+
+    /// The value that `read_value` makes of a table with the `keys`, its kind and its source.
+    template <class T, class Read>
+    Fact<T> fact(const TomlTable& table, std::vector<string_view> keys, Read read_value) const {
+        constexpr std::array<string_view, 4> of_every_fact{
+            "kind", "source", "fitted_to", "leave_one_out_percent"};
+        keys.insert(keys.end(), of_every_fact.begin(), of_every_fact.end());
+        table.expect_keys(keys);
+        Fact<T> fact{.value = read_value(table)};
+        fact.kind = required_word<FactKind>(table, "kind", fact_words);
+        fact.source = required_text(table, "source");
+        expect_sources(table, fact.source);
+        const bool is_fitted = fact.kind == FactKind::Fitted;
+        if (is_fitted) {
+            fact.fitted_to = required_text(table, "fitted_to");
+        } else if (table.has("fitted_to") || table.has("leave_one_out_percent")) {
+            table.refuse("kind", "\"fitted\" where the rows of a fit are named");
+        }
+        fact.leave_one_out_percent = table.number("leave_one_out_percent", {0, 100});
+        return fact;
+    }
+
+    /// {value = 0.85, kind = "measured", source = "norms"} under a key.
+    template <class T, class Read>
+    Fact<T> value(const TomlTable& parent, string_view key, Read read_value) const {
+        return fact<T>(required_table(parent, key), {"value"}, [&read_value](const TomlTable& of) {
+            return read_value(of, "value");
+        });
+    }
+
+    Fact<double> amount_of(const TomlTable& parent, string_view key) const {
+        return value<double>(parent, key, &StackReader::amount);
+    }
+
+    std::optional<Fact<double>> amount_if_there(const TomlTable& parent, string_view key) const {
+        return parent.has(key) ? std::optional(amount_of(parent, key)) : std::nullopt;
+    }
+
+    void expect_sources(const TomlTable& table, string_view names) const {
+        constexpr string_view between = ", ";
+        const TomlTable sources = root_.table("sources");
+        for (string_view rest = names; !rest.empty();) {
+            const std::size_t end = std::min(rest.find(between), rest.size());
+            if (!sources.has(rest.substr(0, end))) {
+                table.refuse("source",
+                             "keys of the table [sources]",
+                             fmt::format("add '{}' to it, with what it is and where it stands",
+                                         rest.substr(0, end)));
+            }
+            rest.remove_prefix(std::min(end + between.size(), rest.size()));
+        }
+    }
+
+    void read_kernels(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 3>{"blocks", "loss", "attention"});
+        stack_.kernels = {
+            .blocks = required_word<BlockKernels>(table, "blocks", block_words),
+            .loss = required_word<LossKernels>(table, "loss", loss_words),
+            .attention = required_word<AttentionKernels>(table, "attention", attention_words)};
+    }
+
+    void read_passes(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 6>{"copies",
+                                                     "activations",
+                                                     "norms_forward",
+                                                     "norms_backward",
+                                                     "loss_forward_bytes",
+                                                     "loss_backward_bytes"});
+        const auto share_of = [&](string_view key) {
+            return value<double>(table, key, &StackReader::share);
+        };
+        stack_.passes = {.copies = share_of("copies"),
+                         .activations = share_of("activations"),
+                         .norms_forward = share_of("norms_forward"),
+                         .norms_backward = share_of("norms_backward"),
+                         .loss_forward_bytes = amount_of(table, "loss_forward_bytes"),
+                         .loss_backward_bytes = amount_of(table, "loss_backward_bytes")};
+    }
+
+    /// Throws Error(BadInput) for a word that is none of `words`.
+    static std::string read_precision(const TomlTable& row, std::span<const string_view> words) {
+        const std::optional<std::size_t> index = row.choice("precision", words);
+        if (!index) {
+            row.missing("precision", fmt::format("one of {}", fmt::join(words, ", ")));
+        }
+        return std::string(words[*index]);
+    }
+
+    void read_products(const TomlTable& row) {
+        Stack::Products products{
+            .devices = required_texts(row, "devices"),
+            .precision = read_precision(row, precision_words),
+            .reached = fact<MatrixEfficiency>(
+                row, {"devices", "precision", "large", "half_size"}, [](const TomlTable& of) {
+                    return MatrixEfficiency{.large = share(of, "large"),
+                                            .half_size = amount(of, "half_size")};
+                })};
+        for (const std::string& device : products.devices) {
+            if (stack_.products_of(device, products.precision)) {
+                row.refuse("devices", fmt::format("{} once for each precision", device));
+            }
+        }
+        stack_.products.push_back(std::move(products));
+    }
+
+    void read_attention(const TomlTable& row) {
+        constexpr int largest_head = 4096;
+        stack_.attention.push_back(
+            {.devices = required_texts(row, "devices"),
+             .implementation = required_text(row, "implementation"),
+             .head_size = row.required_int("head_size", {1, largest_head}),
+             .reached = fact<AttentionShares>(
+                 row,
+                 {"devices",
+                  "implementation",
+                  "head_size",
+                  "forward",
+                  "half_forward",
+                  "half_work_forward",
+                  "backward",
+                  "half_backward",
+                  "half_work_backward"},
+                 [](const TomlTable& of) {
+                     return AttentionShares{
+                         .forward = {.share = share(of, "forward"),
+                                     .half_sequence = amount(of, "half_forward"),
+                                     .half_work = amount(of, "half_work_forward")},
+                         .backward = {.share = share(of, "backward"),
+                                      .half_sequence = amount(of, "half_backward"),
+                                      .half_work = amount(of, "half_work_backward")}};
+                 })});
+    }
+
+    void read_casts(const TomlTable& row) {
+        constexpr std::array<string_view, 2> times{"every micro-batch", "once a step"};
+        stack_.casts.push_back(
+            {.precision = read_precision(row, narrow_precisions),
+             .bytes = fact<CastBytes>(
+                 row,
+                 {"precision",
+                  "input_bytes",
+                  "gradient_bytes",
+                  "weight_bytes",
+                  "weights",
+                  "memory_share"},
+                 [&times](const TomlTable& of) {
+                     return CastBytes{.of_inputs = amount(of, "input_bytes"),
+                                      .of_gradients = amount(of, "gradient_bytes"),
+                                      .of_weights = amount(of, "weight_bytes"),
+                                      .once_a_step = required_word<bool>(of, "weights", times),
+                                      .memory_share = share(of, "memory_share")};
+                 })});
+    }
+
+    /// {hidden = true, multiprocessors = 16, ...} with the keys that it has under this one.
+    Fact<HiddenMessage> message(const TomlTable& parent,
+                                string_view key,
+                                const std::vector<string_view>& keys) const {
+        constexpr int most = 1 << 10;
+        const auto has = [&keys](string_view one) {
+            return std::ranges::find(keys, one) != keys.end();
+        };
+        return fact<HiddenMessage>(required_table(parent, key), keys, [&](const TomlTable& of) {
+            return HiddenMessage{.is_hidden = !has("hidden") || flag(of, "hidden"),
+                                 .multiprocessors = of.required_int("multiprocessors", {0, most}),
+                                 .chunks = has("chunks") ? of.required_int("chunks", {1, most}) : 0,
+                                 .in_8_bits = has("in_8_bits") && flag(of, "in_8_bits")};
+        });
+    }
+
+    void read_overlap(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 7>{"tensor",
+                                                     "tensor_gather",
+                                                     "tensor_sum",
+                                                     "tensor_bulk",
+                                                     "gradients",
+                                                     "weights",
+                                                     "boundaries"});
+        const auto is_hidden = [&](string_view key) {
+            return fact<bool>(required_table(table, key), {"hidden"}, [](const TomlTable& of) {
+                return flag(of, "hidden");
+            });
+        };
+        stack_.overlap = {.tensor = is_hidden("tensor"),
+                          .tensor_gather = message(
+                              table, "tensor_gather", {"multiprocessors", "chunks", "in_8_bits"}),
+                          .tensor_sum = message(table, "tensor_sum", {"multiprocessors", "chunks"}),
+                          .tensor_bulk = message(table, "tensor_bulk", {"multiprocessors"}),
+                          .gradients = message(table, "gradients", {"hidden", "multiprocessors"}),
+                          .weights = message(table, "weights", {"hidden", "multiprocessors"}),
+                          .boundaries = is_hidden("boundaries")};
+    }
+
+    void read_collectives(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 9>{"latency_us",
+                                                     "per_device_us",
+                                                     "per_node_us",
+                                                     "bucket_numbers",
+                                                     "bucket_bytes",
+                                                     "straggler",
+                                                     "zero1",
+                                                     "broadcast_us_per_device",
+                                                     "sum_us_per_hop_and_bucket"});
+        using Collectives = Stack::Collectives;
+        constexpr std::array<string_view, 2> updates{"bucketed", "broadcast"};
+        stack_.collectives = {
+            .latency_us = amount_of(table, "latency_us"),
+            .per_device_us = amount_of(table, "per_device_us"),
+            .per_node_us = amount_of(table, "per_node_us"),
+            .bucket_numbers = fact<Collectives::Buckets>(
+                required_table(table, "bucket_numbers"),
+                {"least", "per_replica"},
+                [](const TomlTable& of) {
+                    return Collectives::Buckets{.least = amount(of, "least"),
+                                                .per_replica = amount(of, "per_replica")};
+                }),
+            .bucket_bytes = amount_if_there(table, "bucket_bytes"),
+            .straggler = fact<double>(required_table(table, "straggler"),
+                                      {"sigma"},
+                                      [](const TomlTable& of) { return amount(of, "sigma"); }),
+            .zero1 = required_word<WeightUpdates>(table, "zero1", updates),
+            .broadcast_us_per_device = amount_if_there(table, "broadcast_us_per_device"),
+            .sum_us_per_hop_and_bucket = amount_if_there(table, "sum_us_per_hop_and_bucket")};
+    }
+
+    void read_launch(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 3>{"gap_ns", "kernel_ns", "graphs"});
+        const auto time = [&](string_view key) {
+            return value<Duration>(table, key, [](const TomlTable& of, string_view under) {
+                constexpr int longest = 1'000'000'000;
+                return Duration{of.required_int(under, {0, longest})};
+            });
+        };
+        stack_.launch = {
+            .gap = time("gap_ns"), .host = time("kernel_ns"), .graphs = flag(table, "graphs")};
+    }
+
+    void read_stored(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 4>{
+            "gradients", "inputs_in_8_bits", "weight_copy_bytes", "reshard_after_forward"});
+        constexpr std::array<string_view, 2> gradients{"bf16", "fp32"};
+        constexpr std::array<string_view, 3> reshard{"always", "last-micro-batch", "never"};
+        stack_.stored = {
+            .fp32_gradients = required_word<bool>(table, "gradients", gradients),
+            .inputs_in_8_bits = value<bool>(table, "inputs_in_8_bits", &StackReader::flag),
+            .weight_copy_bytes = amount_of(table, "weight_copy_bytes"),
+            .reshard = required_word<Reshard>(table, "reshard_after_forward", reshard)};
+    }
+
+    void read_memory(const TomlTable& table) {
+        table.expect_keys(std::array<string_view, 4>{"products_workspace_bytes",
+                                                     "communicator_bytes",
+                                                     "tensor_buffers",
+                                                     "allocator_reserve"});
+        const auto bytes = [&](string_view key) {
+            return value<Bytes>(table, key, [](const TomlTable& of, string_view under) {
+                if (!of.has(under)) {
+                    of.missing(under, "a number of bytes");
+                }
+                return *of.bytes(under);
+            });
+        };
+        stack_.memory = {
+            .products_workspace = bytes("products_workspace_bytes"),
+            .communicator = bytes("communicator_bytes"),
+            .tensor_buffers = fact<double>(required_table(table, "tensor_buffers"),
+                                           {"count"},
+                                           [](const TomlTable& of) { return amount(of, "count"); }),
+            .allocator_reserve = amount_of(table, "allocator_reserve")};
+    }
+
+    /// Throws Error(BadInput) where a device has products and no sustained share or attention, or a
+    /// narrow precision no casts.
+    void expect_whole() const {
+        for (const std::string& device : stack_.devices()) {
+            const auto has = [&device](const Stack::Sustained& row) {
+                return std::ranges::find(row.devices, device) != row.devices.end();
+            };
+            if (std::ranges::count_if(stack_.sustained, has) != 1) {
+                root_.missing("sustained", fmt::format("one entry with the device '{}'", device));
+            }
+            if (stack_.attention_of(device, 1) == nullptr) {
+                root_.missing("attention", fmt::format("an entry with the device '{}'", device));
+            }
+            for (const std::string& precision : stack_.precisions_of(device)) {
+                if (has_narrow_products(precision) && stack_.casts_of(precision) == nullptr) {
+                    root_.missing("casts",
+                                  fmt::format("an entry with precision = \"{}\"", precision));
+                }
+                if (!stack_.products_of(device, kept_precision(precision))) {
+                    root_.missing("products",
+                                  fmt::format("an entry of '{}' with precision = \"{}\"",
+                                              device,
+                                              kept_precision(precision)));
+                }
+            }
+        }
+    }
+
+    TomlDocument document_;
+    TomlTable root_;
+    Stack stack_{};
+};
+
+}  // namespace
+
+Stack parse_stack(std::string_view text, std::string place) {
+    return StackReader(text, std::move(place)).read();
+}
+
+}  // namespace pipetwin
