@@ -203,6 +203,23 @@ Measured measure(const exec::CudaProbe& cuda, const DevicesOptions& options) {
     return measured;
 }
 
+/// Training software, and the precisions that are known of each of its devices.
+Json stacks_json() {
+    Json stacks = Json::array();
+    for (const std::string& name : stack_names()) {
+        const auto stack = find_stack(name);
+        Json& line = stacks.emplace_back(Json{{"name", name},
+                                              {"description", stack->description},
+                                              {"year", stack->year},
+                                              {"frameworks", stack->frameworks},
+                                              {"devices", Json::object()}});
+        for (const std::string& device : stack->devices()) {
+            line["devices"][device] = stack->precisions_of(device);
+        }
+    }
+    return stacks;
+}
+
 Json devices_json(const Machine& machine,
                   const exec::CudaProbe& cuda,
                   const Measured& measured,
@@ -240,6 +257,7 @@ Json devices_json(const Machine& machine,
     json["links"] = Json::parse(print_link_profiles(links))["links"];
     json["clusters"] = cluster_names();
     json["models"] = model_names();
+    json["stacks"] = stacks_json();
     return json;
 }
 
@@ -274,7 +292,11 @@ std::string devices_text(const Machine& machine,
     }
     return text + profiles_text(devices) + links_text(links) + "\n" +
            names_text("clusters", cluster_names(), "pipetwin plan MODEL --cluster NAME", width) +
-           names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER", width);
+           names_text("models", model_names(), "pipetwin plan NAME --cluster CLUSTER", width) +
+           names_text("stacks",
+                      stack_names(),
+                      "pipetwin plan MODEL --cluster CLUSTER --stack NAME",
+                      width);
 }
 
 void execute_devices(const DevicesOptions& options, Console& console) {

@@ -230,7 +230,13 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "--precision",
            hf.precision,
            "hf: number type: bf16, fp16, fp32, or fp8 (matrix products of blocks in fp8, the "
-           "rest in bf16); default: that of the file")
+           "rest in bf16); with --stack also fp8-block, mxfp8 and nvfp4; default: that of the "
+           "file")
+        ->type_name("NAME");
+    app.add_option("--stack",
+                   hf.stack,
+                   "hf, megatron: training software whose rates the costs have, as 'pipetwin "
+                   "devices' names it (default: none, rates of the device alone)")
         ->type_name("NAME");
     app.add_option(
            "--efficiency",

@@ -221,6 +221,7 @@ sim::ModelQuestion question_of(const PlanOptions& options) {
             .sequence = options.sequence,
             .batch_tokens = options.batch_tokens,
             .precision = options.precision,
+            .stack = options.stack,
             .whole_blocks = options.whole_blocks,
             .overrides = options.common.overrides,
             .costs_file = costs};

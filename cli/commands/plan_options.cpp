@@ -71,6 +71,7 @@ std::string_view option_of_question(const PlanOptions& plan) {
            : plan.sequence     ? "--sequence"
            : plan.batch_tokens ? "--batch-tokens"
            : plan.precision    ? "--precision"
+           : plan.stack        ? "--stack"
            : plan.whole_blocks ? "--whole-blocks"
            : plan.tokens       ? "--tokens"
                                : "";
@@ -91,6 +92,7 @@ std::string hint_beside_scenario(const PlanOptions& plan, std::string_view optio
                        option == "--nodes"          ? "cluster.count"
                        : option == "--batch-tokens" ? "training.batch"
                        : option == "--precision"    ? "training.precision"
+                       : option == "--stack"        ? "cluster.stack"
                                                     : "[model]");
 }
 
@@ -153,7 +155,15 @@ void add_question(CLI::App& app, PlanOptions& options) {
            "Tokens per step (default 4M; k is 1,000); rounded by up to 5 % to a number of samples "
            "with many divisors");
     app.add_option(
-           "--precision", options.precision, "Number type: bf16 (default), fp16, fp32 or fp8")
+           "--precision",
+           options.precision,
+           "Number type: bf16 (default), fp16, fp32 or fp8; with --stack also fp8-block, mxfp8 "
+           "and nvfp4")
+        ->type_name("NAME");
+    app.add_option("--stack",
+                   options.stack,
+                   "Training software whose rates the costs of a model have, as 'pipetwin devices' "
+                   "names it (default: none, rates of the device alone)")
         ->type_name("NAME");
     app.add_option("--schedule",
                    options.schedules,

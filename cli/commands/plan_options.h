@@ -28,6 +28,7 @@ struct PlanOptions {
     std::optional<int> sequence;           ///< tokens per sample
     std::optional<double> batch_tokens;    ///< tokens per step
     std::optional<std::string> precision;  ///< of the estimate
+    std::optional<std::string> stack;      ///< of the estimate
     bool whole_blocks = false;             ///< no block is cut in two
     std::optional<double> tokens;          ///< of the whole training
     std::optional<double> price;           ///< of one device for an hour

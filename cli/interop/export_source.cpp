@@ -12,6 +12,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
+#include "core/costs/number_type.h"
 #include "core/interop/hf_trainable.h"
 #include "core/interop/torchtitan.h"
 #include "core/model/model.h"
@@ -253,8 +254,8 @@ ExportSource::Placed ExportSource::placed() const {
     if (!partition) {
         partition = sim::make_settled_plan(settled, model, found->profile)->partition;
     }
-    const bool has_own_type =
-        found && (found->profile.precision == "fp16" || found->profile.precision == "fp8");
+    const bool has_own_type = found && (found->profile.precision == "fp16" ||
+                                        has_narrow_products(found->profile.precision));
     return {.scenario = settled,
             .schedule = sim::scenario_rows(settled, found ? &found->profile : nullptr),
             .partition = partition_in_halves(*partition, names),

@@ -74,8 +74,8 @@ class ExportSource {
         /// not known.
         std::string config;
         int sequence = 0;  ///< tokens of a sample
-        /// Number type of the products: "fp16" or "fp8" where the costs are of these, which a
-        /// scenario has no word for; else that of the training.
+        /// Number type of the products: "fp16" or that of narrow ones where the costs are of these,
+        /// which a scenario has no word for; else that of the training.
         std::string precision;
 
         /// Devices of all replicas, and of all that share a rank.

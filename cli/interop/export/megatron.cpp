@@ -10,6 +10,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/number_type.h"
 #include "core/interop/megatron_config.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_model.h"
@@ -142,9 +143,14 @@ void set_precision(const ExportSource::Placed& placed,
     flags.gradients_fp32 = flags.fp16 && !sums_narrow;
     flags.bf16 = !flags.fp16 && placed.scenario.training.precision == Precision::Bf16;
     flags.gradients_narrow = flags.bf16 && sums_narrow;
-    if (placed.precision == "fp8") {
-        further.emplace_back("--fp8-format hybrid");
-        console.note("the costs are those of products in fp8, beside --bf16 for the rest");
+    if (has_narrow_products(placed.precision)) {
+        further.emplace_back(placed.precision == "nvfp4"   ? "--fp4-format e2m1"
+                             : placed.precision == "mxfp8" ? "--fp8-format e4m3 --fp8-recipe mxfp8"
+                             : placed.precision == "fp8-block"
+                                 ? "--fp8-format e4m3 --fp8-recipe blockwise"
+                                 : "--fp8-format hybrid");
+        console.note(fmt::format(
+            "the costs are those of products in {}, beside --bf16 for the rest", placed.precision));
     }
 }
 

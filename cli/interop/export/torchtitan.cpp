@@ -10,6 +10,7 @@
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/number_type.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/generators/torch_orders.h"
@@ -96,8 +97,9 @@ std::string memory_settings(const ExportSource::Placed& placed) {
         settings.push_back(
             fmt::format("activation_checkpoint.mode = \"{}\"", recomputes ? "full" : "none"));
     }
-    if (placed.precision == "fp8") {
-        settings.emplace_back("model.converters = [\"float8\"]");
+    if (has_narrow_products(placed.precision)) {
+        settings.push_back(fmt::format("model.converters = [\"{}\"]",
+                                       placed.precision == "mxfp8" ? "mx" : "float8"));
     }
     return fmt::format("set in torchtitan, too: {}", fmt::join(settings, ", "));
 }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 
 #include "cli/base/input.h"
 #include "cli/interop/import/hf_scenario.h"
 #include "cli/interop/import/importers.h"
 #include "core/base/error.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/text/json_text.h"
 #include "sim/questions/estimated_model.h"
 
@@ -15,6 +20,7 @@ std::string_view HfOptions::given() const {
     return device                 ? "--device"
            : sequence             ? "--sequence"
            : precision            ? "--precision"
+           : stack                ? "--stack"
            : efficiency           ? "--efficiency"
            : memory_efficiency    ? "--memory-efficiency"
            : has_attention        ? "--attention"
@@ -27,15 +33,31 @@ std::string_view HfOptions::given() const {
                                   : "";
 }
 
+namespace {
+
+/// The kind of a word that the command line has checked.
+template <class Kind, std::size_t count>
+Kind kind_of(std::string_view word, const std::array<std::string_view, count>& words) {
+    return static_cast<Kind>(std::ranges::find(words, word) - words.begin());
+}
+
+}  // namespace
+
 void set_rates(const HfOptions& options, EstimateOptions& estimate) {
     constexpr int devices_of_a_node = 8;
     estimate.most_devices = devices_of_a_node;
-    estimate.attention =
-        options.attention == "standard" ? AttentionKernels::Standard : AttentionKernels::Flash;
-    estimate.loss = options.loss == "standard" ? LossKernels::Standard : LossKernels::Fused;
-    estimate.kernels = options.kernels == "compiled" ? BlockKernels::Compiled
-                       : options.kernels == "eager"  ? BlockKernels::Eager
-                                                     : BlockKernels::Fused;
+    if (options.stack) {
+        take_stack(find_stack(*options.stack, "--stack"), estimate);
+    }
+    if (options.has_attention) {
+        estimate.attention = kind_of<AttentionKernels>(options.attention, attention_words);
+    }
+    if (options.loss) {
+        estimate.loss = kind_of<LossKernels>(*options.loss, loss_words);
+    }
+    if (options.kernels) {
+        estimate.kernels = kind_of<BlockKernels>(*options.kernels, block_words);
+    }
     estimate.efficiency = options.efficiency;
     estimate.memory_efficiency = options.memory_efficiency;
 }

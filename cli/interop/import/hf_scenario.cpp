@@ -34,7 +34,8 @@ constexpr int devices_of_a_node = 8;
 
 /// Options that change an estimate from the sizes alone.
 void refuse_options_of_profiles(const HfOptions& hf) {
-    const std::array<std::pair<bool, const char*>, 8> given{
+    const std::array<std::pair<bool, const char*>, 9> given{
+        std::pair{hf.stack.has_value(), "--stack"},
         std::pair{hf.efficiency.has_value(), "--efficiency"},
         std::pair{hf.memory_efficiency.has_value(), "--memory-efficiency"},
         std::pair{hf.has_attention, "--attention"},

@@ -17,6 +17,7 @@ struct HfOptions {
     std::optional<std::string> device;
     std::optional<int> sequence;
     std::optional<std::string> precision;
+    std::optional<std::string> stack;
     std::optional<double> efficiency;
     std::optional<double> memory_efficiency;
     std::string attention = "flash";       ///< or "standard"

@@ -26,6 +26,7 @@
 #include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
 #include "core/text/file_damage.h"
+#include "sim/questions/estimated_model.h"
 
 namespace pipetwin::cli {
 
@@ -304,15 +305,14 @@ class FlagsImport {
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
         estimate.precision = flags_.fp8 ? "fp8" : model.precision.value_or("fp32");
         set_rates(options_.hf, estimate);
-        if (!options_.hf.has_attention && attention_.is_standard) {
-            estimate.attention = AttentionKernels::Standard;
+        const bool flags_say = attention_.is_certain && !attention_.reason.empty();
+        if (!options_.hf.has_attention && (attention_.is_standard || flags_say)) {
+            estimate.attention =
+                attention_.is_standard ? AttentionKernels::Standard : AttentionKernels::Flash;
         }
         estimate.selective = SelectiveRecompute::CoreAttention;
         const DeviceProfile device = find_device(*options_.hf.device, "--device");
-        matrix_rate(device, estimate.precision, "choose another device with --device");
-        if (flags_.fp8) {
-            matrix_rate(device, "bf16", "what is not in 8 bits is in bf16: choose another device");
-        }
+        sim::product_rate(device, estimate, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);
         profile.tool_version = program_version();
         if (const int context = flags_.context_size.value_or(1); context > 1) {
@@ -518,6 +518,10 @@ class FlagsImport {
         std::string text;
         if (options_.hf.device) {
             text += fmt::format("device = {}\n", toml_string(*options_.hf.device));
+        }
+        if (options_.hf.stack) {
+            find_stack(*options_.hf.stack, "--stack");
+            text += fmt::format("stack = {}\n", toml_string(*options_.hf.stack));
         }
         if (flags_.per_node) {
             text += fmt::format("per_node = {}\n", *flags_.per_node);

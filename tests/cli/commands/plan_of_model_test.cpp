@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "core/costs/profile_json.h"
 #include "core/scenario/scenario.h"
 #include "tests/cli/support.h"
 
@@ -54,6 +55,30 @@ class PlanOfModel : public InFolder {
                       more);
     }
 };
+
+TEST_F(PlanOfModel, HasTheRatesOfAStack) {
+    const auto planned = [&](const std::vector<std::string>& more) {
+        return pipetwin(question_of(
+            "gpt2-1.5b",
+            "8x-b200",
+            joined({"--set", "pipeline.stages=2", "--set", "pipeline.data_parallel=4"}, more)));
+    };
+    const Outcome outcome =
+        planned({"--stack", "megatron-bridge-2026", "--precision", "mxfp8", "--out", path("plan")});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(read_profile(path("plan") + "/profile.json").stack, "megatron-bridge-2026");
+    EXPECT_EQ(read_scenario(path("plan") + "/scenario.toml").cluster.stack, "megatron-bridge-2026");
+    // The costs are of that stack alone.
+    const Outcome other = pipetwin({"simulate",
+                                    path("plan") + "/scenario.toml",
+                                    "--set",
+                                    "cluster.stack=megatron-bridge-2025"});
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(in_one_line(other.err),
+                AllOf(HasSubstr("'megatron-bridge-2026'"), HasSubstr("'megatron-bridge-2025'")));
+    EXPECT_EQ(planned({"--stack", "nemo-2024"}).code, 3);
+    EXPECT_EQ(planned({"--stack", "nemo-2024", "--set", "cluster.stack=nemo-2024"}).code, 2);
+}
 
 TEST_F(PlanOfModel, SaysWhatOfTheStepIsCommunicationThatNothingHides) {
     const std::vector<std::string> shared{"--set",
@@ -670,7 +695,7 @@ TEST_F(PlanOfModel, RefusesWhatIsNoQuestion) {
     const std::string scenario = file("s.toml", "[model]\nkind = \"mlp\"\nsizes = [4, 2]\n");
     for (const Case& one : std::vector<Case>{
              {{"plan", "gpt2-1.5b"}, 2, "is a model, not a scenario, and --cluster is missing"},
-             {{"plan", "gpt2-1.5b"}, 2, "known: 8x-a100-sxm-80, 8x-b200"},
+             {{"plan", "gpt2-1.5b"}, 2, "known: 8x-a100-sxm-80, "},
              {{"plan", scenario, "--cluster", "8x-h100-sxm"}, 2, "goes with a model"},
              {{"plan", scenario, "--nodes", "2"}, 2, "--cluster"},
              {{"plan", "gpt2-1.6b", "--cluster", "8x-h100-sxm"}, 3, "gpt2-1.5b"},

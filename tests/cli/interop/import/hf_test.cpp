@@ -97,6 +97,58 @@ TEST_F(ImportHf, EfficiencyAndMeasuredLayersChangeTheTimes) {
     EXPECT_EQ(measured.layers[2], half.layers[2]);
 }
 
+// --- --stack ---
+
+TEST_F(ImportHf, AStackIsSaidAndRecorded) {
+    const Outcome outcome = import("llama-3-8b", {"--stack", "nemo-2024", "--precision", "fp8"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("estimated for h100-sxm with the stack nemo-2024: "));
+    const Profile profile = read_profile(path("model.profile.json"));
+    EXPECT_EQ(profile.stack, "nemo-2024");
+    EXPECT_EQ(profile.precision, "fp8");
+    EXPECT_GT(profile.layers[1].weight_cast, Duration{});
+    EXPECT_EQ(profile.layers.back().weight_cast, Duration{});  // the head is in bf16
+    EXPECT_EQ(parse_profile(print_profile(profile), "x"), profile);
+    EXPECT_EQ(imported("llama-3-8b").stack, "");
+}
+
+TEST_F(ImportHf, OptionsReplaceWhatTheStackSays) {
+    const std::vector<std::string> stack{"--stack", "megatron-2021", "--device", "a100-sxm-80"};
+    const Profile standard = imported("llama-3-8b", stack);
+    const Profile flash = imported("llama-3-8b", joined(stack, {"--attention", "flash"}));
+    EXPECT_GT(standard.layers[1].samples[0].saved, flash.layers[1].samples[0].saved);
+    const Profile full = imported(
+        "llama-3-8b",
+        joined(stack, {"--attention", "flash", "--efficiency", "1", "--memory-efficiency", "1"}));
+    EXPECT_LT(full.layers[2].samples[0].forward, flash.layers[2].samples[0].forward);
+    const Profile eager = imported("llama-3-8b", joined(stack, {"--kernels", "eager"}));
+    EXPECT_GT(eager.layers[2].samples[0].saved, standard.layers[2].samples[0].saved);
+    const Profile loss = imported("llama-3-8b", joined(stack, {"--loss", "standard"}));
+    EXPECT_GT(loss.layers.back().samples[0].saved, standard.layers.back().samples[0].saved);
+}
+
+TEST_F(ImportHf, AStackWithoutDeviceOrPrecisionIsRefusedAndTheNearestNamed) {
+    const Outcome device = import("llama-3-8b", {"--stack", "nemo-2024", "--device", "gb200"});
+    EXPECT_EQ(device.code, 3);
+    EXPECT_THAT(device.err, AllOf(HasSubstr("'gb200'"), HasSubstr("'megatron-bridge-2026'")));
+    const Outcome precision = import(
+        "llama-3-8b", {"--stack", "megatron-2023", "--device", "h100-sxm", "--precision", "fp8"});
+    EXPECT_EQ(precision.code, 3);
+    EXPECT_THAT(precision.err,
+                AllOf(HasSubstr("only in bf16"), HasSubstr("'megatron-bridge-2026'")));
+    const Outcome unknown = import("llama-3-8b", {"--stack", "nemo-2042"});
+    EXPECT_EQ(unknown.code, 3);
+    EXPECT_THAT(unknown.err, HasSubstr("did you mean 'nemo-2024'?"));
+    const Outcome without = import("llama-3-8b", {"--device", "gb200", "--precision", "mxfp8"});
+    EXPECT_EQ(without.code, 2);
+    EXPECT_THAT(without.err, HasSubstr("--stack megatron-bridge-2026"));
+}
+
+TEST_F(ImportHf, HeadsThatAStackDoesNotKnowAreSaid) {
+    EXPECT_THAT(import("deepseek-v3", {"--stack", "nemo-2024", "--precision", "bf16"}).err,
+                HasSubstr("rates of heads of 128, the nearest to the model's 192"));
+}
+
 TEST_F(ImportHf, WeightsTellTheirExactBytes) {
     const std::string config =
         file("config.json",

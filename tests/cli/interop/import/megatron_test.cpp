@@ -721,6 +721,17 @@ TEST_F(ImportMegatron, ProductsInEightBitsAreAPrecisionOfTheProfile) {
     EXPECT_EQ(import(llama_in(4) + "--fp8-param-gather").code, 3);
 }
 
+TEST_F(ImportMegatron, AStackIsInTheProfileAndInTheFragment) {
+    const std::string text = fragment(llama_in(4) + "--use-flash-attn --fp8-format hybrid",
+                                      {"--device", "h100-sxm", "--stack", "nemo-2024"});
+    EXPECT_THAT(text, HasSubstr("stack = \"nemo-2024\"\n"));
+    EXPECT_EQ(nlohmann::json::parse(content_of(path("x.profile.json")))["stack"], "nemo-2024");
+    const Outcome other =
+        import(llama_in(4) + "--bf16", {"--device", "b200", "--stack", "nemo-2024"});
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(other.err, HasSubstr("'megatron-bridge-2026'"));
+}
+
 TEST_F(ImportMegatron, OtherProgramsConfigurationsAreCalledByTheirNames) {
     EXPECT_THAT(import("# a model\n{\n  \"pipe_parallel_size\": 4,\n}\n").err,
                 HasSubstr("this is GPT-NeoX's configuration"));
