@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/model/model.h"
 #include "exec/cuda/kernels/attention/attention.h"
 #include "tests/exec/cuda/kernels/attention_oracle.h"
 #include "tests/exec/cuda/kernels/kernel_test.h"
