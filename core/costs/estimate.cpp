@@ -29,6 +29,12 @@ struct LayerBytes {
     double weight_values = -1;
     double workspace_values = 0;
     double split_values = 0;
+    /// Part of `saved_values` (and of `whole_values`) that only products read: narrow ones may keep
+    /// them narrow.
+    double product_values = 0;
+    double whole_product_values = 0;
+    /// Saved values that a product and another kernel read: a narrow one may keep its own beside.
+    double shared_values = 0;
 };
 
 /// Costs of a layer for one micro-batch, and the operations of its forward as `LayerCost` has them.
@@ -36,7 +42,8 @@ struct LayerEstimate {
     LayerSample sample;
     double operations = 0;
     double masked_operations = 0;
-    double weight_cast = 0;  ///< seconds, once a step
+    double weight_cast = 0;    ///< seconds, once a step
+    double weight_copies = 0;  ///< bytes
 };
 
 /// Layer `a`, and then `b`, as one: `b` reads what `a` makes.
@@ -67,7 +74,8 @@ LayerEstimate one_after_other(const LayerEstimate& a, const LayerEstimate& b) {
     return {.sample = one_after_other(a.sample, b.sample),
             .operations = a.operations + b.operations,
             .masked_operations = a.masked_operations + b.masked_operations,
-            .weight_cast = a.weight_cast + b.weight_cast};
+            .weight_cast = a.weight_cast + b.weight_cast,
+            .weight_copies = a.weight_copies + b.weight_copies};
 }
 
 /// All layers of a model for one micro-batch size, on one of the devices that share each layer.
@@ -137,6 +145,7 @@ class Estimator {
         if (has_experts(model_, block)) {
             experts(work, bytes);
         } else {
+            save_normed(bytes, model_.feed_forward_norms);
             inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
             bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
             // The last product's result, which no backward reads.
@@ -198,6 +207,14 @@ class Estimator {
         bytes.whole_values += values;
     }
 
+    /// What a norm makes and only the product behind it reads: a part of what norms save.
+    void save_normed(LayerBytes& bytes, int norms) const {
+        if (norms > 0) {
+            bytes.product_values += tokens_ * width();
+            bytes.whole_product_values += tokens_ * width();
+        }
+    }
+
     /// A byte for each number that goes through dropout.
     void save_mask(LayerBytes& bytes) const {
         const double mask = model_.dropout ? tokens_ * width() : 0;
@@ -254,7 +271,9 @@ class Estimator {
         LayerBytes bytes;
         norms(work, bytes, model_.attention_norms);
         save_whole(bytes, tokens_ * width());
+        save_normed(bytes, model_.attention_norms);
         bytes.saved_values += tokens_ * (queries + keys + values + outputs);
+        bytes.shared_values += tokens_ * outputs;
         if (shape.latent) {
             seen = latent_projections(*shape.latent, seen, work, bytes);
             window = shape.latent->indexer ? shape.latent->indexer->keys : window;
@@ -352,6 +371,7 @@ class Estimator {
         const bool keeps_both = options_.kernels == BlockKernels::Eager && model_.gated;
         const double activations = keeps_both ? 1 : 0;
         bytes.saved_values += (ins + 1 + activations) * values;
+        bytes.product_values += values;
         bytes.dropped_values += (ins + activations) * values;
         bytes.workspace_values += ins * values;
         bytes.split_values += ins * values;
@@ -369,6 +389,7 @@ class Estimator {
         constexpr double probability = 4;  // in fp32
         bytes.saved_bytes += probability * tokens_ * shape.count;
         bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
+        bytes.product_values += rows * width();
         if (shape.shared_width > 0) {
             inner(work, bytes, tokens_, shape.shared_width);
             work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
@@ -440,7 +461,11 @@ class Estimator {
         LayerSample sample = work.sample();
         sample.micro_batch_size = size_;
         sample.output = Bytes{whole_number(value() * tokens_ * width())};
-        sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes)};
+        const double input_bytes = work.kept_input_bytes();
+        const double narrower = value() - input_bytes;
+        const double copies = narrower > 0 ? input_bytes * bytes.shared_values : 0;
+        sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes -
+                                          narrower * bytes.product_values + copies)};
         sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
         sample.split = Bytes{whole_number(value() * bytes.split_values)};
         if (options_.recomputes_operators()) {
@@ -454,18 +479,21 @@ class Estimator {
             sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
         }
         if (bytes.weight_values >= 0) {
-            sample.input_saved = sample.saved - Bytes{whole_number(value() * bytes.weight_values)};
+            sample.input_saved =
+                sample.saved - Bytes{whole_number(input_bytes * bytes.weight_values)};
         }
         if (devices_ == 1) {
             sample.whole_forward = sample.whole_backward = Duration{};
         } else {
             sample.whole_saved =
-                Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes)};
+                Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes -
+                                   narrower * bytes.whole_product_values)};
         }
         return {.sample = sample,
                 .operations = work.operations(),
                 .masked_operations = work.masked_operations(),
-                .weight_cast = work.weight_cast()};
+                .weight_cast = work.weight_cast(),
+                .weight_copies = work.weight_copies()};
     }
 
     const DecoderModel& model_;
@@ -533,6 +561,8 @@ class LayerMaker {
                 if (devices == 1) {  // experts without rows are not in the smallest sizes
                     layer.weight_cast = std::max(
                         layer.weight_cast, Duration{whole_number(1e9 * estimate.weight_cast)});
+                    layer.weight_copies =
+                        std::max(layer.weight_copies, Bytes{whole_number(estimate.weight_copies)});
                 }
                 if (devices == 1 && estimate.sample.micro_batch_size == 1) {
                     layer.operations = estimate.operations;

@@ -55,6 +55,12 @@ void add_stack(const EstimateOptions& options, KernelRates& rates) {
         rates.casts = *casts;
         rates.casts->memory_share = options.memory_efficiency.value_or(casts->memory_share);
     }
+    if (has_narrow_products(options.precision)) {
+        rates.weight_copy_bytes = stack.stored.weight_copy_bytes.value;
+        if (stack.stored.inputs_in_8_bits.value) {
+            rates.kept_input_bytes = product_bytes(options.precision);
+        }
+    }
     if (options.loss == stack.kernels.loss) {
         rates.loss = {.forward = stack.passes.loss_forward_bytes.value,
                       .backward = stack.passes.loss_backward_bytes.value};

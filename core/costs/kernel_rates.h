@@ -46,7 +46,11 @@ struct KernelRates {
     std::optional<LossBytes> loss{};   ///< none: as the kind of its kernels says
     double gap = 0;                    ///< seconds between a kernel and the next
     double gradient_bytes = 2;         ///< of a weight's gradient, as products add it up
-    bool launches_graphs = false;      ///< one launch for all kernels of an action
+    double weight_copy_bytes = 0;      ///< of a weight of narrow products, cast once a step
+    /// Bytes of a number that a narrow product keeps of its input until its backward; none: as much
+    /// as all else.
+    std::optional<double> kept_input_bytes{};
+    bool launches_graphs = false;  ///< one launch for all kernels of an action
     /// What says how fast attention is; null: `attention_efficiency` of the device.
     std::shared_ptr<const Stack> stack{};
     const DeviceProfile* device = nullptr;

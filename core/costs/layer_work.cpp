@@ -134,6 +134,7 @@ void LayerWork::cast_as_stack(const Product& shape, const CastBytes& casts) {
     cast(of_weights, weights, casts.of_weights);
     if (casts.once_a_step) {
         weight_cast_ += of_weights.seconds;
+        weight_copies_ += rates_.weight_copy_bytes * shape.matrices * shape.inputs * shape.outputs;
     } else {
         forward_.seconds += of_weights.seconds;
         operators_.seconds += shape.again * of_weights.seconds;

@@ -167,6 +167,12 @@ class LayerWork {
     /// Time of whole passes of the forward, without whole casts.
     Duration whole_passes() const { return whole_forward_.time(); }
 
+    /// Bytes of a number that a product of blocks keeps of its input until its backward.
+    double kept_input_bytes() const { return rates_.kept_input_bytes.value_or(value_); }
+
+    /// Bytes of narrow copies of weights that are kept between micro-batches.
+    double weight_copies() const { return weight_copies_; }
+
     /// Casts of weights that go on once a step, in seconds.
     double weight_cast() const { return weight_cast_; }
 
@@ -252,6 +258,7 @@ class LayerWork {
     Sum whole_backward_;
     Sum whole_casts_;         ///< of a forward
     double weight_cast_ = 0;  ///< seconds, once a step
+    double weight_copies_ = 0;
     double operations_ = 0;
     double masked_operations_ = 0;
     std::optional<double> before_tail_;  ///< seconds of forward

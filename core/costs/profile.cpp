@@ -351,11 +351,13 @@ class ProfileCheck {
         number(pointer, "running_bytes", cost.running_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());
         number(pointer, "weight_cast_ns", cost.weight_cast.count());
+        number(pointer, "weight_copy_bytes", cost.weight_copies.count);
         rate(pointer, "operations_per_sample", cost.operations.value_or(0));
         masked_operations(pointer, cost);
         add(pointer, "parameter_bytes", parameter_bytes_, cost.parameter_bytes.count);
         add(pointer, "optimizer_ns", time_, cost.optimizer.count());
         add(pointer, "weight_cast_ns", time_, cost.weight_cast.count());
+        add(pointer, "weight_copy_bytes", parameter_bytes_, cost.weight_copies.count);
         if (cost.samples.empty()) {
             refuse(pointer + "/samples", "no sample, expected at least one");
         }

@@ -135,6 +135,8 @@ struct LayerCost {
     Duration optimizer{};  ///< the optimizer's update of this layer's parameters
     /// Casts of its weights for narrow products, once a step, by every replica.
     Duration weight_cast{};
+    /// Narrow copies of its weights, kept from one micro-batch to the next.
+    Bytes weight_copies{};
     std::optional<CostSource> source{};  ///< where it differs from the profile's
     std::vector<LayerSample> samples{};  ///< ascending by micro_batch_size, at least one
     /// [devices that share the layer]: samples of one of them, where more is known than that each

@@ -152,7 +152,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 15>{"name",
+    object.expect_keys(std::array<string_view, 16>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -161,6 +161,7 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "running_bytes",
                                                    "optimizer_ns",
                                                    "weight_cast_ns",
+                                                   "weight_copy_bytes",
                                                    "source",
                                                    "samples",
                                                    "shared",
@@ -176,6 +177,7 @@ LayerCost read_layer(const JsonObject& object) {
     layer.running_bytes = Bytes{object.whole_or("running_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
     layer.weight_cast = Duration{object.whole_or("weight_cast_ns", 0)};
+    layer.weight_copies = Bytes{object.whole_or("weight_copy_bytes", 0)};
     if (object.has("source")) {
         layer.source = read_source(object);
     }
@@ -436,6 +438,9 @@ ordered_json layer_json(const LayerCost& layer) {
     object["optimizer_ns"] = layer.optimizer.count();
     if (layer.weight_cast > Duration{}) {
         object["weight_cast_ns"] = layer.weight_cast.count();
+    }
+    if (layer.weight_copies > Bytes{}) {
+        object["weight_copy_bytes"] = layer.weight_copies.count;
     }
     if (layer.source) {
         object["source"] = to_string(*layer.source);

@@ -46,6 +46,7 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     block.running_bytes += b.running_bytes;
     block.optimizer += b.optimizer;
     block.weight_cast += b.weight_cast;
+    block.weight_copies += b.weight_copies;
     for (std::size_t i = 0; i < block.samples.size(); ++i) {
         block.samples[i] = together(a.samples[i], b.samples.at(i));
     }

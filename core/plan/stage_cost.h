@@ -41,7 +41,7 @@ struct StageState {
     Bytes weights{};
     Bytes gradients{};  ///< with room for those of another stage that shares the weights
     Bytes optimizer_state{};
-    Bytes running{};    ///< statistics of its norms; of the weights' kind of memory
+    Bytes running{};    ///< statistics of norms, narrow copies; of the weights' kind of memory
     Bytes workspace{};  ///< largest of its layers
     Duration optimizer{};
     Duration norm{};  ///< of its gradients

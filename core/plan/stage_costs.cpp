@@ -497,7 +497,8 @@ ModelParameters parameters_of(const Profile& profile) {
         weights.layers.push_back({.parameters = layer.parameter_bytes,
                                   .running = layer.running_bytes,
                                   .optimizer = layer.optimizer,
-                                  .weight_cast = layer.weight_cast});
+                                  .weight_cast = layer.weight_cast,
+                                  .copies = layer.weight_copies});
     }
     return weights;
 }
@@ -581,7 +582,8 @@ std::vector<StageState> stage_states(const ModelParameters& weights,
         const Bytes part = part_of(own.parameters, rules.devices);
         state.weights += part;
         largest[stage] = std::max(largest[stage], part);
-        state.running += own.running;
+        state.running +=
+            own.running + part_of(part_of(own.copies, rules.devices), rules.shards.weights);
         state.optimizer += own.optimizer;
         casts[stage] += own.weight_cast;
         for (const LayerSamples& samples : samples_of_class) {

@@ -94,6 +94,7 @@ struct LayerParameters {
     Bytes running{};         ///< statistics of a norm
     Duration optimizer{};    ///< of their update
     Duration weight_cast{};  ///< once a step, whoever updates them
+    Bytes copies{};          ///< narrow ones, of all devices that share the layer
 };
 
 /// The weights of every layer, without the costs of micro-batches: cheap to copy.

@@ -148,13 +148,27 @@ Scenario over_cluster(Scenario begun,
     return scenario;
 }
 
+/// Sums gradients in the number type of the scenario's stack, unless the user says otherwise.
+void take_gradients_of_stack(Scenario& scenario, const std::vector<Override>& overrides) {
+    const bool is_said = std::ranges::count(overrides, "training.gradients", &Override::key) > 0;
+    if (is_said || scenario.cluster.stack.empty() ||
+        scenario.training.precision != Precision::Bf16) {
+        return;
+    }
+    if (!find_stack(scenario.cluster.stack)->stored.fp32_gradients) {
+        scenario.training.gradients = GradientType::Same;
+    }
+}
+
 /// The scenario on so many devices.
 Scenario scenario_on(const ModelQuestion& question, int samples, Precision precision, int devices) {
     Scenario scenario = open_scenario(question);
     scenario.training.batch = samples;
     scenario.training.precision = precision;
     scenario.cluster.count = devices;
-    return over_cluster(std::move(scenario), question, question.overrides);
+    scenario = over_cluster(std::move(scenario), question, question.overrides);
+    take_gradients_of_stack(scenario, question.overrides);
+    return scenario;
 }
 
 /// How costs of the model on the device are estimated: in bf16, as models are trained whatever they

@@ -2,6 +2,7 @@
 #include "core/costs/stack.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "core/costs/estimate.h"
 #include "core/costs/layer_work.h"
 #include "core/costs/number_type.h"
+#include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack_choice.h"
 #include "core/costs/stack_toml.h"
@@ -386,6 +388,45 @@ TEST(StackEstimate, EightBitsAreNeverSlowerWhereWeightsAreCastOnceAStep) {
             }
         }
     }
+}
+
+/// What a block keeps in 8 bits, counted from Transformer Engine's linear layers: the two norms'
+/// outputs (width each) and the product with the gate (14,336) are inputs of products alone, one
+/// byte each; attention's output (4,096) stays in bf16 for attention's backward, and its product
+/// keeps a byte beside it.
+TEST(StackEstimate, NarrowProductsKeepNarrowInputs) {
+    const std::filesystem::path file = find_model("llama-3-8b");
+    const DecoderModel config =
+        parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string());
+    EstimateOptions options{.sequence = 1024, .precision = "bf16"};
+    options.stack = find_stack("nemo-2024");
+    const auto kept = [&](const char* precision) {
+        options.precision = precision;
+        const Profile profile = estimated_profile(config, find_device("h100-sxm"), options);
+        return std::array{cost_at(profile.layers[1], 1).saved, cost_at(profile.layers[2], 1).saved};
+    };
+    const auto [attention, feed_forward] = kept("bf16");
+    const auto [attention8, feed_forward8] = kept("fp8");
+    EXPECT_EQ((attention - attention8).count, 1024 * (4096 - 4096));
+    EXPECT_EQ((feed_forward - feed_forward8).count, 1024 * (4096 + 14336));
+}
+
+/// Two bytes, one for each way round, of every weight of a block's products; the head and the
+/// embedding are in bf16.
+TEST(StackEstimate, NarrowCopiesOfWeightsStay) {
+    const std::filesystem::path file = find_model("llama-3-8b");
+    EstimateOptions options{.sequence = 1024, .precision = "fp8"};
+    options.stack = find_stack("nemo-2024");
+    const Profile profile =
+        estimated_profile(parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string()),
+                          find_device("h100-sxm"),
+                          options);
+    EXPECT_EQ(profile.layers[1].weight_copies.count, 2 * 4096 * (4096 + 2 * 1024 + 4096));
+    EXPECT_EQ(profile.layers[2].weight_copies.count, 2 * 3 * 4096 * 14336);
+    EXPECT_EQ(profile.layers.front().weight_copies, Bytes{});
+    EXPECT_EQ(profile.layers.back().weight_copies, Bytes{});
+    EXPECT_EQ(parse_profile(print_profile(profile), "x.json").layers[1].weight_copies,
+              profile.layers[1].weight_copies);
 }
 
 TEST(StackEstimate, MoreTokensNeverTakeLessTime) {
