@@ -26,6 +26,7 @@
 #include "core/costs/profile_json.h"
 #include "core/model/model.h"
 #include "core/plan/plain_plan.h"
+#include "core/scenario/rank_device.h"
 #include "core/schedule/schedule_csv.h"
 #include "exec/base/retry.h"
 #include "sim/explain/cluster_links.h"
@@ -140,9 +141,12 @@ void note_receives(const SettledScenario& scenario, Console& console) {
 }
 
 Predicted from_scenario(const SimulateOptions& options, Console& console) {
-    const SettledScenario scenario =
-        settle(read_scenario(options.scenario, options.common.overrides));
+    SettledScenario scenario = settle(read_scenario(options.scenario, options.common.overrides));
     sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
+    const bool spreads = scenario.cluster.device_spread || stack_of(scenario, found.profile);
+    if (options.uncertainty.device_jitter && spreads) {
+        scenario.cluster.device_spread = 0;  // devices are as slow as they are drawn
+    }
     console.note(fmt::format("costs: {}", found.file.string()));
     std::optional<sim::Calibration> calibration =
         sim::calibrate_by_file(options.calibration,

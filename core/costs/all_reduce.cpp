@@ -11,11 +11,14 @@ namespace pipetwin {
 
 namespace {
 
+double carried_ns(const LinkCost& link, double bytes) {
+    return link.bytes_per_second > 0 ? 1e9 * bytes / link.bytes_per_second : 0;
+}
+
 /// Nanoseconds of a message over one link.
 double message_ns(const LinkCost& link, double bytes) {
-    const double wire = bytes + static_cast<double>(link.half_bandwidth.count);
-    const double carried = link.bytes_per_second > 0 ? 1e9 * wire / link.bytes_per_second : 0;
-    return static_cast<double>(link.latency.count()) + carried;
+    return static_cast<double>(link.latency.count()) +
+           carried_ns(link, bytes + static_cast<double>(link.half_bandwidth.count));
 }
 
 /// The depth of a binomial tree.
@@ -23,9 +26,16 @@ int rounds(int members) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(members - 1)));
 }
 
+/// What messages of a group on so many nodes take beside their bytes, there or back.
+Duration latency_of(AllReduceKind kind, const GroupLatency& group, int in_node, int nodes) {
+    const bool is_tree = kind == AllReduceKind::Tree;
+    return group.fixed + group.per_device * (is_tree ? 1 + rounds(in_node) : in_node) +
+           group.per_node * (is_tree ? rounds(nodes) : nodes - 1);
+}
+
 }  // namespace
 
-Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes) {
+Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes, int buckets) {
     PIPETWIN_EXPECT(group.replicas >= 1 && group.per_node >= 1, "at least one replica");
     if (group.replicas == 1 || bytes.count <= 0) {
         return Duration{};
@@ -33,18 +43,21 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
     if (kind == AllReduceKind::Fastest) {
         Duration least = Duration::max();
         for (std::size_t other = 0; other < static_cast<std::size_t>(kind); ++other) {
-            least =
-                std::min(least, all_reduce_time(static_cast<AllReduceKind>(other), group, bytes));
+            least = std::min(
+                least, all_reduce_time(static_cast<AllReduceKind>(other), group, bytes, buckets));
         }
         return least;
     }
     const int in_node = std::min(group.replicas, group.per_node);
     const int nodes = (group.replicas + in_node - 1) / in_node;
     const auto all = static_cast<double>(bytes.count);
-    const auto inside = [&](double size) { return message_ns(group.inside, size); };
-    const auto between = [&](double size) { return message_ns(group.between, size); };
+    const auto message = [&group](const LinkCost& link, double size) {
+        return group.latency ? carried_ns(link, size) : message_ns(link, size);
+    };
+    const auto inside = [&](double size) { return message(group.inside, size); };
+    const auto between = [&](double size) { return message(group.between, size); };
     const auto alone = [&](double size) {
-        return message_ns(group.between_alone.value_or(group.between), size);
+        return message(group.between_alone ? *group.between_alone : group.between, size);
     };
     const auto slowest = [&](double size) {
         const double within = in_node > 1 ? inside(size) : 0;
@@ -72,6 +85,11 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
         }
         case AllReduceKind::Fastest:
             break;
+    }
+    if (group.latency) {
+        nanoseconds +=
+            2.0 * buckets *
+            static_cast<double>(latency_of(kind, *group.latency, in_node, nodes).count());
     }
     require_bounded_step(nanoseconds / 1e9, "all-reduce");
     return Duration{static_cast<std::int64_t>(std::ceil(nanoseconds))};

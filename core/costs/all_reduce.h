@@ -29,6 +29,16 @@ constexpr std::string_view to_string(AllReduceKind kind) {
     return all_reduce_words[static_cast<std::size_t>(kind)];
 }
 
+/// How long a message of a process group takes beside its bytes, as training software has it
+/// (core/costs/stack.h).
+struct GroupLatency {
+    Duration fixed{};
+    Duration per_device{};  ///< of the group on one node
+    Duration per_node{};    ///< behind the first
+
+    bool operator==(const GroupLatency&) const = default;
+};
+
 /// Placement of the replicas on nodes, and the links between them.
 struct ReplicaGroup {
     int replicas = 1;  ///< D
@@ -37,6 +47,8 @@ struct ReplicaGroup {
     LinkCost between{};  ///< of each replica of a node while all of them send to other nodes
     /// While one replica of the node alone sends to another node; none: as `between`.
     std::optional<LinkCost> between_alone{};
+    /// In place of the links' own latencies and half bandwidths; none: those of the links.
+    std::optional<GroupLatency> latency{};
 
     bool operator==(const ReplicaGroup&) const = default;
 };
@@ -54,8 +66,16 @@ struct ReplicaGroup {
 /// in MPICH", IJHPCA 2005, sections 4.4 and 4.5; the time of the sums themselves is left out, and
 /// the tree is not pipelined. Two-level: every replica of a node has a link of its own to the next
 /// node, and all g of them reduce their shares at once. Rings: the same links, as NCCL uses them.
+/// Where the group has latencies of its own, t(n) = n / rate, and a sum of so many buckets takes
+///
+///     2 buckets (fixed + per_device g + per_node (N - 1))
+///
+/// more; a tree has 1 + ceil(log2 g) and ceil(log2 N) in place of g and N - 1.
 /// D = 1 takes no time. Rounded up to a
 /// nanosecond. Throws Error(BadInput) if it lasts longer than a step may.
-Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes);
+Duration all_reduce_time(AllReduceKind kind,
+                         const ReplicaGroup& group,
+                         Bytes bytes,
+                         int buckets = 1);
 
 }  // namespace pipetwin

@@ -78,6 +78,15 @@ const CastBytes* Stack::casts_of(std::string_view precision) const {
     return row == casts.end() ? nullptr : &row->bytes.value;
 }
 
+int Stack::Collectives::buckets_of(std::int64_t numbers, Bytes bytes, int replicas) const {
+    const Buckets& size = bucket_numbers.value;
+    const double all = static_cast<double>(bucket_bytes ? bytes.count : numbers);
+    const double each =
+        bucket_bytes ? bucket_bytes->value : std::max(size.least, size.per_replica * replicas);
+    constexpr double most = 1e9;
+    return each > 0 ? static_cast<int>(std::clamp(std::ceil(all / each), 1.0, most)) : 1;
+}
+
 std::vector<std::string> Stack::devices() const {
     std::vector<std::string> all;
     for (const Products& row : products) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -186,6 +187,10 @@ struct Stack {
         WeightUpdates zero1 = WeightUpdates::Bucketed;
         std::optional<Fact<double>> broadcast_us_per_device{};
         std::optional<Fact<double>> sum_us_per_hop_and_bucket{};
+
+        /// Buckets in which so many replicas send so many numbers, which have `bytes` in all; at
+        /// least one.
+        int buckets_of(std::int64_t numbers, Bytes bytes, int replicas) const;
 
         bool operator==(const Collectives&) const = default;
     } collectives{};

@@ -460,6 +460,10 @@ bool is_half_precision(std::string_view precision) {
     return precision == "bf16" || precision == "fp16" || has_narrow_products(precision);
 }
 
+std::int64_t bytes_per_number(std::string_view precision) {
+    return is_half_precision(precision) ? 2 : precision == "fp64" ? 8 : 4;
+}
+
 int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients) {
     return is_half_precision(precision) && fp32_gradients ? 2 : 1;
 }
@@ -511,10 +515,6 @@ ModelParameters tied_counted_once(const Model& model, const Profile& profile) {
 }
 
 namespace {
-
-std::int64_t bytes_per_number(std::string_view precision) {
-    return is_half_precision(precision) ? 2 : precision == "fp64" ? 8 : 4;
-}
 
 /// Bytes of optimizer state for each byte of weights.
 int state_per_byte(std::string_view precision, int optimizer_slots) {

@@ -45,6 +45,9 @@ void lengthen_halves(StageCost& cost, double factor);
 /// precision is that of narrow products.
 bool is_half_precision(std::string_view precision);
 
+/// Bytes of a weight.
+std::int64_t bytes_per_number(std::string_view precision);
+
 /// Bytes of a gradient for each byte of its weight: 2 where weights of two bytes have gradients in
 /// fp32, else 1.
 int gradient_bytes_per_byte(std::string_view precision, bool fp32_gradients);

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/base/as_index.h"
-#include "core/costs/all_reduce.h"
 #include "core/model/model.h"
 
 namespace pipetwin {
@@ -55,10 +54,12 @@ LayerSamples with_tensor_parallel(const Model& model,
         return samples;
     }
     const auto sum_of = [&](Bytes bytes) {
-        return all_reduce_time(
-            AllReduceKind::Fastest,
-            {.replicas = tensor.devices, .per_node = tensor.devices, .inside = tensor.link},
-            bytes);
+        return all_reduce_time(AllReduceKind::Fastest,
+                               {.replicas = tensor.devices,
+                                .per_node = tensor.devices,
+                                .inside = tensor.link,
+                                .latency = tensor.latency},
+                               bytes);
     };
     // What passes from layer to layer is whole while the sums are counted.
     std::vector<Bytes> outputs;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
+#include "core/costs/all_reduce.h"
 #include "core/costs/profile.h"
 #include "core/plan/stage_costs.h"
 
@@ -17,6 +20,7 @@ struct TensorParallel {
     /// Each has its part of the sequence where a layer would be whole on all of them (Korthikanti
     /// et al., arXiv 2205.05198, section 4.2.2).
     bool sequence_parallel = false;
+    std::optional<GroupLatency> latency{};  ///< as ReplicaGroup
 };
 
 /// Bytes of one device's part when `bytes` are divided among `devices`, rounded up.

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
@@ -94,6 +95,7 @@ Cluster::Cluster(const SettledScenario& scenario,
                  int ranks,
                  const LinkFactors& factors)
     : scenario_(scenario),
+      stack_(stack_of(scenario, profile)),
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel),
       tensor_(scenario.pipeline.tensor_parallel),
@@ -366,7 +368,30 @@ TensorParallel Cluster::tensor_parallel() const {
     }
     return {.devices = tensor_,
             .link = link,
-            .sequence_parallel = scenario_.pipeline.sequence_parallel};
+            .sequence_parallel = scenario_.pipeline.sequence_parallel,
+            .latency = group_latency(false)};
+}
+
+/// A latency that the scenario writes goes before the stack's.
+std::optional<GroupLatency> Cluster::group_latency(bool leaves_node) const {
+    if (!stack_) {
+        return std::nullopt;
+    }
+    const auto time = [](double microseconds, double factor) {
+        constexpr double nanoseconds = 1e3;
+        return Duration{std::llround(microseconds * nanoseconds / factor)};
+    };
+    const Stack::Collectives& of = stack_->collectives;
+    const Scenario::ClusterPart& written = scenario_.cluster;
+    const double per_node =
+        of.sum_us_per_hop_and_bucket ? of.sum_us_per_hop_and_bucket->value : of.per_node_us.value;
+    return GroupLatency{
+        .fixed = time(of.latency_us.value, leaves_node ? factors_.between : factors_.inside),
+        .per_device =
+            time(written.link_latency_us > 0 ? written.link_latency_us : of.per_device_us.value,
+                 factors_.inside),
+        .per_node = time(written.node_link_latency_us > 0 ? written.node_link_latency_us : per_node,
+                         factors_.between)};
 }
 
 /// The replicas of the rank whose replicas lie furthest apart.
@@ -416,7 +441,9 @@ ReplicaGroup Cluster::replicas_of(int rank) const {
     ReplicaGroup group{.replicas = replicas_,
                        .per_node = most,
                        .inside = inside(rank, rank),
-                       .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{}};
+                       .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{},
+                       .between_alone = std::nullopt,
+                       .latency = group_latency(on_node.size() > 1)};
     if (!sum_shares_.empty()) {
         const SumShares& shares = sum_shares_[as_index(rank)];
         group.inside = within_share(group.inside, shares.inside);

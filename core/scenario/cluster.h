@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 namespace pipetwin {
 
 struct SettledScenario;
+struct Stack;
 
 /// What a scenario says about a link. It goes before whatever else is known.
 struct WrittenLink {
@@ -96,11 +98,15 @@ class Cluster {
     /// What a layer's costs depend on beside the profile.
     LayerRules layer_rules() const;
 
+    /// The stack of training software; null: none is named.
+    const Stack* stack() const { return stack_.get(); }
+
     /// The replicas of one rank.
     ReplicaGroup replicas_of(int rank) const;
 
   private:
     ReplicaGroup slowest_replicas() const;
+    std::optional<GroupLatency> group_latency(bool leaves_node) const;
     std::vector<std::vector<DevicePlace>> replicas_on_nodes(int rank, int device) const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
@@ -110,6 +116,7 @@ class Cluster {
     LinkCost between(int rank, int other) const;
 
     const SettledScenario& scenario_;
+    std::shared_ptr<const Stack> stack_;  ///< null: none
     int ranks_;
     int replicas_;
     int tensor_;  ///< devices of a rank

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
@@ -242,6 +243,22 @@ std::optional<std::string> precision_note(const SettledScenario& scenario, const
 
 }  // namespace
 
+std::shared_ptr<const Stack> stack_of(const SettledScenario& scenario, const Profile& profile) {
+    const bool has_own = !profile.stack.empty();
+    const std::string& name = has_own ? profile.stack : scenario.cluster.stack;
+    return name.empty() ? nullptr
+                        : find_stack(name, has_own ? "the profile's stack" : "cluster.stack");
+}
+
+double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {
+    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
+    const double spread =
+        scenario.cluster.device_spread.value_or(stack ? stack->collectives.straggler.value : 0);
+    const double devices = static_cast<double>(ranks) * scenario.pipeline.data_parallel *
+                           scenario.pipeline.tensor_parallel;
+    return 1 + spread * std::sqrt(2 * std::log(devices));
+}
+
 std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
                                      const Profile& profile,
                                      int ranks) {
@@ -252,9 +269,11 @@ std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
     require_a_device_to_scale_from(scenario, profile);
     require_same_stack(scenario, profile);
     Devices known;
+    const double slowest = slowest_device(scenario, profile, ranks);
     std::vector<RankDevice> devices;
     for (std::size_t rank = 0; std::cmp_less(rank, ranks); ++rank) {
         devices.push_back(device_of_rank(scenario, profile, rank, known));
+        devices.back().speed.factor *= slowest;
     }
     return devices;
 }
@@ -273,6 +292,7 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
                         "'plan MODEL' estimates those of the scenario's",
                         scenario.cluster.stack));
     }
+    const double slowest = slowest_device(scenario, profile, static_cast<int>(devices.size()));
     std::set<std::string> told;
     const bool names_none =
         scenario.cluster.devices.empty() && scenario.cluster.device == this_machine;
@@ -292,7 +312,7 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
                 fmt::format("estimated: times of '{}' x {:.4g} stand for '{}' "
                             "(scale_costs = \"{}\")",
                             profile.device,
-                            device.speed.factor * scenario.pipeline.tensor_parallel,
+                            device.speed.factor / slowest * scenario.pipeline.tensor_parallel,
                             name,
                             to_string(scenario.cluster.scale_costs)));
         } else if (profile.device.empty()) {

@@ -12,6 +12,7 @@
 namespace pipetwin {
 
 struct SettledScenario;
+struct Stack;
 
 /// How fast a device is, told by the times of a profile.
 struct DeviceSpeed {
@@ -33,8 +34,18 @@ struct RankDevice {
     bool scaled = false;    ///< the profile's costs are of another device
 };
 
+/// The stack of training software that a run has: that of its costs, else the cluster's; null: none
+/// is named. Throws Error(BadInput) for one that is not known.
+std::shared_ptr<const Stack> stack_of(const SettledScenario& scenario, const Profile& profile);
+
+/// How many times as long computation takes as on a device of mean speed: what the slowest of all
+/// devices is expected to take, 1 + spread sqrt(2 ln N), where the scenario or the stack says how
+/// much their speeds vary. Exactly 1 for one device, and where neither does. Throws as `stack_of`.
+double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks);
+
 /// One device for each of `ranks` ranks, or one for the T alike that share the work of a rank
-/// (core/plan/tensor_parallel.h), each of which takes a T-th of the time. Where a rank's device is
+/// (core/plan/tensor_parallel.h), each of which takes a T-th of the time. All are as slow as the
+/// slowest (`slowest_device`). Where a rank's device is
 /// not the one that the profile was made for, its costs are scaled as `cluster.scale_costs` says.
 /// Throws Error(BadInput) naming both devices where it says nothing, and if a list of the scenario
 /// has not one entry per rank.

@@ -140,8 +140,9 @@ struct ScenarioParts {
     struct ClusterPart {
         Backend backend = Backend::Cpu;
         std::string device = this_machine;
-        std::vector<std::string> devices;  ///< one per rank; empty: `device` is all of them
-        std::vector<double> speeds;        ///< one per rank, relative to the costs; empty: 1
+        std::vector<std::string> devices;       ///< one per rank; empty: `device` is all of them
+        std::vector<double> speeds;             ///< one per rank, relative to the costs; empty: 1
+        std::optional<double> device_spread{};  ///< of their speeds; none: as the stack says
         ScaleCosts scale_costs = ScaleCosts::None;
         std::string stack;  ///< of training software, as in profiles/stacks; empty: none is named
         int count = 0;      ///< devices; 0 = as many as stages

@@ -433,7 +433,7 @@ using ClusterKeys = Scenario::ClusterPart;
 constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
-constexpr std::array<ScenarioKey, 30> keys_of_cluster{{
+constexpr std::array<ScenarioKey, 31> keys_of_cluster{{
     keys::choice<&ClusterKeys::backend>("backend", words::backends)
         .says("`cpu`; `cuda`; `paced`: operations, and messages within a process, take exactly as "
               "long as the profile says, and traces are marked emulated"),
@@ -467,6 +467,11 @@ constexpr std::array<ScenarioKey, 30> keys_of_cluster{{
         .says("the [training software](devices.md#stacks) of the run (`pipetwin devices` lists "
               "them). Costs that were estimated with another one are refused",
               "that of the costs"),
+    keys::number<&ClusterKeys::device_spread>("device_spread", {0, 1})
+        .says("standard deviation of the devices' speeds, as a share of their mean. The slowest of "
+              "N devices holds up the others: computation takes 1 + `device_spread` x sqrt(2 ln N) "
+              "times as long. 0: all are alike",
+              "that of the [stack](devices.md#stacks); 0 without one"),
     keys::number<&ClusterKeys::count>("count", device_count_range)
         .read_after("backend")
         .says("devices; 0: as many as needed. Fewer than stages x replicas is an error"),

@@ -31,22 +31,6 @@ std::vector<int> divisors(int number) {
     return result;
 }
 
-int device_count(const Scenario& scenario) {
-    const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    if (scenario.cluster.count > 0) {
-        return scenario.cluster.count;
-    }
-    if (pipeline.stages.is_auto() || pipeline.data_parallel.is_auto() ||
-        pipeline.tensor_parallel.is_auto()) {
-        throw Error(ErrorKind::BadInput,
-                    scenario.file.string(),
-                    "nothing says how many devices there are to plan for",
-                    {"set cluster.count, as in --set cluster.count=8", {{"cluster.count", "8"}}})
-            .about("cluster.count");
-    }
-    return *pipeline.stages * *pipeline.data_parallel * *pipeline.tensor_parallel;
-}
-
 std::vector<int> stage_counts(const Scenario& scenario, int devices, int layers) {
     if (const auto& stages = scenario.pipeline.stages.known()) {
         return {*stages};
@@ -228,6 +212,22 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     pipeline.sequence_parallel = options.sequence_parallel;
     pipeline.scatter_boundaries = options.scatter_boundaries;
     return settled;
+}
+
+int device_count(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (scenario.cluster.count > 0) {
+        return scenario.cluster.count;
+    }
+    if (pipeline.stages.is_auto() || pipeline.data_parallel.is_auto() ||
+        pipeline.tensor_parallel.is_auto()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    "nothing says how many devices there are to plan for",
+                    {"set cluster.count, as in --set cluster.count=8", {{"cluster.count", "8"}}})
+            .about("cluster.count");
+    }
+    return *pipeline.stages * *pipeline.data_parallel * *pipeline.tensor_parallel;
 }
 
 std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {

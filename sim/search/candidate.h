@@ -73,6 +73,10 @@ std::vector<const ScheduleTraits*> searched_rows(const Scenario& scenario, const
 /// recomputes run, it is the default of the candidate's schedule.
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate);
 
+/// Devices to plan for: those of the cluster, or as many as the scenario takes. Throws
+/// Error(BadInput) if nothing says how many there are.
+int device_count(const Scenario& scenario);
+
 /// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:
 ///
 ///     stages            1 to the number of devices, and of layers

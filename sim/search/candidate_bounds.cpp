@@ -159,7 +159,9 @@ CandidateBounds::CandidateBounds(const Scenario& scenario,
       model_(model),
       profile_(profile),
       choices_(scenario, model, profile),
-      has_backward_(all_have_backwards(scenario)) {}
+      has_backward_(all_have_backwards(scenario)),
+      devices_(device_count(scenario)),
+      devices_vary_(slowest_device(with_defaults(scenario), profile, 2) > 1) {}
 
 CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
                                                  const CostOptions& options) const {
@@ -169,7 +171,8 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
                 .optimizer_shards = options.shard != Shard::None ? shape.data_parallel : 1,
                 .layer_recompute = options.layer_recompute,
                 .sequence_parallel = options.sequence_parallel,
-                .accumulates = micro_batches_of(shape) > 1};
+                .accumulates = micro_batches_of(shape) > 1,
+                .takes_all = devices_vary_ && shape.devices() == devices_};
     // Lists of the cluster have an entry for each rank, and fit one number of them alone.
     const Scenario::ClusterPart& cluster = scenario_.cluster;
     if (!cluster.devices.empty() || !cluster.speeds.empty() || !cluster.memory_limits.empty() ||
@@ -196,6 +199,9 @@ SettledScenario CandidateBounds::with_options(const Shape& shape,
     SettledScenario::PipelinePart& pipeline = settled.pipeline;
     pipeline.layer_recompute = options.layer_recompute;
     pipeline.shard = options.shard;
+    if (shape.devices() != devices_) {  // a bound for any number of them
+        settled.cluster.device_spread = 0;
+    }
     pipeline.sequence_parallel = options.sequence_parallel;
     pipeline.scatter_boundaries = options.scatter_boundaries;
     return settled;

@@ -70,6 +70,7 @@ class CandidateBounds {
         Shard gathered = Shard::None;  ///< of messages that are part of the layers
         int stages = 0;                ///< where costs differ from shape to shape
         int replicas = 1;              ///< likewise
+        bool takes_all = false;        ///< devices, where those of more are slower
 
         auto operator<=>(const SumsKey&) const = default;
     };
@@ -118,6 +119,8 @@ class CandidateBounds {
     const Profile& profile_;
     Choices choices_;
     bool has_backward_;
+    int devices_;  ///< to plan for
+    bool devices_vary_;
     std::map<SumsKey, Sums> sums_{};      ///< null: costs are not known there
     std::map<SumsKey, Error> unknown_{};  ///< why
     mutable tbb::concurrent_hash_map<GatheredKey, Sums, HashOfGathered> gathered_sums_{};

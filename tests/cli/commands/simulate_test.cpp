@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/base/units.h"
@@ -627,6 +628,26 @@ TEST_F(SimulateFiles, ScenarioWithCostsGivesThroughputAndBytes) {
     EXPECT_EQ(result["devices"][0]["layers"], nlohmann::json::array({"linear0"}));
     EXPECT_EQ(result["devices"][0]["peak_bytes"]["weights"], 576);
     EXPECT_GT(result["devices"][0]["peak_bytes"]["total"].get<int>(), 576);
+}
+
+/// What is drawn of the devices' speeds is not counted twice.
+TEST_F(SimulateFiles, DeviceJitterTakesThePlaceOfTheSlowestDeviceOfTheStack) {
+    const std::vector<std::string> args{"simulate",
+                                        file("small.toml", small_scenario),
+                                        "--profile",
+                                        file("small.csv", small_profile),
+                                        "--json"};
+    const auto step = [&args](const std::vector<std::string>& more) {
+        const Outcome outcome = pipetwin(joined(args, more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.json()["step_ms"].get<double>();
+    };
+    const std::vector<std::string> stack{"--set", "cluster.stack=nemo-2024"};
+    const double alike = step({});
+    EXPECT_GT(step(stack), alike);
+    EXPECT_EQ(step(joined(stack, {"--set", "cluster.device_spread=0"})), alike);
+    EXPECT_EQ(step(joined(stack, {"--device-jitter", "0.02"})), alike);
+    EXPECT_EQ(step({"--set", "cluster.device_spread=0.1", "--device-jitter", "0.02"}), alike);
 }
 
 TEST_F(SimulateFiles, ProfileOfTheRunFolderIsUsed) {

@@ -157,6 +157,61 @@ TEST(AllReduce, LinksWithoutARateAreInstant) {
     EXPECT_EQ(all_reduce_time(AllReduceKind::Ring, instant, bytes), Duration{});
 }
 
+/// 22 us, 2.5 us a device of a node, 10 us a further node.
+ReplicaGroup timed(int replicas, int per_node) {
+    ReplicaGroup with = group(replicas, per_node);
+    with.latency = {
+        .fixed = Duration(22'000), .per_device = Duration(2500), .per_node = Duration(10'000)};
+    return with;
+}
+
+/// Each half of a sum has them once, in place of a latency of every link.
+TEST(AllReduce, LatenciesOfAGroupTakeThePlaceOfThoseOfLinks) {
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Ring, timed(8, 8), bytes),
+              2 * (7 * Duration(12'000) + Duration(22'000 + 8 * 2500)));
+    // Eight links between nodes carry an eighth of a share each, 4 ns a byte: no longer than
+    // inside.
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Rings, timed(16, 8), bytes),
+              2 * (15 * Duration(6000) + Duration(22'000 + 8 * 2500 + 10'000)));
+    EXPECT_EQ(
+        all_reduce_time(AllReduceKind::TwoLevel, timed(16, 8), bytes),
+        2 * (7 * Duration(12'000) + Duration(4 * 6000) + Duration(22'000 + 8 * 2500 + 10'000)));
+    // A tree has as many levels as the logarithms of 8 devices and 4 nodes.
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Tree, timed(32, 8), bytes),
+              2 * (3 * Duration(96'000) + 2 * Duration(4 * 96'000) +
+                   Duration(22'000 + 4 * 2500 + 2 * 10'000)));
+    ReplicaGroup halved = timed(8, 8);
+    halved.inside.half_bandwidth = Bytes{1000};
+    EXPECT_EQ(all_reduce_time(AllReduceKind::Ring, halved, bytes),
+              all_reduce_time(AllReduceKind::Ring, timed(8, 8), bytes));
+}
+
+TEST(AllReduce, EveryBucketHasTheLatenciesOfItsGroup) {
+    const auto sums = [](const ReplicaGroup& of, int buckets) {
+        return all_reduce_time(AllReduceKind::Rings, of, bytes, buckets);
+    };
+    EXPECT_EQ(sums(timed(16, 8), 5) - sums(timed(16, 8), 1),
+              4 * 2 * Duration(22'000 + 8 * 2500 + 10'000));
+    EXPECT_EQ(sums(group(16, 8), 5), sums(group(16, 8), 1));
+}
+
+TEST(AllReduce, MoreBytesOrReplicasWithLatenciesAreNeverFaster) {
+    for (const auto kind : {AllReduceKind::Ring,
+                            AllReduceKind::Tree,
+                            AllReduceKind::TwoLevel,
+                            AllReduceKind::Rings,
+                            AllReduceKind::Fastest}) {
+        SCOPED_TRACE(to_string(kind));
+        Duration of_fewer{};
+        for (int replicas = 1; replicas <= 128; replicas *= 2) {
+            const Duration time = all_reduce_time(kind, timed(replicas, 8), bytes);
+            EXPECT_GE(time, of_fewer) << replicas;
+            EXPECT_GE(all_reduce_time(kind, timed(replicas, 8), bytes * 2), time) << replicas;
+            of_fewer = time;
+        }
+    }
+}
+
 TEST(AllReduce, RefusesMoreThanAStepMayLast) {
     ReplicaGroup slow = group(4096, 1);
     slow.between.latency = Duration{std::int64_t{1} << 53};

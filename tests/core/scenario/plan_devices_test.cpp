@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/scenario/rank_device.h"
 #include "core/timeline/footprint.h"
 #include "tests/support/scenario_plans.h"
 
@@ -31,6 +32,42 @@ TEST(PlanDevices, SpeedsDivideTheTimesOfTheirRanks) {
     EXPECT_EQ(plan->states[1].optimizer, Duration(2 * 21));
     EXPECT_EQ(plan.duration({.op = Op::Forward, .stage = 1}),
               Duration(181));  // the host's own time
+}
+
+/// 1 + 0.1 sqrt(2 ln 8) = 1.2039 on eight devices, the expected largest of normal factors.
+TEST(PlanDevices, TheSlowestOfManyDevicesHoldsUpAll) {
+    SettledScenario scenario = partitioned({2, 3}, 2, 8);
+    scenario.pipeline.data_parallel = 4;
+    const Plan alike = plan_of(scenario);
+    scenario.cluster.device_spread = 0.1;
+    const Plan spread = plan_of(scenario);
+    EXPECT_EQ(spread.cost(1, 0).forward, Duration(108));  // of 90
+    EXPECT_NEAR(static_cast<double>(spread.cost(1, 0).backward.count()), 1.2039 * 270, 2);
+    EXPECT_EQ(spread->all_reduce, alike->all_reduce);
+    EXPECT_EQ(spread.cost(1, 0).saved, alike.cost(1, 0).saved);
+    double of_fewer = 1;
+    for (const int replicas : {1, 2, 8, 64, 512}) {
+        scenario.pipeline.data_parallel = replicas;
+        const double slowest = slowest_device(scenario, chain_profile(), 2);
+        EXPECT_GT(slowest, of_fewer);
+        of_fewer = slowest;
+    }
+}
+
+/// 1.2 %: 2.4 % on 8 devices, 3.7 % on 128, 4.7 % on 2,048.
+TEST(PlanDevices, TheSpreadIsThatOfTheStackOrOfTheScenario) {
+    SettledScenario scenario = partitioned({2, 3}, 2, 8);
+    Profile profile = chain_profile();
+    EXPECT_EQ(slowest_device(scenario, profile, 128), 1);
+    profile.stack = "nemo-2024";
+    EXPECT_NEAR(slowest_device(scenario, profile, 8), 1.0245, 1e-4);
+    EXPECT_NEAR(slowest_device(scenario, profile, 128), 1.0374, 1e-4);
+    EXPECT_NEAR(slowest_device(scenario, profile, 2048), 1.0469, 1e-4);
+    EXPECT_EQ(slowest_device(scenario, profile, 1), 1);
+    scenario.cluster.device_spread = 0;
+    EXPECT_EQ(slowest_device(scenario, profile, 2048), 1);
+    profile.stack = "nemo-2042";
+    EXPECT_THAT(plan_error_of(scenario, profile).place(), HasSubstr("the profile's stack"));
 }
 
 /// f + b: 40 80 120 80 160 = 480. Twice as slow in front: 120 * 2 = 240 and 360; behind: 320 and
