@@ -179,6 +179,10 @@ void refuse_what_cannot_run(const RunOptions& options,
     }
 }
 
+std::string written_value_of(const ShardGroup& group) {
+    return group.of_node ? "\"node\"" : fmt::to_string(group.replicas);
+}
+
 void refuse_what_is_only_simulated(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const Shard shard = pipeline.shard.value_or(Shard::None);
@@ -212,6 +216,14 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     "replicas that divide gradients or weights can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
                     "or \"none\"");
+    }
+    if (shard != Shard::None && !pipeline.shard_group.is_all()) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.shard_group", written_value_of(pipeline.shard_group)},
+                    "groups of replicas that each divide the optimizer's state can only be "
+                    "simulated",
+                    "'pipetwin simulate' predicts it; to train, leave pipeline.shard_group out: "
+                    "all replicas divide it");
     }
     if (shard != Shard::None && scenario.training.average_decay > 0) {
         throw Error(

@@ -24,7 +24,11 @@ LayerSamples with_gathered_weights(const Profile& profile,
             return all_reduce_time(gathered.all_reduce, gathered.replicas, bytes) / 2;
         };
         const Duration gather = gathered.weights ? half(weights) : Duration{};
-        const Duration sums = half(weights * gradient);
+        const Bytes gradients = weights * gradient;
+        const Duration sums =
+            half(gradients) + all_reduce_time(gathered.all_reduce,
+                                              gathered.between,
+                                              part_of(gradients, gathered.replicas.replicas));
         const Duration beside = gathered.prefetch ? gather : Duration{};
         const Duration before = gather - beside;
         LayerMessages& messages = sample.messages;

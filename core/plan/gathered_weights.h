@@ -10,7 +10,8 @@ namespace pipetwin {
 
 /// Who has the shares, and what of them.
 struct GatheredWeights {
-    ReplicaGroup replicas{};
+    ReplicaGroup replicas{};  ///< that have a copy between them
+    ReplicaGroup between{};   ///< one replica of each copy
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool weights = false;        ///< weights are shared, too, and gathered for forward and backward
     bool fp32_gradients = true;  ///< of weights with two bytes
@@ -23,8 +24,9 @@ struct GatheredWeights {
 ///     forward         max(forward, gather)
 ///     backward        max(backward, gather + sums)
 ///
-/// of the layer's weights, and gradients of the same number; without prefetch a gather is added
-/// instead. One replica changes nothing. `devices` share each layer, and gather its parts.
+/// of the layer's weights, and gradients of the same number. Where there are several copies, a
+/// share of the sums is summed between them, too. Without prefetch a gather is added instead. One
+/// replica changes nothing. `devices` share each layer, and gather its parts.
 LayerSamples with_gathered_weights(const Profile& profile,
                                    LayerSamples samples,
                                    const GatheredWeights& gathered,

@@ -14,6 +14,15 @@ namespace pipetwin {
 /// What goes to host memory between a forward and its backward.
 enum class Offload { None, Stash };
 
+/// Replicas that divide among them what pipeline.shard says; each group has a whole copy.
+struct ShardGroup {
+    bool of_node = false;  ///< those of a rank that are on one node
+    int replicas = 0;      ///< else so many; 0: all
+
+    bool is_all() const { return !of_node && replicas == 0; }
+    bool operator==(const ShardGroup&) const = default;
+};
+
 /// The keys of [pipeline] that no search has to settle: they have a value from the start, or, as
 /// partition and channel capacity, every plan finds its own.
 struct PipelineSettings {
@@ -30,6 +39,7 @@ struct PipelineSettings {
     OrAuto<int> channel_capacity;
     AllReduceKind all_reduce = AllReduceKind::Fastest;
     bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
+    ShardGroup shard_group{};
     int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed
 
     bool operator==(const PipelineSettings&) const = default;

@@ -80,6 +80,10 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
             "scatter_boundaries",
             "with sequence_parallel each device has only its part of what passes between stages");
     nothing(asked.shard != "none" && asked.data_parallel == 1, "shard", "there is one replica");
+    nothing(asked.shard_group && asked.data_parallel == 1, "shard_group", "there is one replica");
+    nothing(asked.shard_group && asked.data_parallel > 1 && asked.shard == "none",
+            "shard_group",
+            "replicas divide nothing");
     nothing(asked.prefetch != 1 && asked.shard != "weights",
             "prefetch",
             "it is for shard = \"weights\"");

@@ -20,6 +20,7 @@ struct AskedShape {
     bool sequence_parallel = false;
     bool scatter_boundaries = false;
     std::string_view shard = "none";  ///< the scenario's word
+    bool shard_group = false;         ///< asked for
     int prefetch = 1;
 };
 

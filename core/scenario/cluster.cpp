@@ -17,6 +17,7 @@
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/scenario/shard_group.h"
 #include "core/schedule/edge.h"
 
 namespace pipetwin {
@@ -127,20 +128,11 @@ Cluster::Cluster(const SettledScenario& scenario,
 }
 
 int Cluster::node_of(int rank, int replica) const {
-    const Scenario::ClusterPart& part = scenario_.cluster;
-    const int per_node = std::max(1, part.per_node);
-    const int device = tensor_ * (replica * ranks_ + rank);
-    switch (part.placement) {
-        case Placement::ReplicasFirst:
-            return tensor_ * (rank * replicas_ + replica) / per_node;
-        case Placement::Fill:
-            return device / per_node;
-        case Placement::RoundRobin:
-            return device / tensor_ % ((tensor_ * ranks_ * replicas_ + per_node - 1) / per_node);
-        case Placement::Written:
-            return part.nodes.at(as_index(replica * ranks_ + rank));
-    }
-    PIPETWIN_EXPECT(false, "placement out of range");
+    return pipetwin::node_of(scenario_.cluster, grid(), rank, replica);
+}
+
+DeviceGrid Cluster::grid() const {
+    return {.ranks = ranks_, .replicas = replicas_, .tensor = tensor_};
 }
 
 DevicePlace Cluster::place_of(int rank, int replica, int device) const {
@@ -372,39 +364,61 @@ TensorParallel Cluster::tensor_parallel() const {
             .latency = group_latency(false)};
 }
 
+namespace {
+
+/// What takes so many microseconds, on links that are `factor` times as fast.
+Duration time_of(double microseconds, double factor) {
+    constexpr double nanoseconds = 1e3;
+    return Duration{std::llround(microseconds * nanoseconds / factor)};
+}
+
+}  // namespace
+
 /// A latency that the scenario writes goes before the stack's.
 std::optional<GroupLatency> Cluster::group_latency(bool leaves_node) const {
     if (!stack_) {
         return std::nullopt;
     }
-    const auto time = [](double microseconds, double factor) {
-        constexpr double nanoseconds = 1e3;
-        return Duration{std::llround(microseconds * nanoseconds / factor)};
-    };
     const Stack::Collectives& of = stack_->collectives;
     const Scenario::ClusterPart& written = scenario_.cluster;
     const double per_node =
         of.sum_us_per_hop_and_bucket ? of.sum_us_per_hop_and_bucket->value : of.per_node_us.value;
     return GroupLatency{
-        .fixed = time(of.latency_us.value, leaves_node ? factors_.between : factors_.inside),
+        .fixed = time_of(of.latency_us.value, leaves_node ? factors_.between : factors_.inside),
         .per_device =
-            time(written.link_latency_us > 0 ? written.link_latency_us : of.per_device_us.value,
-                 factors_.inside),
-        .per_node = time(written.node_link_latency_us > 0 ? written.node_link_latency_us : per_node,
-                         factors_.between)};
+            time_of(written.link_latency_us > 0 ? written.link_latency_us : of.per_device_us.value,
+                    factors_.inside),
+        .per_node =
+            time_of(written.node_link_latency_us > 0 ? written.node_link_latency_us : per_node,
+                    factors_.between)};
 }
 
-/// The replicas of the rank whose replicas lie furthest apart.
-ReplicaGroup Cluster::slowest_replicas() const {
-    ReplicaGroup slowest = replicas_of(0);
+namespace {
+
+/// The group with the links of both that are slower: those of the one whose members lie further
+/// apart.
+ReplicaGroup slower(ReplicaGroup one, const ReplicaGroup& other) {
+    if (other.per_node < one.per_node) {
+        one.per_node = other.per_node;
+        one.between = other.between;
+        one.between_alone = other.between_alone;
+        one.latency = other.latency;
+    }
+    one.inside = slower(one.inside, other.inside);
+    return one;
+}
+
+}  // namespace
+
+/// The groups of the rank whose replicas lie furthest apart.
+ReplicaGroups Cluster::slowest_groups() const {
+    ReplicaGroups slowest = replica_groups(0);
     for (int rank = 1; rank < ranks_; ++rank) {
-        const ReplicaGroup group = replicas_of(rank);
-        if (group.per_node < slowest.per_node) {
-            slowest.per_node = group.per_node;
-            slowest.between = group.between;
-            slowest.between_alone = group.between_alone;
+        const ReplicaGroups groups = replica_groups(rank);
+        for (const auto group :
+             {&ReplicaGroups::all, &ReplicaGroups::sharing, &ReplicaGroups::between}) {
+            slowest.*group = slower(std::move(slowest.*group), groups.*group);
         }
-        slowest.inside = slower(slowest.inside, group.inside);
     }
     return slowest;
 }
@@ -416,7 +430,9 @@ LayerRules Cluster::layer_rules() const {
                                    .blocks = pipeline.recompute_blocks,
                                    .stops_early = pipeline.recompute_early_stop}};
     if (replicas_ > 1 && pipeline.shard >= Shard::Gradients) {
-        rules.gathered = {.replicas = slowest_replicas(),
+        ReplicaGroups groups = slowest_groups();
+        rules.gathered = {.replicas = std::move(groups.sharing),
+                          .between = std::move(groups.between),
                           .all_reduce = pipeline.all_reduce,
                           .weights = pipeline.shard == Shard::Weights,
                           .fp32_gradients = scenario_.training.gradients == GradientType::Fp32,
@@ -453,6 +469,80 @@ ReplicaGroup Cluster::replicas_of(int rank) const {
         }
     }
     return group;
+}
+
+namespace {
+
+/// [group]: most of its members on one node, and whether any are on two.
+struct Spread {
+    int per_node = 1;
+    bool crosses = false;
+};
+
+/// How the members of the groups lie that are spread over the most nodes.
+Spread spread_of(const std::vector<int>& groups, const std::vector<int>& nodes) {
+    std::map<int, std::map<int, int>> on_node;
+    for (std::size_t replica = 0; replica < groups.size(); ++replica) {
+        ++on_node[groups[replica]][nodes[replica]];
+    }
+    Spread spread{.per_node = static_cast<int>(groups.size())};
+    for (const auto& [group, counts] : on_node) {
+        const auto most = std::ranges::max_element(
+            counts, {}, [](const auto& of_node) { return of_node.second; });
+        spread.per_node = std::min(spread.per_node, most->second);
+        spread.crosses = spread.crosses || counts.size() > 1;
+    }
+    return spread;
+}
+
+/// [replica]: its place in its group.
+std::vector<int> places_in(const std::vector<int>& groups) {
+    std::map<int, int> members;
+    std::vector<int> places;
+    for (const int group : groups) {
+        places.push_back(members[group]++);
+    }
+    return places;
+}
+
+}  // namespace
+
+ReplicaGroups Cluster::replica_groups(int rank) const {
+    ReplicaGroups groups{
+        .all = replicas_of(rank), .kind = scenario_.pipeline.all_reduce, .stack = stack_};
+    groups.sharing = groups.all;
+    if (const int size = group_size(scenario_); size < replicas_) {
+        divide(groups, rank, size);
+    }
+    if (stack_ && stack_->collectives.zero1 == WeightUpdates::Broadcast) {
+        const bool crosses = groups.sharing.replicas > groups.sharing.per_node;
+        const auto& each = stack_->collectives.broadcast_us_per_device;
+        groups.broadcast =
+            time_of(each ? each->value : 0, crosses ? factors_.between : factors_.inside);
+    }
+    return groups;
+}
+
+/// Leaves `size` of the replicas in a group.
+void Cluster::divide(ReplicaGroups& groups, int rank, int size) const {
+    std::vector<int> nodes;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        nodes.push_back(node_of(rank, replica));
+    }
+    const std::vector<int> of_replica =
+        group_of_replica(scenario_.pipeline.shard_group, scenario_.cluster, grid(), rank, size);
+    const auto group = [&](const std::vector<int>& of, int replicas) {
+        const Spread spread = spread_of(of, nodes);
+        const bool is_as_dense = spread.per_node == groups.all.per_node;
+        return ReplicaGroup{.replicas = replicas,
+                            .per_node = spread.per_node,
+                            .inside = groups.all.inside,
+                            .between = groups.all.between,
+                            .between_alone = is_as_dense ? groups.all.between_alone : std::nullopt,
+                            .latency = group_latency(spread.crosses)};
+    };
+    groups.sharing = group(of_replica, size);
+    groups.between = group(places_in(of_replica), replicas_ / size);
 }
 
 std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order) {

@@ -9,6 +9,7 @@
 #include "core/costs/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/profile.h"
+#include "core/costs/replica_sums.h"
 #include "core/plan/gathered_weights.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
@@ -18,6 +19,7 @@
 
 namespace pipetwin {
 
+struct DeviceGrid;
 struct SettledScenario;
 struct Stack;
 
@@ -98,16 +100,18 @@ class Cluster {
     /// What a layer's costs depend on beside the profile.
     LayerRules layer_rules() const;
 
-    /// The stack of training software; null: none is named.
-    const Stack* stack() const { return stack_.get(); }
+    /// The replicas of one rank, and the groups in which they divide its state.
+    ReplicaGroups replica_groups(int rank) const;
 
     /// The replicas of one rank.
     ReplicaGroup replicas_of(int rank) const;
 
   private:
-    ReplicaGroup slowest_replicas() const;
+    ReplicaGroups slowest_groups() const;
+    void divide(ReplicaGroups& groups, int rank, int size) const;
     std::optional<GroupLatency> group_latency(bool leaves_node) const;
     std::vector<std::vector<DevicePlace>> replicas_on_nodes(int rank, int device) const;
+    DeviceGrid grid() const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
     LinkCost known_inside(int rank, int other) const;

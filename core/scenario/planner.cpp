@@ -146,6 +146,7 @@ AskedShape asked_shape(const SettledScenario& scenario) {
             .sequence_parallel = pipeline.sequence_parallel,
             .scatter_boundaries = pipeline.scatter_boundaries,
             .shard = to_string(pipeline.shard),
+            .shard_group = !pipeline.shard_group.is_all(),
             .prefetch = pipeline.prefetch};
 }
 
@@ -363,8 +364,8 @@ struct Planner::Common {
     WeightRules rules{};
     int gradient = 1;  ///< bytes for each byte of its weight
     ModelParameters weights{};
-    std::vector<ReplicaGroup> replicas{};  ///< [stage]; empty: there is one
-    std::optional<Cut> own{};              ///< of the scenario
+    std::vector<ReplicaGroups> replicas{};  ///< [stage]; empty: there is one
+    std::optional<Cut> own{};               ///< of the scenario
 };
 
 namespace {
@@ -418,7 +419,7 @@ Planner::Common::Common(const SettledScenario& of,
     refuse_replicas_of_twins(parts, grid);
     if (parts.replicas > 1) {
         for (const int rank : grid.rank_of_stage) {
-            replicas.push_back(place.cluster.replicas_of(rank));
+            replicas.push_back(place.cluster.replica_groups(rank));
         }
     }
     require_known_attention(scenario, profile);
@@ -485,7 +486,8 @@ void Planner::Common::join(PlanParts& of, const Schedule& grid) const {
 
 /// Every stage sums its gradients, `gradient` bytes for each of its weights. Of either half of that
 /// the first leaves each replica with the sums of its share, and the second gives them to all
-/// others: the sums themselves, or, where the optimizer is sharded, the weights that came of them.
+/// others: the sums themselves, or, where the optimizer is sharded, the weights that came of them
+/// (core/costs/replica_sums.h).
 /// Gradients that go on to another stage are needed everywhere.
 void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
@@ -495,17 +497,17 @@ void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const 
             of.weight_gather.emplace_back();
             continue;
         }
-        const ReplicaGroup& group = replicas[stage];
-        const Bytes own_weights = of.states[stage].weights;
-        const Duration both = all_reduce_time(pipeline.all_reduce, group, own_weights * gradient);
+        const ReplicaGroups& groups = replicas[stage];
+        const Bytes bytes = of.states[stage].weights;
+        const std::int64_t numbers = bytes.count / bytes_per_number(profile.precision);
+        const SentNumbers gradients{.count = numbers, .bytes = bytes * gradient};
         const bool stays =
             pipeline.shard != Shard::None && !gradient_source(grid, static_cast<int>(stage));
         of.all_reduce.push_back(pipeline.shard == Shard::Gradients ? Duration{}
-                                : stays                            ? both - both / 2
-                                                                   : both);
+                                : stays ? share_sums_time(groups, gradients)
+                                        : whole_sums_time(groups, gradients));
         if (pipeline.shard != Shard::None) {
-            of.weight_gather.push_back(all_reduce_time(pipeline.all_reduce, group, own_weights) /
-                                       2);
+            of.weight_gather.push_back(weights_time(groups, {.count = numbers, .bytes = bytes}));
         }
     }
 }

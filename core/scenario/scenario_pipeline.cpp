@@ -236,9 +236,27 @@ void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenar
     pipeline.shard = meant;
 }
 
+void read_shard_group(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    ShardGroup& group = scenario.pipeline.shard_group;
+    if (table.is_text(key.name)) {
+        group.of_node = table.choice(key.name, key.words).has_value();
+    } else if (const auto replicas = table.integer(key.name, key.range)) {
+        group = {.of_node = false, .replicas = static_cast<int>(*replicas)};
+    }
+}
+
+void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const ShardGroup& group = scenario.pipeline.shard_group;
+    if (group.of_node) {
+        writer.string(key.name, words::shard_groups.front());
+    } else if (!group.is_all()) {
+        writer.number(key.name, group.replicas);
+    }
+}
+
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 25> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -369,6 +387,18 @@ constexpr std::array<ScenarioKey, 24> keys_of_pipeline{{
               "and planning only. `shard_optimizer = true` is an old name for `optimizer`. See "
               "[replicas](cluster.md#replicas)"),
     keys::own("shard_optimizer", read_shard_optimizer, nullptr).takes(Form::Boolean),
+    ScenarioKey{.name = "shard_group",
+                .read = read_shard_group,
+                .print = print_shard_group,
+                .range = {2, stage_range.high},
+                .words = words::shard_groups}
+        .takes(Form::Integer | Form::Text)
+        .says("replicas of a group that divides among them what `shard` says; it divides "
+              "`data_parallel`. `node`: the replicas of a rank that are on one node, as many on "
+              "each. Every group has a whole copy: gradients are summed inside a group, and each "
+              "share of them between groups, with `gradients` and `weights` for every micro-batch "
+              "(HSDP, ZeRO-1 inside of nodes). Simulation and planning only",
+              "all replicas"),
     keys::number<&Pipeline::prefetch>("prefetch", prefetch_range)
         .says("for `shard = \"weights\"`: number of blocks whose weights are gathered ahead; 0: "
               "each block waits for its own"),

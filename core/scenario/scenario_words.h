@@ -111,6 +111,9 @@ inline constexpr std::array<Word, 2> message_orders{"plain", "lower-rank-first"}
 
 /// pipeline.receives, as enum Receives.
 inline constexpr std::array<Word, 2> receives{"posted", "blocking"};
+/// pipeline.shard_group, beside a number.
+inline constexpr std::array<Word, 1> shard_groups{"node"};
+
 /// pipeline.all_reduce, as enum AllReduceKind.
 inline constexpr auto all_reduces = all_reduce_words;
 

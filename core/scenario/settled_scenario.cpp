@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
+#include "core/scenario/shard_group.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/schedule_csv.h"
 #include "core/schedule/validate.h"
@@ -85,8 +86,8 @@ int replica_batch(const SettledScenario& scenario) {
 }
 
 StateShards state_shards(const SettledScenario& scenario) {
-    const auto from = [&scenario](Shard shard) {
-        return scenario.pipeline.shard >= shard ? scenario.pipeline.data_parallel : 1;
+    const auto from = [&scenario, group = group_size(scenario)](Shard shard) {
+        return scenario.pipeline.shard >= shard ? group : 1;
     };
     return {.weights = from(Shard::Weights),
             .gradients = from(Shard::Gradients),

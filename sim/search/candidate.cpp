@@ -11,10 +11,13 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/costs/stack.h"
 #include "core/model/model.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/rank_device.h"
+#include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::sim {
@@ -76,6 +79,13 @@ std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
     std::vector<int> result = divisors(replica_batch(scenario, replicas));
     std::erase_if(result, [](int count) { return count > most; });
     return result;
+}
+
+/// Whether replicas form groups that divide a state, where any is divided.
+bool may_divide(const Scenario& scenario, const DeviceGrid& grid) {
+    const OrAuto<Shard>& shard = scenario.pipeline.shard;
+    return (!shard.is_auto() && *shard == Shard::None) ||
+           group_size(scenario.pipeline.shard_group, scenario.cluster, grid);
 }
 
 /// More than eight chunks of one rank are never seen in practice.
@@ -147,11 +157,15 @@ bool has_blocks(const Model& model) {
 /// Whether replicas that share the optimizer's state are never slower than those that do not. Each
 /// of them sends its weights on after its update: with reductions that overlap, or with an update
 /// that waits for the norm of all gradients, another rank's sums may hide what is saved before it.
-/// And gradients of weights that the ends of the model share are needed everywhere.
+/// Groups of replicas, and those that broadcast weights, send more. And gradients of weights that
+/// the ends of the model share are needed everywhere.
 bool is_sharded_optimizer_faster(const Scenario& scenario,
                                  const Model& model,
                                  const Profile& profile) {
-    return !scenario.pipeline.overlap_reduction && scenario.training.clip_norm == 0 &&
+    const std::shared_ptr<const Stack> stack = stack_of(with_defaults(scenario), profile);
+    const bool broadcasts = stack && stack->collectives.zero1 == WeightUpdates::Broadcast;
+    return !broadcasts && scenario.pipeline.shard_group.is_all() &&
+           !scenario.pipeline.overlap_reduction && scenario.training.clip_norm == 0 &&
            tied_bytes(model, profile) == Bytes{};
 }
 
@@ -239,6 +253,9 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {
                 continue;
             }
             for (const int replicas : replica_counts(scenario, devices / (stages * tensor))) {
+                if (!may_divide(scenario, {stages, replicas, tensor})) {
+                    continue;
+                }
                 for (const int micro_batches : micro_batch_counts(scenario, replicas)) {
                     shapes.push_back({.stages = stages,
                                       .data_parallel = replicas,

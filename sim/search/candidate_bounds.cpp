@@ -10,6 +10,7 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
 #include "core/scenario/cluster.h"
+#include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
 #include "sim/bounds/row_windows.h"
@@ -168,7 +169,7 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
     const int samples = scenario_.training.batch / shape.data_parallel;
     SumsKey key{.tensor_parallel = shape.tensor_parallel,
                 .micro_batch_size = std::max(1, samples / shape.micro_batches),
-                .optimizer_shards = options.shard != Shard::None ? shape.data_parallel : 1,
+                .optimizer_shards = options.shard != Shard::None ? shards_of(shape) : 1,
                 .layer_recompute = options.layer_recompute,
                 .sequence_parallel = options.sequence_parallel,
                 .accumulates = micro_batches_of(shape) > 1,
@@ -185,6 +186,16 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
         key.replicas = shape.data_parallel;
     }
     return key;
+}
+
+/// Replicas that divide a state, where any do.
+int CandidateBounds::shards_of(const Shape& shape) const {
+    return group_size(scenario_.pipeline.shard_group,
+                      scenario_.cluster,
+                      {.ranks = shape.stages,
+                       .replicas = shape.data_parallel,
+                       .tensor = shape.tensor_parallel})
+        .value_or(shape.data_parallel);
 }
 
 /// A mini-batch has no more micro-batches than samples.
@@ -234,7 +245,10 @@ std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
 CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
                                                      const SettledScenario& settled,
                                                      const Cluster& cluster) const {
-    const GatheredKey gathered{.layers = key, .replicas = cluster.layer_rules().gathered.replicas};
+    GatheredWeights weights = cluster.layer_rules().gathered;
+    const GatheredKey gathered{.layers = key,
+                               .replicas = std::move(weights.replicas),
+                               .between = std::move(weights.between)};
     using Entries = decltype(gathered_sums_);
     if (Entries::const_accessor found; gathered_sums_.find(found, gathered)) {
         return found->second;
@@ -340,7 +354,9 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
         all_alike = cluster.replicas_of(rank) == group;
     }
     // Gradients that are summed with every micro-batch are not summed again.
-    const bool sums_up = all_alike && options.shard < Shard::Gradients;
+    // Groups of replicas may sum sooner than all at once, on links that are much slower outside.
+    const bool groups = options.shard != Shard::None && !scenario_.pipeline.shard_group.is_all();
+    const bool sums_up = all_alike && !groups && options.shard < Shard::Gradients;
     question.replicas = sums_up ? group : ReplicaGroup{};
     return question;
 }

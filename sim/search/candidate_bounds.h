@@ -79,6 +79,7 @@ class CandidateBounds {
     struct GatheredKey {
         SumsKey layers;
         ReplicaGroup replicas;
+        ReplicaGroup between;
 
         bool operator==(const GatheredKey&) const = default;
     };
@@ -111,6 +112,7 @@ class CandidateBounds {
                               const Cluster& cluster,
                               const LayerSums& sums) const;
     int micro_batches_of(const Shape& shape) const;
+    int shards_of(const Shape& shape) const;
     /// The scenario for what depends on the shape and these cost options alone.
     SettledScenario with_options(const Shape& shape, const CostOptions& options) const;
 

@@ -6,7 +6,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/costs/all_reduce.h"
+#include "core/costs/replica_sums.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
@@ -33,6 +33,7 @@ void require_alike(const Scenario& scenario) {
 /// Every device as a replica of one stage: what connects any number of them.
 Cluster one_wide_stage(SettledScenario& scenario, const Profile& profile, int devices) {
     scenario.pipeline.data_parallel = devices;
+    scenario.pipeline.shard_group = {};
     scenario.cluster.memory_limits.clear();
     return {scenario, profile, 1};
 }
@@ -61,7 +62,8 @@ Hybrid hybrid_like(const Scenario& scenario,
     const int size = std::max(1, scenario.training.batch / micro_batches);
 
     const Cluster cluster = one_wide_stage(wide, profile, devices);
-    const ReplicaGroup group = cluster.replicas_of(0);
+    const ReplicaGroups groups = cluster.replica_groups(0);
+    const ReplicaGroup& group = groups.all;
     const LinkCost& link = group.replicas > group.per_node ? group.between : group.inside;
     LayerRules rules = cluster.layer_rules();
     rules.gathered = {};  // gradients are summed once
@@ -88,9 +90,11 @@ Hybrid hybrid_like(const Scenario& scenario,
     const int gradient = gradient_bytes_per_byte(profile.precision,
                                                  scenario.training.gradients == GradientType::Fp32);
     const auto sum_of = [&](Bytes weights, int replicas) {
-        ReplicaGroup some = group;
-        some.replicas = replicas;
-        return all_reduce_time(scenario.pipeline.all_reduce, some, weights * gradient);
+        ReplicaGroups some = groups;
+        some.all.replicas = replicas;
+        return whole_sums_time(some,
+                               {.count = weights.count / bytes_per_number(profile.precision),
+                                .bytes = weights * gradient});
     };
     problem.all_reduce = [&](Bytes weights, int replicas) {
         return one_of(sum_of(weights, replicas), micro_batches);

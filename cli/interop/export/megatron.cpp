@@ -16,6 +16,7 @@
 #include "core/interop/megatron_model.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 
@@ -277,6 +278,10 @@ void set_shares(const SettledScenario& scenario,
                 Console& console) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     flags.shard_optimizer = pipeline.shard != Shard::None;
+    if (const int sharing = group_size(scenario); sharing < pipeline.data_parallel) {
+        further.push_back(fmt::format("--num-distributed-optimizer-instances {}",
+                                      pipeline.data_parallel / sharing));
+    }
     if (pipeline.shard > Shard::Optimizer) {
         flags.megatron_fsdp = true;
         flags.separate_accumulation = true;

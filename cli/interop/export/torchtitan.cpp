@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/number_type.h"
+#include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "core/schedule/generators/torch_orders.h"
@@ -60,16 +61,17 @@ std::string settings(const ExportSource::Placed& placed) {
 }
 
 /// Degrees of data parallelism, and when weights are given back.
-std::vector<std::string> replica_settings(const Pipeline& pipeline) {
+std::vector<std::string> replica_settings(const SettledScenario& scenario) {
+    const Pipeline& pipeline = scenario.pipeline;
     const int replicas = pipeline.data_parallel;
     const bool shares = pipeline.shard != Shard::None && replicas > 1;
     std::vector<std::string> settings;
-    if (!shares && replicas > 1) {
+    const int sharing = shares ? group_size(scenario) : 1;
+    if (sharing < replicas) {
         settings.push_back(
-            fmt::format("parallelism.data_parallel_replicate_degree = {}", replicas));
+            fmt::format("parallelism.data_parallel_replicate_degree = {}", replicas / sharing));
     }
-    settings.push_back(
-        fmt::format("parallelism.data_parallel_shard_degree = {}", shares ? replicas : 1));
+    settings.push_back(fmt::format("parallelism.data_parallel_shard_degree = {}", sharing));
     const bool in_pipeline = pipeline.stages > 1;
     if (shares && in_pipeline && pipeline.shard == Shard::Weights) {
         settings.emplace_back("parallelism.fsdp_reshard_after_forward = \"always\"");
@@ -82,7 +84,7 @@ std::vector<std::string> replica_settings(const Pipeline& pipeline) {
 /// The settings that say what a device keeps, computes again and shares.
 std::string memory_settings(const ExportSource::Placed& placed) {
     const Pipeline& pipeline = placed.scenario.pipeline;
-    std::vector<std::string> settings = replica_settings(pipeline);
+    std::vector<std::string> settings = replica_settings(placed.scenario);
     if (pipeline.tensor_parallel > 1) {
         settings.push_back(
             fmt::format("parallelism.tensor_parallel_degree = {}", pipeline.tensor_parallel));

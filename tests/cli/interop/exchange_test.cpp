@@ -756,6 +756,9 @@ TEST_F(Exchange, KeysThatTheOtherSystemLacksAreNamed) {
                       HasSubstr("parallelism.fsdp_reshard_after_forward = \"always\""),
                       HasSubstr("warning: pipeline.shard = \"weights\""),
                       HasSubstr("warning: pipeline.prefetch = 0")));
+    EXPECT_THAT(said("torchtitan", {"data_parallel=4", "shard=weights", "shard_group=2"}),
+                HasSubstr("parallelism.data_parallel_replicate_degree = 2, "
+                          "parallelism.data_parallel_shard_degree = 2, "));
     EXPECT_THAT(said("torchtitan", {"data_parallel=2", "shard=gradients"}),
                 HasSubstr("warning: pipeline.shard = \"gradients\""));
     EXPECT_THAT(said("torchtitan", {"recompute=selective"}),

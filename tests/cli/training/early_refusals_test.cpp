@@ -99,6 +99,19 @@ TEST_F(EarlyRefusals, WhatNoPlanOfAnOpenScenarioCouldHaveIsRefusedByRun) {
     }
 }
 
+TEST_F(EarlyRefusals, GroupsOfReplicasThatDivideAStateAreOnlySimulated) {
+    for (const std::string group : {"2", "node"}) {
+        const Outcome outcome = of("train",
+                                   {"pipeline.data_parallel=2",
+                                    "pipeline.shard=optimizer",
+                                    "pipeline.shard_group=" + group});
+        EXPECT_EQ(outcome.code, 4) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr("can only be simulated"));
+        EXPECT_THAT(outcome.err, HasSubstr("leave pipeline.shard_group out"));
+        EXPECT_FALSE(std::filesystem::exists(path("out")));
+    }
+}
+
 TEST_F(EarlyRefusals, DataThatCannotBeReadIsRefusedBeforeLayersAreMeasured) {
     const std::vector<std::string> missing{
         "model.sizes=[784,8,8,10]", "data.kind=mnist", "data.path=nowhere"};

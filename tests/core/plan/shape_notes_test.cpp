@@ -60,6 +60,15 @@ TEST(ShapeNotes, NameKeysOfReplicasWhereThereIsOne) {
                             HasSubstr("prefetch changes nothing")));
 }
 
+TEST(ShapeNotes, NameGroupsOfReplicasThatDivideNothing) {
+    AskedShape asked = shape();
+    asked.shard_group = true;
+    EXPECT_THAT(shape_notes(asked),
+                ElementsAre(HasSubstr("shard_group changes nothing: replicas divide nothing")));
+    asked.shard = "optimizer";
+    EXPECT_THAT(shape_notes(asked), IsEmpty());
+}
+
 TEST(ShapeNotes, CountMicroBatchesOfUnequalSizes) {
     AskedShape asked = shape();
     asked.micro_batches = 6;

@@ -388,6 +388,22 @@ TEST(PlanSearch, FindsTheFastestOfAllWaysToShareAndToRecompute) {
     EXPECT_LE(judge.more_recompute_helps(), 1 + judge.searched() / 100);
 }
 
+/// Devices of which the slowest of more is slower, and groups of replicas that divide a state.
+TEST(PlanSearch, FindsTheFastestOnDevicesThatVaryAndInGroupsOfReplicas) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    Judge judge;
+    for (int round = 0; round < tests::soaked(30); ++round) {
+        const Profile profile = random.known_profile();
+        Scenario scenario = random.scenario_with_shares();
+        scenario.cluster.device_spread = 0.02 * random.below(6);
+        scenario.pipeline.shard_group = {.of_node = round % 3 == 0, .replicas = 2 * (round % 2)};
+        ASSERT_NO_FATAL_FAILURE(judge.judge(scenario, profile));
+    }
+    EXPECT_GT(judge.searched(), 8);
+}
+
 /// A model with room for what one block keeps, not for what all of them keep: 4 blocks of 100 bytes
 /// on one device with 250, beside messages of 10.
 TEST(PlanSearch, FindsWhatFitsOnlyWithRecomputeOfBlocks) {
