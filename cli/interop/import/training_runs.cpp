@@ -47,7 +47,8 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
     if (run.sequence_parallel) {
         text += "sequence_parallel = true\n";
     }
-    text += quoted_line("shard", run.shard) + line("prefetch", run.prefetch);
+    text += quoted_line("shard", run.shard) + line("shard_group", run.shard_group) +
+            line("prefetch", run.prefetch);
     if (!run.blocks.empty()) {
         text +=
             fmt::format("# whole blocks; embedding and head go with the ends\npartition = [{}]\n",

@@ -391,10 +391,20 @@ class TitanReader {
             return replicate;
         }
         if (replicate > 1 && shard > 1) {
-            reader_.problem(split_key("data_parallel_replicate_degree"),
-                            "weights are shared in groups of replicas, and each group has all of "
-                            "them (HSDP)");
-        } else if (replicate > 1) {
+            read_shares(policy);
+            run_.shard_group = shard;
+            const std::int64_t replicas = std::int64_t{replicate} * shard;
+            if (replicas > most_samples) {
+                refuse(split_key("data_parallel_replicate_degree"),
+                       fmt::format("{} groups of {} replicas, expected at most {} replicas",
+                                   replicate,
+                                   shard,
+                                   most_samples),
+                       "is there a digit too many?");
+            }
+            return static_cast<int>(replicas);
+        }
+        if (replicate > 1) {
             run_.warnings.push_back(fmt::format(
                 "data_parallel_shard_degree = -1: devices that are left share the weights of each "
                 "of the {} replicas (HSDP); the fragment has replicas that keep all of them",

@@ -32,6 +32,7 @@ struct TrainingRun {
     std::string optimizer{};
     std::optional<double> clip_norm{};
     std::string shard{};  ///< pipeline.shard
+    std::optional<int> shard_group{};
     std::optional<int> prefetch{};
     bool sequence_parallel = false;
     std::vector<std::string> harmless{};  ///< settings without effect, as written

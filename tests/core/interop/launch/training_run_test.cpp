@@ -220,7 +220,7 @@ TEST(TorchtitanRun, ALayerMayStandAnywhereInTheListOfItsStage) {
 TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
     constexpr std::string_view text =
         "[parallelism]\npipeline_parallel_degree = 2\ncontext_parallel_degree = 4\n"
-        "data_parallel_shard_degree = 8\ndata_parallel_replicate_degree = 2\nstrange = 1\n"
+        "data_parallel_shard_degree = 8\nexpert_parallel_degree = 2\nstrange = 1\n"
         "[model]\nconverters = [\"float8\"]\n"
         "[activation_checkpoint]\nmode = \"memory_budget\"\n";
     const Error error = error_of([&] { titan(text); });
@@ -228,8 +228,7 @@ TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
     EXPECT_THAT(error.place(), HasSubstr("x.toml:"));
     EXPECT_THAT(error.text(),
                 AllOf(HasSubstr("parallelism.context_parallel_degree: devices share the tokens"),
-                      HasSubstr("parallelism.data_parallel_replicate_degree: weights are shared "
-                                "in groups of replicas"),
+                      HasSubstr("parallelism.expert_parallel_degree: "),
                       HasSubstr("activation_checkpoint.mode: the compiler chooses"),
                       HasSubstr("model.converters: products in 8 bits"),
                       HasSubstr("parallelism.strange: no setting that is known here")));
@@ -280,6 +279,11 @@ TEST(TorchtitanRun, NumbersThatAreTooLargeTogetherAreRefused) {
                           "[training]\nlocal_batch_size = " + most);
                 }).text(),
                 HasSubstr("a batch of 1152921504606846976, expected at most 1073741824"));
+    EXPECT_THAT(error_of([&] {
+                    titan(llama + "data_parallel_replicate_degree = " + most +
+                          "data_parallel_shard_degree = " + most);
+                }).text(),
+                HasSubstr("expected at most 1073741824 replicas"));
 }
 
 // What torchtitan's FSDP shares: docs/fsdp.md (ZeRO-3, and ZeRO-2 where weights stay gathered).
@@ -330,6 +334,11 @@ TEST(TorchtitanShares, TheNumberOfDevicesThatAreLeftIsAskedFor) {
     EXPECT_EQ(passes.batch, 32);
     EXPECT_EQ(passes.micro_batches, 8);
     EXPECT_THAT(passes.warnings, Contains(HasSubstr("divide pipeline.micro_batches")));
+    const TrainingRun groups =
+        titan(titan_shares("data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8\n"));
+    EXPECT_EQ(groups.data_parallel, 16);
+    EXPECT_EQ(groups.shard_group, 8);
+    EXPECT_EQ(groups.shard, "weights");
     const TrainingRun copies = titan(titan_shares("data_parallel_replicate_degree = 2\n"));
     EXPECT_EQ(copies.shard, "");
     EXPECT_EQ(copies.data_parallel, 2);
