@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <random>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/scenario/cluster.h"
 #include "tests/support/builders.h"
 #include "tests/support/scenario_plans.h"
 #include "tests/support/soak.h"
@@ -641,6 +643,46 @@ TEST(PlanClusters, ReplicasOfANodeShareItsUplink) {
     scenario.cluster.shared_links = {shared_by({0, 1}, 1e9, SharedLinkKind::Uplink)};
     EXPECT_EQ(sum(AllReduceKind::Ring), Duration(6 * 125));
     EXPECT_EQ(sum(AllReduceKind::Rings), Duration(6 * 125));
+}
+
+/// The stack has 22 us, 2.5 us for each of two devices, and 10 us for the second node, there and
+/// back; what the scenario says of links goes before that.
+TEST(PlanClusters, SumsOfAStackHaveItsLatenciesAndTheRatesOfTheLinks) {
+    SettledScenario scenario = partitioned({5}, 1, 4);
+    scenario.pipeline.data_parallel = 4;
+    scenario.pipeline.all_reduce = AllReduceKind::Rings;
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 8e6;
+    scenario.cluster.node_link_gbps = 8;
+    Profile profile = chain_profile();
+    profile.stack = "nemo-2024";
+    const auto sum = [&] { return plan_of(scenario, profile)->all_reduce.front(); };
+    EXPECT_EQ(sum(), Duration(6 * 125 / 2 + 2 * (22'000 + 2 * 2500 + 10'000)));
+    scenario.cluster.shared_links = {shared_by({0, 1}, 1e9, SharedLinkKind::Uplink)};
+    EXPECT_EQ(sum(), Duration(6 * 125 + 2 * (22'000 + 2 * 2500 + 10'000)));
+    scenario.cluster.link_latency_us = 1;
+    scenario.cluster.node_link_latency_us = 5;
+    EXPECT_EQ(sum(), Duration(6 * 125 + 2 * (22'000 + 2 * 1000 + 5000)));
+    profile.stack = "";
+    scenario.cluster.stack = "nemo-2024";
+    EXPECT_EQ(sum(), Duration(6 * 125 + 2 * (22'000 + 2 * 1000 + 5000)));
+}
+
+/// Instant links are instant with a stack, too: what would help is told by it.
+TEST(PlanClusters, FasterLinksHaveShorterLatenciesOfAStack) {
+    SettledScenario scenario = partitioned({5}, 1, 4);
+    scenario.pipeline.data_parallel = 4;
+    scenario.pipeline.all_reduce = AllReduceKind::Rings;
+    scenario.cluster.link_gbps = 8;
+    Profile profile = chain_profile();
+    profile.stack = "nemo-2024";
+    const auto with = [&](const LinkFactors& factors) {
+        const Cluster cluster(scenario, profile, 1, factors);
+        return all_reduce_time(AllReduceKind::Rings, cluster.replicas_of(0), Bytes{500});
+    };
+    EXPECT_EQ(with({}), Duration(6 * 125 + 2 * (22'000 + 4 * 2500)));
+    EXPECT_EQ(with({.inside = 2}), with({}) / 2);
+    EXPECT_EQ(with({.inside = std::numeric_limits<double>::infinity()}), Duration{});
 }
 
 TEST(PlanClusters, AnUplinkTakesThePlaceOfTheNetworkOfItsNode) {
