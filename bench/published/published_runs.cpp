@@ -12,6 +12,7 @@
 #include "core/artifacts/model_flops.h"
 #include "core/base/error.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
@@ -101,8 +102,12 @@ Run read_run(const json& merged, string_view place, const std::string& pointer) 
     const JsonObject object(merged, place, pointer);
     Run run{.name = object.text("name")};
     run.model = merged.at("model").dump();
+    run.model_name = object.text_or("model_name", "");
     const JsonObject estimate = object.object("estimate");
     run.device = estimate.text("device");
+    run.stack = estimate.text_or("stack", "");
+    run.year = static_cast<int>(object.whole("year"));
+    run.table = object.text_or("table", "");
     run.estimate.precision = estimate.text("precision");
     run.estimate.sequence = static_cast<int>(estimate.whole("sequence"));
     run.estimate.attention = estimate.text_or("attention", "flash") == "standard"
@@ -171,7 +176,8 @@ Set read_set(const std::filesystem::path& file) {
     Set set{.name = file.stem().string(),
             .source = object.text("source"),
             .setup = object.text_or("setup", ""),
-            .hold_out = object.text_or("use", "develop") == "hold-out"};
+            .hold_out = object.text_or("use", "develop") == "hold-out",
+            .needs_stack = object.has("needs_stack") && object.flag("needs_stack")};
     const json common = root.value("common", json::object());
     std::size_t index = 0;
     for (const json& row : root.at("rows")) {
@@ -199,12 +205,22 @@ std::vector<Set> read_sets(const std::filesystem::path& folder) {
 }
 
 Prediction predict(const Run& run) {
+    return predict_with(run, run.stack.empty() ? nullptr : find_stack(run.stack));
+}
+
+Prediction predict_with(const Run& run, std::shared_ptr<const Stack> stack) {
     Prediction prediction;
     try {
+        std::vector<Override> keys = run.scenario;
+        EstimateOptions estimate = run.estimate;
+        if (stack) {
+            keys.push_back({"cluster.stack", stack->name});
+            estimate.stack = std::move(stack);
+        }
         const Profile profile = estimated_profile(
-            parse_hf_config(run.model, run.name), find_device(run.device), run.estimate);
+            parse_hf_config(run.model, run.name), find_device(run.device), estimate);
         const Scenario scenario = parse_scenario(
-            "[model]\nkind = \"profile\"\nfile = \"none.json\"\n", "published.toml", run.scenario);
+            "[model]\nkind = \"profile\"\nfile = \"none.json\"\n", "published.toml", keys);
         const Model model = scenario_model(scenario, &profile);
         const Plan plan = sim::make_settled_plan(settle(scenario), model, profile);
         const std::vector<MemoryPeak> peaks = memory_peaks(plan);
@@ -239,9 +255,12 @@ std::string key_of(const Run& run, string_view key) {
 std::vector<Compared> compared_runs(const std::vector<Set>& sets) {
     std::vector<Compared> all;
     for (const Set& set : sets) {
+        if (set.needs_stack) {
+            continue;
+        }
         for (const Run& run : set.runs) {
             const std::optional<double> predicted =
-                run.step_seconds ? predict(run).step_seconds : std::nullopt;
+                run.step_seconds ? predict_with(run, nullptr).step_seconds : std::nullopt;
             if (!predicted) {
                 continue;
             }
@@ -264,12 +283,6 @@ std::vector<Compared> compared_runs(const std::vector<Set>& sets) {
 
 namespace {
 
-/// A value, and the group whose values weigh 1 together.
-struct Grouped {
-    double value = 0;
-    std::string group;
-};
-
 /// The value below which a share of all values lies; every group weighs the same.
 double quantile(std::vector<Grouped> values, double share) {
     std::map<std::string, double> sizes;
@@ -287,17 +300,6 @@ double quantile(std::vector<Grouped> values, double share) {
     return values.empty() ? 1 : values.back().value;
 }
 
-LearnedRange range_of(const std::vector<Grouped>& values) {
-    std::set<std::string> groups;
-    for (const Grouped& one : values) {
-        groups.insert(one.group);
-    }
-    return {.low = quantile(values, 0.05),
-            .high = quantile(values, 0.95),
-            .runs = static_cast<int>(values.size()),
-            .sources = static_cast<int>(groups.size())};
-}
-
 /// Calls `visit(a, b)` for every two runs of a set, either way round.
 template <class Visit>
 void for_pairs(const std::vector<Compared>& runs, Visit visit) {
@@ -311,6 +313,17 @@ void for_pairs(const std::vector<Compared>& runs, Visit visit) {
 }
 
 }  // namespace
+
+LearnedRange range_of(const std::vector<Grouped>& factors) {
+    std::set<std::string> groups;
+    for (const Grouped& one : factors) {
+        groups.insert(one.group);
+    }
+    return {.low = quantile(factors, 0.05),
+            .high = quantile(factors, 0.95),
+            .runs = static_cast<int>(factors.size()),
+            .sources = static_cast<int>(groups.size())};
+}
 
 LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind) {
     std::vector<Grouped> factors;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,14 +14,24 @@
 #include "core/timeline/footprint.h"
 
 /// Training runs that other people measured, and what we say of them: scenarios/published.
+namespace pipetwin {
+
+struct Stack;
+
+}  // namespace pipetwin
+
 namespace pipetwin::published {
 
 /// One run: how it was set up, and what was measured.
 struct Run {
     std::string name;
-    std::string model{};  ///< text of a config.json
+    std::string model{};       ///< text of a config.json
+    std::string model_name{};  ///< "Llama 3 70B"
     std::string device{};
-    EstimateOptions estimate{};
+    std::string stack{};  ///< of the software, in profiles/stacks; empty: none is known
+    int year = 0;
+    std::string table{};               ///< of the source; empty: it has one
+    EstimateOptions estimate{};        ///< without its stack
     std::vector<Override> scenario{};  ///< keys of a scenario
     int devices = 1;
     int batch = 1;
@@ -43,6 +54,8 @@ struct Set {
     std::string source;
     std::string setup;
     bool hold_out = false;
+    /// Estimates without a stack are not meant for its runs.
+    bool needs_stack = false;
     std::vector<Run> runs{};
     std::vector<Order> orders{};
 };
@@ -67,8 +80,12 @@ struct Prediction {
     bool fits = true;
 };
 
-/// Predicts a run from its configuration alone.
+/// Predicts a run from its configuration alone, with its stack where it has one.
 Prediction predict(const Run& run);
+
+/// Predicts a run with that stack, which may differ from the one of its name in its numbers; null:
+/// with none.
+Prediction predict_with(const Run& run, std::shared_ptr<const Stack> stack);
 
 /// The value of a scenario's key in a run; empty where the run does not name it.
 std::string key_of(const Run& run, std::string_view key);
@@ -85,8 +102,15 @@ struct Compared {
     double predicted = 0;
 };
 
-/// Every run of the sets that was measured and is not refused.
+/// Every run that was measured and is not refused, estimated without a stack; sets that need one
+/// are left out.
 std::vector<Compared> compared_runs(const std::vector<Set>& sets);
+
+/// A value, and the group whose values weigh 1 together.
+struct Grouped {
+    double value = 0;
+    std::string group;
+};
 
 /// Between what factors on the predicted step 9 of 10 measured ones lie, of the runs of one kind;
 /// every source weighs the same.
@@ -97,6 +121,9 @@ struct LearnedRange {
     int sources = 0;
 };
 LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind);
+
+/// The same of any factors.
+LearnedRange range_of(const std::vector<Grouped>& factors);
 
 /// The range of factors that is left where one run corrects the prediction of another run of the
 /// same model, on devices of the same kind, in the same set.
