@@ -22,6 +22,9 @@ ModelRuns model_runs(const std::vector<const Run*>& runs) {
         estimate.micro_batch_size =
             std::max(estimate.micro_batch_size, run->estimate.micro_batch_size);
     }
+    if (!first.stack.empty()) {
+        estimate.stack = find_stack(first.stack);
+    }
     Profile profile = estimated_profile(
         parse_hf_config(first.model, first.name), find_device(first.device), estimate);
     std::vector<sim::SettledRun> settled;

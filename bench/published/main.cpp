@@ -6,10 +6,15 @@
 //   build/release/bench/published --csv [folder] [name]     one line for each run
 //   build/release/bench/published --ranges [folder] [name]  what estimate_error and order_error
 //   hold
+//   build/release/bench/published --stacks [folder] [name]  errors of runs with a stack, in sample
+//   and with each source left out, by set, stack, device and precision
+//   build/release/bench/published --evidence FILE           writes profiles/stacks/evidence.json
 //
 // A run that is predicted not to fit although it ran is marked so; its step is predicted all the
 // same.
 #include "bench/published/published_runs.h"
+#include "bench/published/stack_runs.h"
+#include "bench/published/stack_tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +25,7 @@
 #include <fmt/format.h>
 
 #include "core/base/number_text.h"
+#include "core/text/json_text.h"
 
 namespace {
 
@@ -188,17 +194,26 @@ int run(int argc, char** argv) {
         words.erase(words.begin());
     }
     words.resize(2);
+    const std::string shipped = PIPETWIN_SOURCE_DIR "/scenarios/published";
+    if (what == "--evidence") {
+        const std::vector<Set> all = read_sets(shipped);
+        write_file(words[0], print_evidence(evidence_of(stack_runs(all))));
+        return 0;
+    }
     const bool lines = what == "--csv";
     if (lines) {
         fmt::print(
             "set;setup;use;device;run;devices;stages;tensor_parallel;data_parallel;shard;"
             "recompute;measured_s;predicted_s\n");
     }
-    const std::string folder =
-        words[0].empty() ? PIPETWIN_SOURCE_DIR "/scenarios/published" : words[0];
+    const std::string folder = words[0].empty() ? shipped : words[0];
     std::vector<Set> sets = read_sets(folder);
     std::erase_if(
         sets, [&words](const Set& set) { return set.name.find(words[1]) == std::string::npos; });
+    if (what == "--stacks") {
+        fmt::print("{}", stack_tables(stack_runs(sets)));
+        return 0;
+    }
     if (what == "--ranges") {
         print_ranges(compared_runs(sets));
         return 0;

@@ -281,9 +281,6 @@ std::vector<Compared> compared_runs(const std::vector<Set>& sets) {
     return all;
 }
 
-namespace {
-
-/// The value below which a share of all values lies; every group weighs the same.
 double quantile(std::vector<Grouped> values, double share) {
     std::map<std::string, double> sizes;
     for (const Grouped& one : values) {
@@ -299,6 +296,8 @@ double quantile(std::vector<Grouped> values, double share) {
     }
     return values.empty() ? 1 : values.back().value;
 }
+
+namespace {
 
 /// Calls `visit(a, b)` for every two runs of a set, either way round.
 template <class Visit>

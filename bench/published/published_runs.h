@@ -122,7 +122,10 @@ struct LearnedRange {
 };
 LearnedRange learned_range(const std::vector<Compared>& runs, const RunKind& kind);
 
-/// The same of any factors.
+/// The value below which a share of all values lies; every group weighs the same.
+double quantile(std::vector<Grouped> values, double share);
+
+/// The range of any factors.
 LearnedRange range_of(const std::vector<Grouped>& factors);
 
 /// The range of factors that is left where one run corrects the prediction of another run of the

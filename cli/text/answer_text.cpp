@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/text/evidence_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
 #include "cli/text/sentences.h"
@@ -89,6 +90,7 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
         step += fmt::format("; no range, as {}", no_runs_with_experts);
     }
     lines.push_back("step " + step);
+    std::ranges::move(evidence_lines(parts.best.outlook.nearest), std::back_inserter(lines));
     lines.push_back(fmt::format("{} tokens/s, {} per device",
                                 rounded(answer.tokens_per_second),
                                 rounded(answer.tokens_per_second / answer.devices)));

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/text/evidence_text.h"
 #include "cli/text/explanation_text.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
@@ -161,7 +162,9 @@ Json interval_json(const std::optional<ErrorRange>& error, Duration predicted_st
     return {{"low", error->low * step},
             {"high", error->high * step},
             {"of", error->of},
-            {"unseen_device", error->unseen_device.empty() ? Json() : Json(error->unseen_device)}};
+            {"unseen_device", error->unseen_device.empty() ? Json() : Json(error->unseen_device)},
+            {"largest_measured_devices",
+             error->largest_measured > 0 ? Json(error->largest_measured) : Json()}};
 }
 
 }  // namespace
@@ -210,6 +213,9 @@ Json prediction_json(const sim::Prediction& prediction) {
     json["makespan_ms"] = to_milliseconds(metrics.makespan);
     json["step_ms"] = to_milliseconds(metrics.step);
     json["interval"] = interval_json(prediction.outlook.error, metrics.step);
+    const sim::Outlook& outlook = prediction.outlook;
+    json["stack"] = outlook.stack.empty() ? Json() : Json(outlook.stack);
+    json["evidence"] = evidence_json(outlook.nearest);
     json["samples_per_second"] = or_null(metrics.samples_per_second);
     json["tokens_per_second_per_device"] = or_null(prediction.outlook.tokens_per_second_per_device);
     json["model_flops_utilisation"] = or_null(prediction.outlook.utilisation());

@@ -107,7 +107,8 @@ std::string enumerated(std::vector<std::string> words) {
 /// Candidates whose fastest plan is no slower than the best by more than predictions are off: so
 /// many rows of the table.
 std::int64_t within_error(const sim::SearchResult& result) {
-    const Duration most = scaled(result.ranked.front().step, 1 + order_error(result.cost_source));
+    const Duration most =
+        scaled(result.ranked.front().step, 1 + order_error(result.cost_source, result.stack));
     return std::ranges::count_if(sim::fastest_of_each_candidate(result.ranked),
                                  [most](const FoundPlan& plan) { return plan.step <= most; });
 }
@@ -116,7 +117,8 @@ std::int64_t within_error(const sim::SearchResult& result) {
 std::string order_text(const sim::SearchResult& result) {
     constexpr std::int64_t most_to_measure = 5;
     const std::int64_t near = within_error(result);
-    const std::string error = fmt::format("{:.0f} %", 100 * order_error(result.cost_source));
+    const std::string error =
+        fmt::format("{:.0f} %", 100 * order_error(result.cost_source, result.stack));
     const std::string known =
         result.cost_source == CostSource::Estimated || result.cost_source == CostSource::Datasheet
             ? fmt::format(
@@ -478,6 +480,8 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
         recompute_json(first.recompute, first.candidate.choice.costs.layer_recompute);
     best.update(shares_json(first.candidate.choice));
     Json json = json_head();
+    json["stack"] = best["stack"];
+    json["evidence"] = best["evidence"];
     json["best"] = std::move(best);
     json["candidates"] = Json::array();
     for (std::size_t i = 0; i < std::min(result.ranked.size(), most_in_json); ++i) {
@@ -485,7 +489,7 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     }
     json["lower_bound_ms"] = to_milliseconds(result.lower_bound);
     json["proven_optimal"] = result.proven_optimal;
-    json["order_error_percent"] = 100 * order_error(result.cost_source);
+    json["order_error_percent"] = 100 * order_error(result.cost_source, result.stack);
     json["within_error"] = within_error(result);
     json["any_partition_bound_ms"] = to_milliseconds(result.any_partition_bound);
     json["any_order_bound_ms"] = to_milliseconds(result.any_order_bound);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/evidence_text.h"
 #include "cli/text/explanation_text.h"
 #include "cli/text/sentences.h"
 #include "core/base/number_text.h"
@@ -78,6 +79,9 @@ std::string outlook_text(const sim::Prediction& prediction) {
             unseen_text(*outlook.error));
     } else if (outlook.lacks_runs) {
         text += fmt::format("  no range of the measured step, as {}\n", no_runs_with_experts);
+    }
+    for (const std::string& line : evidence_lines(outlook.nearest)) {
+        text += fmt::format("  {}\n", line);
     }
     return text;
 }

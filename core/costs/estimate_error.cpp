@@ -2,8 +2,13 @@
 #include "core/costs/estimate_error.h"
 
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
+
+#include "core/base/number_text.h"
+#include "core/costs/evidence.h"
+#include "core/costs/shipped_profiles.h"
 
 namespace pipetwin {
 
@@ -27,9 +32,14 @@ constexpr std::array<std::string_view, 3> devices_with_whole_weights{
 }  // namespace
 
 std::string unseen_text(const ErrorRange& range) {
-    return range.unseen_device.empty()
-               ? ""
-               : fmt::format("; none of them was on {}", range.unseen_device);
+    std::string text;
+    if (!range.unseen_device.empty()) {
+        text += fmt::format("; none of them was on {}", range.unseen_device);
+    }
+    if (range.largest_measured > 0) {
+        text += fmt::format("; largest measured: {}", counted(range.largest_measured, "device"));
+    }
+    return text;
 }
 
 std::span<const std::string_view> devices_of_runs(const RunKind& run) {
@@ -42,15 +52,60 @@ ErrorRange corrected_error() {
         .low = 0.83, .high = 1.20, .of = "published runs corrected by another run of their model"};
 }
 
+ErrorRange range_of_stack(const Evidence& evidence,
+                          std::string_view stack,
+                          std::string_view device,
+                          int devices) {
+    constexpr double of_other_device = 1.5;
+    constexpr double of_other_stack = 2;
+    constexpr double of_doubling = 0.02;
+    double wider = 1;
+    ErrorRange range{.of = fmt::format("published runs of {} on {}", stack, device)};
+    const PublishedRange* runs = evidence.range_of(stack, device);
+    if (runs == nullptr) {
+        wider = of_other_device;
+        runs = evidence.range_of(stack, "");
+        range.of = fmt::format("published runs of {}", stack);
+        range.unseen_device = device;
+    }
+    if (runs == nullptr) {
+        wider = of_other_stack;
+        runs = evidence.range_of("", "");
+        range.of = "published runs of other stacks";
+    }
+    if (runs == nullptr) {
+        return range;
+    }
+    double scale = 1;
+    if (devices > runs->largest_devices) {
+        scale += of_doubling * std::log2(static_cast<double>(devices) / runs->largest_devices);
+        range.largest_measured = runs->largest_devices;
+    }
+    range.low = std::pow(runs->low, wider) / scale;
+    range.high = std::pow(runs->high, wider) * scale;
+    return range;
+}
+
 ErrorRange estimate_error(const RunKind& run) {
-    const ErrorRange estimated = of_kind(run);
+    const ErrorRange estimated =
+        run.stack.empty() ? of_kind(run)
+                          : range_of_stack(*shipped_evidence(), run.stack, run.device, run.devices);
     const ErrorRange corrected = corrected_error();
     const auto width = [](const ErrorRange& range) { return range.high - range.low; };
     // A measured run of the cluster makes no prediction worse.
     return run.calibrated && width(corrected) < width(estimated) ? corrected : estimated;
 }
 
-double order_error(CostSource source) {
+double order_error(CostSource source, std::string_view stack) {
+    if (!stack.empty() && (source == CostSource::Estimated || source == CostSource::Datasheet)) {
+        const auto evidence = shipped_evidence();
+        for (const PublishedRange* const runs :
+             {evidence->range_of(stack, ""), evidence->range_of("", "")}) {
+            if (runs != nullptr && runs->order_error) {
+                return *runs->order_error;
+            }
+        }
+    }
     switch (source) {
         case CostSource::Estimated:
         case CostSource::Datasheet:

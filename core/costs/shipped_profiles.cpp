@@ -248,6 +248,14 @@ std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view 
     });
 }
 
+std::shared_ptr<const Evidence> shipped_evidence() {
+    thread_local KnownFiles<std::shared_ptr<const Evidence>> known;
+    return known.get(
+        profiles_folder() / stacks.folder / "evidence.json", [](const std::filesystem::path& file) {
+            return std::make_shared<const Evidence>(parse_evidence(read(file), file.string()));
+        });
+}
+
 namespace {
 
 const std::vector<LinkProfile>& known_links() {

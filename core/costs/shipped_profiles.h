@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/costs/device_profile.h"
+#include "core/costs/evidence.h"
 #include "core/costs/stack.h"
 
 /// The profiles of devices and links that come with the program, found by name.
@@ -58,6 +59,9 @@ std::vector<std::string> stack_names();
 /// The stack of this name, read once. Throws Error(BadInput) with the names known if there is none,
 /// at the place `asked_by` ("--stack"; empty: the folder), or as `parse_stack`.
 std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by = {});
+
+/// Published runs beside estimates with the stacks, read once. Throws as `parse_evidence`.
+std::shared_ptr<const Evidence> shipped_evidence();
 
 /// All classes of links in links.json, in its order.
 std::vector<LinkProfile> all_links();

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -36,6 +37,24 @@ std::vector<std::string> devices_of(const SettledScenario& scenario, const Profi
 
 }  // namespace
 
+namespace {
+
+/// The range of costs that a stack estimated: where there are several kinds of devices, the
+/// widest.
+ErrorRange range_with_stack(RunKind kind, const std::vector<std::string>& devices) {
+    ErrorRange widest;
+    for (const std::string& device : devices) {
+        kind.device = device;
+        ErrorRange range = estimate_error(kind);
+        if (widest.of.empty() || range.high / range.low > widest.high / widest.low) {
+            widest = std::move(range);
+        }
+    }
+    return widest;
+}
+
+}  // namespace
+
 bool lacks_runs(const Plan& plan, const Profile& profile) {
     return is_estimated(plan) && has_routed_experts(profile) && profile.run_calibrations.empty();
 }
@@ -51,7 +70,12 @@ std::optional<ErrorRange> step_range(const Plan& plan,
     }
     const RunKind kind{.shards_weights = scenario.pipeline.shard == Shard::Weights,
                        .tensor_parallel = scenario.pipeline.tensor_parallel,
-                       .calibrated = !profile.run_calibrations.empty()};
+                       .calibrated = !profile.run_calibrations.empty(),
+                       .stack = profile.stack,
+                       .devices = plan.rank_count() * plan->replicas * plan->tensor_parallel};
+    if (!kind.stack.empty()) {
+        return range_with_stack(kind, devices_of(scenario, profile));
+    }
     ErrorRange range = estimate_error(kind);
     if (kind.calibrated) {
         return range;  // a measured run was on the devices

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/costs/evidence.h"
 #include "core/costs/number_type.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/plan/plan.h"
@@ -53,6 +54,23 @@ std::optional<double> dense_rate(const Plan& plan,
     return sum * plan->replicas * plan->tensor_parallel;
 }
 
+std::vector<NearRun> nearest_to(const Plan& plan,
+                                const SettledScenario& scenario,
+                                const Profile& profile) {
+    double parameters = 0;
+    for (const LayerCost& layer : profile.layers) {
+        parameters += static_cast<double>(layer.parameter_count);
+    }
+    const std::string& device = scenario.cluster.device;
+    return nearest_runs(
+        *shipped_evidence(),
+        {.stack = profile.stack,
+         .device = device.empty() || device == this_machine ? profile.device : device,
+         .precision = profile.precision,
+         .parameters = std::max(1.0, parameters),
+         .devices = static_cast<int>(device_count(plan))});
+}
+
 }  // namespace
 
 std::optional<double> Outlook::utilisation() const {
@@ -86,6 +104,10 @@ Outlook outlook(const Plan& plan,
     }
     outlook.error = step_range(plan, scenario, profile);
     outlook.lacks_runs = lacks_runs(plan, profile);
+    outlook.stack = profile.stack;
+    if (!profile.stack.empty()) {
+        outlook.nearest = nearest_to(plan, scenario, profile);
+    }
     return outlook;
 }
 

@@ -4,9 +4,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/artifacts/model_flops.h"
 #include "core/costs/estimate_error.h"
+#include "core/costs/evidence.h"
 #include "core/costs/profile.h"
 #include "core/timeline/metrics.h"
 
@@ -34,6 +36,9 @@ struct Outlook {
     std::optional<ErrorRange> error;
     /// True if the range is missing because no published run of a model with experts was compared.
     bool lacks_runs = false;
+    std::string stack;  ///< that the costs were estimated with; empty: none
+    /// Published runs with a stack that are nearest to the plan; empty without a stack.
+    std::vector<NearRun> nearest;
 
     /// Model FLOPs utilisation by the count that is shown.
     std::optional<double> utilisation() const;

@@ -317,6 +317,7 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
                         .lower_bound = {},
                         .any_partition_bound = {},
                         .cost_source = state_.space.profile.source,
+                        .stack = state_.space.profile.stack,
                         .any_order_bound = {},
                         .partitions = state_.partitions,
                         .candidates = state_.all.candidates,

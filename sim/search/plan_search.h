@@ -69,6 +69,7 @@ struct SearchResult {
     /// Where the costs come from: by how much two plans must differ to be told apart
     /// (`order_error`).
     CostSource cost_source = CostSource::Estimated;
+    std::string stack{};  ///< that estimated them; empty: none
     /// Some shapes could divide the sequence, and the costs do not say what that does.
     bool leaves_out_sequence_parallel = false;
     /// No order of any actions is faster that computes what the candidates compute without

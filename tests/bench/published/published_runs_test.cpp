@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/published/published_runs.h"
 
+#include "bench/published/stack_runs.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -9,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/costs/shipped_profiles.h"
 #include "tests/support/places.h"
 
 /// What others measured and published beside what we predict: the sets that estimates were
@@ -217,6 +220,66 @@ TEST(PublishedRuns, StatedRangesAreThoseOfTheRuns) {
     const double apart = order_error(CostSource::Estimated);
     EXPECT_GE(right_orders(runs, apart, apart + 0.03), 0.9);
     EXPECT_LT(right_orders(runs, apart / 2, apart / 2 + 0.03), 0.9);
+}
+
+/// The sets of 2023 to 2026 whose software is described by a stack: how many rows, and how far off.
+TEST(PublishedRuns, StepsOfSetsThatNeedAStackAreNear) {
+    std::vector<double> errors;
+    for (const Set& set : read_sets(places::source_folder() + "/scenarios/published")) {
+        for (const auto& run : set.runs) {
+            EXPECT_TRUE(!set.needs_stack || !run.stack.empty()) << set.name << ": " << run.name;
+            if (set.needs_stack && run.step_seconds) {
+                const Prediction of = predict(run);
+                errors.push_back(std::abs(of.step_seconds.value_or(0) / *run.step_seconds - 1));
+            }
+        }
+    }
+    ASSERT_EQ(errors.size(), 66U);
+    std::ranges::sort(errors);
+    EXPECT_LE(errors[errors.size() / 2], 0.07);
+}
+
+/// The shipped evidence is what `bench/published --evidence` writes. Where this fails after a
+/// change of estimates: build/release/bench/published --evidence profiles/stacks/evidence.json
+TEST(PublishedRuns, ShippedEvidenceIsThatOfTheRuns) {
+    const std::vector<Set> sets = read_sets(places::source_folder() + "/scenarios/published");
+    const Evidence now = evidence_of(stack_runs(sets));
+    const auto shipped = shipped_evidence();
+    ASSERT_EQ(now.runs.size(), shipped->runs.size());
+    constexpr double rounding = 0.01;
+    for (std::size_t i = 0; i < now.runs.size(); ++i) {
+        PublishedRun known = shipped->runs[i];
+        EXPECT_NEAR(known.predicted / now.runs[i].predicted, 1, rounding)
+            << known.set << ": " << known.model << " on " << known.devices;
+        known.predicted = now.runs[i].predicted;
+        EXPECT_EQ(known, now.runs[i]) << known.set << ": " << known.model;
+    }
+    ASSERT_EQ(now.ranges.size(), shipped->ranges.size());
+    for (std::size_t i = 0; i < now.ranges.size(); ++i) {
+        const PublishedRange& known = shipped->ranges[i];
+        EXPECT_EQ(known.stack, now.ranges[i].stack);
+        EXPECT_EQ(known.device, now.ranges[i].device);
+        EXPECT_NEAR(known.low, now.ranges[i].low, rounding) << known.stack << ' ' << known.device;
+        EXPECT_NEAR(known.high, now.ranges[i].high, rounding) << known.stack << ' ' << known.device;
+        EXPECT_EQ(known.largest_devices, now.ranges[i].largest_devices) << known.stack;
+    }
+}
+
+/// A range holds if runs of sources that it was not learned from lie in it.
+TEST(PublishedRuns, RangesOfStacksHoldForSourcesThatTheyWereNotLearnedFrom) {
+    const std::vector<Set> sets = read_sets(places::source_folder() + "/scenarios/published");
+    const std::vector<StackRun> runs = stack_runs(sets);
+    const std::vector<bool> inside = inside_ranges_of_others(runs);
+    ASSERT_EQ(inside.size(), runs.size());
+    const auto count = std::ranges::count(inside, true);
+    EXPECT_GE(static_cast<double>(count) / static_cast<double>(runs.size()), 0.85);
+}
+
+/// A stack's file says how many of its numbers were fitted to runs: at most one for six of them.
+TEST(PublishedRuns, FewNumbersOfStacksAreFitted) {
+    const std::vector<Set> sets = read_sets(places::source_folder() + "/scenarios/published");
+    EXPECT_GT(fitted_numbers(), 0);
+    EXPECT_LE(6 * static_cast<std::size_t>(fitted_numbers()), stack_runs(sets).size());
 }
 
 }  // namespace published_runs_test

@@ -56,6 +56,40 @@ class PlanOfModel : public InFolder {
     }
 };
 
+/// `plan` and `simulate` say which stack the costs are of, and what it said of published runs.
+TEST_F(PlanOfModel, WithAStackNamesItAndTheNearestPublishedRuns) {
+    const std::vector<std::string> fixed{
+        "--set", "pipeline.stages=2", "--set", "pipeline.data_parallel=4", "--json"};
+    const auto planned = pipetwin(question_of("gpt2-1.5b",
+                                              "8x-b200",
+                                              joined(fixed,
+                                                     {"--stack",
+                                                      "megatron-bridge-2025",
+                                                      "--precision",
+                                                      "fp8",
+                                                      "--out",
+                                                      path("plan")})))
+                             .json();
+    const auto simulated = pipetwin({"simulate", path("plan") + "/scenario.toml", "--json"}).json();
+    for (const auto& json : {planned, planned["best"], simulated}) {
+        EXPECT_EQ(json["stack"], "megatron-bridge-2025");
+        ASSERT_EQ(json["evidence"].size(), 3U);
+        for (const auto& run : json["evidence"]) {
+            for (const char* const key : {"model", "layout", "stack", "source"}) {
+                EXPECT_NE(run[key].get<std::string>(), "") << key;
+            }
+            EXPECT_GT(run["devices"], 0);
+            EXPECT_GT(run["year"], 2020);
+            EXPECT_GT(run["measured"], 0);
+            EXPECT_GT(run["predicted"], 0);
+        }
+    }
+    EXPECT_EQ(planned["evidence"], simulated["evidence"]);
+    const auto without = pipetwin(question_of("gpt2-1.5b", "8x-b200", fixed)).json();
+    EXPECT_EQ(without["stack"], nullptr);
+    EXPECT_TRUE(without["best"]["evidence"].empty());
+}
+
 TEST_F(PlanOfModel, HasTheRatesOfAStack) {
     const auto planned = [&](const std::vector<std::string>& more) {
         return pipetwin(question_of(
@@ -68,6 +102,9 @@ TEST_F(PlanOfModel, HasTheRatesOfAStack) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(read_profile(path("plan") + "/profile.json").stack, "megatron-bridge-2026");
     EXPECT_EQ(read_scenario(path("plan") + "/scenario.toml").cluster.stack, "megatron-bridge-2026");
+    EXPECT_THAT(in_one_line(outcome.out),
+                AllOf(HasSubstr("published runs of megatron-bridge-2026 on b200"),
+                      HasSubstr("nearest published runs, in tokens/s per device:")));
     // The costs are of that stack alone.
     const Outcome other = pipetwin({"simulate",
                                     path("plan") + "/scenario.toml",
@@ -76,6 +113,8 @@ TEST_F(PlanOfModel, HasTheRatesOfAStack) {
     EXPECT_EQ(other.code, 3);
     EXPECT_THAT(in_one_line(other.err),
                 AllOf(HasSubstr("'megatron-bridge-2026'"), HasSubstr("'megatron-bridge-2025'")));
+    const Outcome simulated = pipetwin({"simulate", path("plan") + "/scenario.toml"});
+    EXPECT_THAT(simulated.out, HasSubstr("nearest published runs"));
     EXPECT_EQ(planned({"--stack", "nemo-2024"}).code, 3);
     EXPECT_EQ(planned({"--stack", "nemo-2024", "--set", "cluster.stack=nemo-2024"}).code, 2);
 }

@@ -49,6 +49,19 @@ TEST(StepRange, NamesADeviceThatNoRunOfItsKindWasOn) {
     EXPECT_EQ(unseen("rtx-4090", Shard::None), "");  // the measured run was on one
 }
 
+/// A step of estimates with a stack is off as runs with that stack were.
+TEST(StepRange, WithAStackIsThatOfItsRunsOnTheDevice) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Estimated;
+    profile.device = "h100-sxm";
+    profile.stack = "nemo-2024";
+    const SettledScenario scenario = partitioned({2, 3});
+    EXPECT_EQ(range_of(scenario, profile),
+              estimate_error({.stack = "nemo-2024", .device = "h100-sxm", .devices = 2}));
+    profile.device = "h200-sxm";
+    EXPECT_EQ(range_of(scenario, profile)->unseen_device, "h200-sxm");
+}
+
 /// The factors of one row of docs/validation.md were printed with the words of another.
 TEST(StepRange, OfCalibratedCostsIsTheNarrowerOfTheKindsAndThatOfCorrectedRuns) {
     EXPECT_EQ(estimate_error({.calibrated = true}), estimate_error({}));
