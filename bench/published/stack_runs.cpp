@@ -104,12 +104,13 @@ void leave_out_each(const std::vector<Fitted>& rows,
         std::erase_if(others, [&source](const Fitted& of) { return of.run->source == source; });
         without[source] = best_factor(others) / of_all;
         if (others.empty()) {
-            const auto stack = find_stack(row.run->run->stack);
-            without[source] = 1 / sustained_of(*stack, row.run->run->device)->share.value;
+            without[source] = 1 / row.run->sustained;
         }
     }
     for (const Fitted& row : rows) {
-        runs.at(row.run)->left_out = row.curve(without[row.run->source]);
+        StackRun& run = *runs.at(row.run);
+        run.left_out = row.curve(without[run.source]);
+        run.best = of_all * run.sustained;
     }
 }
 
@@ -142,6 +143,8 @@ std::vector<StackRun> stack_runs(const std::vector<Set>& sets) {
                  .run = &run,
                  .source = fmt::format("{} {} {}", set.setup, run.device, run.estimate.precision),
                  .fitted_to = is_fitted ? row->share.fitted_to : "",
+                 .sustained = row == nullptr ? 1 : row->share.value,
+                 .best = row == nullptr ? 1 : row->share.value,
                  .measured = *run.step_seconds,
                  .predicted = *predicted,
                  .left_out = *predicted});

@@ -18,6 +18,8 @@ struct StackRun {
     const Run* run = nullptr;
     std::string source{};     ///< runs of one set-up, device and precision are left out together
     std::string fitted_to{};  ///< of the sustained share that it uses; empty: none is fitted
+    double sustained = 1;     ///< that share, as the stack's file has it
+    double best = 1;          ///< the share that fits all sources best
     double measured = 0;
     double predicted = 0;
     /// With the sustained share fitted without its source.

@@ -111,6 +111,16 @@ std::string stack_tables(const std::vector<StackRun>& runs) {
     text += table("all", [](const StackRun& row) {
         return std::string(row.set->needs_stack ? "sets that need a stack" : "other sets");
     });
+    text += "\nsustained shares: in the files, the best for all sources together\n";
+    std::map<std::string, const StackRun*> shares;
+    for (const StackRun& row : runs) {
+        if (!row.fitted_to.empty()) {
+            shares.emplace(row.fitted_to, &row);
+        }
+    }
+    for (const auto& [fitted_to, row] : shares) {
+        text += fmt::format("  {:.3f} {:.3f}  {}\n", row->sustained, row->best, fitted_to);
+    }
     return text + fmt::format("\n{} numbers of the stacks are fitted, {} runs with a stack\n",
                               fitted_numbers(),
                               runs.size());
