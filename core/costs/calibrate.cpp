@@ -141,13 +141,18 @@ std::vector<CalibrationFactor> calibrate(Profile& profile,
                 for (Duration* const time : {&sample.forward,
                                              &sample.core_forward,
                                              &sample.tail_forward,
-                                             &sample.whole_forward}) {
+                                             &sample.whole_forward,
+                                             &sample.first_forward,
+                                             &sample.last_forward}) {
                     *time = scaled(*time, by.forward);
                 }
                 for (Duration* const time : {&sample.backward_input,
                                              &sample.backward_weight,
                                              &sample.accumulation,
-                                             &sample.whole_backward}) {
+                                             &sample.whole_backward,
+                                             &sample.first_input,
+                                             &sample.first_weight,
+                                             &sample.last_input}) {
                     *time = scaled(*time, by.backward);
                 }
             });

@@ -140,7 +140,7 @@ constexpr std::array<string_view, 7> precisions{
 DeviceProfile parse_device_profile(string_view text, string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 14>{"schema_version",
+    object.expect_keys(std::array<string_view, 15>{"schema_version",
                                                    "name",
                                                    "description",
                                                    "matrix_flops_per_second",
@@ -149,6 +149,7 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
                                                    "memory_bytes",
                                                    "memory_bytes_per_second",
                                                    "copy_efficiency",
+                                                   "multiprocessors",
                                                    "device_link",
                                                    "host_link",
                                                    "launch_ns",
@@ -190,6 +191,16 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
         device.copy_efficiency =
             read_stated<double>(object, "copy_efficiency", [](const JsonObject& of) {
                 return read_share(of, "value", "memory rate");
+            });
+    }
+    if (object.has("multiprocessors")) {
+        device.multiprocessors =
+            read_stated<int>(object, "multiprocessors", [](const JsonObject& of) {
+                const std::int64_t count = of.whole("value");
+                if (count < 1 || count > 1'000'000) {
+                    of.refuse("value", "1 to 1,000,000");
+                }
+                return static_cast<int>(count);
             });
     }
     if (object.has("device_link")) {
@@ -235,6 +246,10 @@ std::vector<LinkProfile> parse_link_profiles(string_view text, string_view place
 }
 
 namespace {
+
+ordered_json number_of(int value) {
+    return value;
+}
 
 ordered_json number_of(double value) {
     return value;
@@ -287,6 +302,9 @@ std::string print_device_profile(const DeviceProfile& device) {
     }
     if (device.copy_efficiency) {
         root["copy_efficiency"] = stated_json(*device.copy_efficiency);
+    }
+    if (device.multiprocessors) {
+        root["multiprocessors"] = stated_json(*device.multiprocessors);
     }
     if (device.device_link) {
         root["device_link"] = facts_json(*device.device_link);

@@ -68,7 +68,8 @@ struct DeviceProfile {
     Stated<double> memory_rate{};  ///< bytes per second
     /// What copies reach of `memory_rate`, as a share; none: what devices reach that were measured.
     std::optional<Stated<double>> copy_efficiency{};
-    std::optional<LinkFacts> device_link{};  ///< none: devices talk over the host link
+    std::optional<Stated<int>> multiprocessors{};  ///< none: not known
+    std::optional<LinkFacts> device_link{};        ///< none: devices talk over the host link
     LinkFacts host_link{};
     Stated<Duration> launch{};  ///< host time per kernel
     Stated<Bytes> context{};    ///< what the runtime takes before a model is there

@@ -67,6 +67,11 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.whole_forward += a.whole_forward;
     sum.whole_backward += a.whole_backward;
     sum.whole_saved += a.whole_saved;
+    sum.first_forward += a.first_forward;
+    sum.first_input += a.first_input;
+    sum.first_weight += a.first_weight;
+    sum.last_forward += a.last_forward;
+    sum.last_input += a.last_input;
     return sum;
 }
 
@@ -308,7 +313,11 @@ class Estimator {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
             bytes.saved_values += 2 * tokens_ * gate;
         }
-        work.product({.rows = tokens_, .inputs = outputs, .outputs = width(), .again = 1});
+        work.product({.rows = tokens_,
+                      .inputs = outputs,
+                      .outputs = width(),
+                      .again = 1,
+                      .has_sums = !shape.latent});
         residual(work);
         save_mask(bytes);
         bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
@@ -334,7 +343,7 @@ class Estimator {
         work.pass(2 * tokens_ * convolved, 3 * tokens_ * convolved);
         work.delta_rule(shape, part(tokens_));
         work.pass(3 * tokens_ * values, 5 * tokens_ * values);
-        work.product(tokens_, values, width());
+        work.product({.rows = tokens_, .inputs = values, .outputs = width(), .has_sums = true});
         residual(work);
         save_whole(bytes, tokens_ * width());
         bytes.saved_values += tokens_ * (2 * convolved + 3 * values + rates);
@@ -365,8 +374,11 @@ class Estimator {
         if (ends_what_is_read) {
             work.begin_tail();
         }
-        work.product(
-            {.rows = rows, .inputs = part(inner_width), .outputs = width(), .matrices = matrices});
+        work.product({.rows = rows,
+                      .inputs = part(inner_width),
+                      .outputs = width(),
+                      .matrices = matrices,
+                      .has_sums = matrices == 1});
         // One by one, the activation's result stays beside its product with the gate.
         const bool keeps_both = options_.kernels == BlockKernels::Eager && model_.gated;
         const double activations = keeps_both ? 1 : 0;
@@ -395,6 +407,7 @@ class Estimator {
             work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
             bytes.saved_values += shape.shared_gate ? tokens_ * width() : 0;
         }
+        work.forget_ends();  // messages of the experts' rows are beside none of these products
     }
 
     /// To queries, keys and values through narrow rows, each of which is normalized and whole on
@@ -484,6 +497,8 @@ class Estimator {
         }
         if (devices_ == 1) {
             sample.whole_forward = sample.whole_backward = Duration{};
+            sample.first_forward = sample.first_input = sample.first_weight = Duration{};
+            sample.last_forward = sample.last_input = Duration{};
         } else {
             sample.whole_saved =
                 Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes -

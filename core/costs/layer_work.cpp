@@ -77,22 +77,27 @@ double LayerWork::reached(const Sizes& sizes) const {
 
 /// All three have the same three sizes, each in another place.
 void LayerWork::product(const Product& shape) {
-    const auto& [rows, inputs, outputs, matrices, again, has_whole_input] = shape;
+    const auto& [rows, inputs, outputs, matrices, again, has_whole_input, has_sums] = shape;
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
     const double rate = reached({.rows = rows / matrices, .columns = outputs, .inner = inputs});
     const double once = product_.bytes * (rows * inputs + weights) + value_ * (rows * outputs);
     operations_ += operations;
-    add_product(forward_, operations, once, rate);
-    add_product(backward_input_,
-                operations,
-                product_.bytes * (rows * outputs + weights) + value_ * (rows * inputs),
-                rate);
-    add_product(
-        backward_weight_,
-        operations,
-        product_.bytes * (rows * inputs + rows * outputs) + rates_.gradient_bytes * (2 * weights),
-        rate);
+    const double of_input = product_.bytes * (rows * outputs + weights) + value_ * (rows * inputs);
+    const double of_weight =
+        product_.bytes * (rows * inputs + rows * outputs) + rates_.gradient_bytes * (2 * weights);
+    const auto add_passes = [&](Sum& forward, Sum& input, Sum& weight) {
+        add_product(forward, operations, once, rate);
+        add_product(input, operations, of_input, rate);
+        add_product(weight, operations, of_weight, rate);
+    };
+    add_passes(forward_, backward_input_, backward_weight_);
+    if (has_whole_input) {
+        add_passes(first_.forward, first_.input, first_.weight);
+    }
+    if (has_sums) {
+        add_passes(last_.forward, last_.input, last_.weight);
+    }
     accumulated_ += weights;
     if (again > 0) {
         add_product(operators_, again * operations, again * once, rate);
@@ -393,6 +398,13 @@ LayerSample LayerWork::sample() const {
     sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
     sample.whole_forward = whole_forward_.time() + whole_casts_.time();
     sample.whole_backward = whole_backward_.time();
+    if (rates_.stack) {
+        sample.first_forward = first_.forward.time();
+        sample.first_input = first_.input.time();
+        sample.first_weight = first_.weight.time();
+        sample.last_forward = last_.forward.time();
+        sample.last_input = last_.input.time();
+    }
     return sample;
 }
 

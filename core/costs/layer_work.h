@@ -40,6 +40,7 @@ class LayerWork {
         /// Every device that shares the layer casts all of the input, as long as they do not
         /// divide the sequence.
         bool has_whole_input = false;
+        bool has_sums = false;  ///< these devices have terms of its results, which are summed
     };
 
     /// y (rows, outputs) = x (rows, inputs) * w (inputs, outputs).
@@ -91,6 +92,9 @@ class LayerWork {
 
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
+
+    /// No product so far is one beside which messages of devices that share the layer go on.
+    void forget_ends() { first_ = last_ = End{}; }
 
     /// Nothing that follows in forward makes what the backward reads (`LayerSample::tail_forward`).
     void begin_tail() { before_tail_ = forward_.seconds; }
@@ -195,6 +199,13 @@ class LayerWork {
         Duration time() const { return Duration{whole_number(seconds * 1e9)}; }
     };
 
+    /// Kernels of a product beside which messages go on.
+    struct End {
+        Sum forward;
+        Sum input;
+        Sum weight;
+    };
+
     /// The shape of a product, for what it reaches of the dense rate.
     struct Sizes {
         double rows = 1;
@@ -257,6 +268,8 @@ class LayerWork {
     Sum whole_forward_;
     Sum whole_backward_;
     Sum whole_casts_;         ///< of a forward
+    End first_;               ///< products of a whole input
+    End last_;                ///< products with sums
     double weight_cast_ = 0;  ///< seconds, once a step
     double weight_copies_ = 0;
     double operations_ = 0;

@@ -499,6 +499,16 @@ class ProfileCheck {
              values.whole_backward.count(),
              values.backward_input.count());
         part(pointer, "whole_saved_bytes", values.whole_saved.count, values.saved.count);
+        const std::int64_t forward = values.forward.count();
+        const std::int64_t input = values.backward_input.count();
+        part(pointer, "first_forward_ns", values.first_forward.count(), forward);
+        part(pointer, "last_forward_ns", values.last_forward.count(), forward);
+        part(pointer, "first_input_ns", values.first_input.count(), input);
+        part(pointer, "last_input_ns", values.last_input.count(), input);
+        part(pointer,
+             "first_weight_ns",
+             values.first_weight.count(),
+             values.backward_weight.count());
         rate(pointer, "spread", values.spread);
         if (values.spread > largest_spread) {
             refuse(pointer + "/spread",

@@ -24,7 +24,8 @@ std::string_view to_string(CostSource source);
 
 /// Messages that are part of a layer's times, in nanoseconds.
 struct LayerMessages {
-    Duration forward_sums{};   ///< part of `forward`: among the devices that share the layer
+    /// Part of `forward`: by how much sums among the devices that share the layer make it longer.
+    Duration forward_sums{};
     Duration backward_sums{};  ///< part of `backward_input`: the same
     /// Part of `forward`, and as much of `backward_input`, in which the layer waits for its weights
     /// before it computes.
@@ -82,6 +83,14 @@ struct LayerSample {
     Duration whole_forward{};
     Duration whole_backward{};
     Bytes whole_saved{};
+    /// Products beside which messages of devices that share a layer go on: the first, whose columns
+    /// they divide, and the last, whose rows they divide. Parts of `forward`, `backward_input` and
+    /// `backward_weight`; 0: not known, or there is none.
+    Duration first_forward{};
+    Duration first_input{};
+    Duration first_weight{};
+    Duration last_forward{};
+    Duration last_input{};
     /// Bytes that its backward computes again before it begins, and has until it ends. Zero in a
     /// profile: `with_layer_recompute` (core/plan/layer_recompute.h) says so.
     Bytes rebuilt{};
@@ -107,7 +116,12 @@ inline constexpr std::array times_of_sample{&LayerSample::forward,
                                             &LayerSample::core_forward,
                                             &LayerSample::tail_forward,
                                             &LayerSample::whole_forward,
-                                            &LayerSample::whole_backward};
+                                            &LayerSample::whole_backward,
+                                            &LayerSample::first_forward,
+                                            &LayerSample::first_input,
+                                            &LayerSample::first_weight,
+                                            &LayerSample::last_forward,
+                                            &LayerSample::last_input};
 
 /// Every size of a sample that a profile has.
 inline constexpr std::array sizes_of_sample{&LayerSample::input,

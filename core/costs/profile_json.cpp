@@ -83,7 +83,7 @@ void read_kernels(const JsonObject& object, LayerSample& sample) {
 }
 
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 24>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 29>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -106,7 +106,12 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "whole_saved_bytes",
                                                    "accumulation_ns",
                                                    "tail_forward_ns",
-                                                   "unread_gradient_bytes"});
+                                                   "unread_gradient_bytes",
+                                                   "first_forward_ns",
+                                                   "first_input_ns",
+                                                   "first_weight_ns",
+                                                   "last_forward_ns",
+                                                   "last_input_ns"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
     if (size < 1 || size > std::numeric_limits<int>::max()) {
@@ -129,6 +134,11 @@ LayerSample read_sample(const JsonObject& object) {
     sample.whole_saved = Bytes{object.whole_or("whole_saved_bytes", 0)};
     sample.tail_forward = Duration{object.whole_or("tail_forward_ns", 0)};
     sample.accumulation = Duration{object.whole_or("accumulation_ns", 0)};
+    sample.first_forward = Duration{object.whole_or("first_forward_ns", 0)};
+    sample.first_input = Duration{object.whole_or("first_input_ns", 0)};
+    sample.first_weight = Duration{object.whole_or("first_weight_ns", 0)};
+    sample.last_forward = Duration{object.whole_or("last_forward_ns", 0)};
+    sample.last_input = Duration{object.whole_or("last_input_ns", 0)};
     sample.spread = object.number_or("spread", 0);
     read_kernels(object, sample);
     return sample;
@@ -413,7 +423,12 @@ ordered_json sample_json(const LayerSample& sample) {
           std::pair("whole_saved_bytes", sample.whole_saved.count),
           std::pair("accumulation_ns", sample.accumulation.count()),
           std::pair("tail_forward_ns", sample.tail_forward.count()),
-          std::pair("unread_gradient_bytes", sample.unread_gradient.count)}) {
+          std::pair("unread_gradient_bytes", sample.unread_gradient.count),
+          std::pair("first_forward_ns", sample.first_forward.count()),
+          std::pair("first_input_ns", sample.first_input.count()),
+          std::pair("first_weight_ns", sample.first_weight.count()),
+          std::pair("last_forward_ns", sample.last_forward.count()),
+          std::pair("last_input_ns", sample.last_input.count())}) {
         if (count > 0) {
             object[key] = count;
         }

@@ -73,6 +73,23 @@ const Stack::Attention* Stack::attention_of(std::string_view device, double head
     return nearest;
 }
 
+MessageLanes Stack::lanes(const DeviceProfile& device) const {
+    constexpr int of_h100 = 132;
+    const auto lane = [&](const HiddenMessage& message) {
+        const int all = device.multiprocessors ? device.multiprocessors->value : of_h100;
+        return MessageLane{
+            .share = std::min(0.5, static_cast<double>(message.multiprocessors) / all),
+            .chunks = message.chunks};
+    };
+    return {.hides_tensor = overlap.tensor.value,
+            .has_narrow_gathers = overlap.tensor_gather.value.in_8_bits,
+            .tensor_gather = lane(overlap.tensor_gather.value),
+            .tensor_sum = lane(overlap.tensor_sum.value),
+            .tensor_bulk = lane(overlap.tensor_bulk.value),
+            .gradients = lane(overlap.gradients.value),
+            .weights = lane(overlap.weights.value)};
+}
+
 const CastBytes* Stack::casts_of(std::string_view precision) const {
     const auto row = std::ranges::find(casts, precision, &Casts::precision);
     return row == casts.end() ? nullptr : &row->bytes.value;

@@ -10,6 +10,7 @@
 #include "core/base/units.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/kernel_kinds.h"
+#include "core/costs/lanes.h"
 
 /// What a generation of training software does with a device. Format: docs/devices.md.
 namespace pipetwin {
@@ -233,6 +234,9 @@ struct Stack {
 
     /// The row of attention whose heads are nearest in size; null: nothing is known of the device.
     const Attention* attention_of(std::string_view device, double head_size) const;
+
+    /// The messages beside work on a device.
+    MessageLanes lanes(const DeviceProfile& device) const;
 
     /// Casts of a precision; null: it has none.
     const CastBytes* casts_of(std::string_view precision) const;

@@ -34,7 +34,12 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .tail_forward = b.tail_forward,
             .whole_forward = a.whole_forward + b.whole_forward,
             .whole_backward = a.whole_backward + b.whole_backward,
-            .whole_saved = a.whole_saved + b.whole_saved};
+            .whole_saved = a.whole_saved + b.whole_saved,
+            .first_forward = a.first_forward + b.first_forward,
+            .first_input = a.first_input + b.first_input,
+            .first_weight = a.first_weight + b.first_weight,
+            .last_forward = a.last_forward + b.last_forward,
+            .last_input = a.last_input + b.last_input};
 }
 
 LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name) {

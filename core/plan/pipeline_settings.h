@@ -40,6 +40,8 @@ struct PipelineSettings {
     AllReduceKind all_reduce = AllReduceKind::Fastest;
     bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
     ShardGroup shard_group{};
+    OrAuto<bool>
+        tensor_overlap;  ///< messages of devices that share a layer; auto: as the costs say
     int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed
 
     bool operator==(const PipelineSettings&) const = default;

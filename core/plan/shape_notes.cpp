@@ -72,6 +72,10 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
     };
     const bool one_device = asked.tensor_parallel == 1;
     nothing(asked.sequence_parallel && one_device, "sequence_parallel", "a rank has one device");
+    nothing(asked.tensor_overlap && one_device, "tensor_overlap", "a rank has one device");
+    nothing(asked.tensor_overlap && !one_device && !asked.sequence_parallel,
+            "tensor_overlap",
+            "messages go on beside products where sequence_parallel divides them");
     nothing(asked.scatter_boundaries && one_device, "scatter_boundaries", "a rank has one device");
     nothing(asked.scatter_boundaries && !one_device && asked.stages == 1,
             "scatter_boundaries",

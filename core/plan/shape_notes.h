@@ -18,6 +18,7 @@ struct AskedShape {
     int tensor_parallel = 1;  ///< devices of a rank
     int stages = 1;
     bool sequence_parallel = false;
+    bool tensor_overlap = false;  ///< asked for
     bool scatter_boundaries = false;
     std::string_view shard = "none";  ///< the scenario's word
     bool shard_group = false;         ///< asked for

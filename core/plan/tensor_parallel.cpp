@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/as_index.h"
+#include "core/costs/number_type.h"
 #include "core/model/model.h"
 
 namespace pipetwin {
@@ -43,6 +44,36 @@ void divide_sequence(LayerSample& sample, Bytes input, Duration gather, int devi
     sample.unread_gradient = std::min(sample.unread_gradient, sample.output);
 }
 
+/// Times of the messages of a layer: halves of all-reduces of its output, and of the gradient of
+/// its input.
+struct HalfSums {
+    Duration gather{};        ///< of what its first product reads, as large as its output
+    Duration sum{};           ///< of the output
+    Duration input_gather{};  ///< in a backward: of gradients as large as its input, and of that
+    Duration input_sum{};     ///< of the gradient of the input
+};
+
+bool has_ends(const LayerSample& sample) {
+    return sample.first_forward > Duration{} || sample.last_forward > Duration{};
+}
+
+/// Takes half of the computation for the products that messages go on beside.
+void assume_ends(LayerSample& sample) {
+    sample.first_forward = sample.last_forward = sample.forward / 4;
+    sample.first_input = sample.last_input = sample.backward_input / 4;
+    sample.first_weight = sample.backward_weight / 2;
+}
+
+/// Sets how much longer the messages make forward and backward, and returns by how much the input's
+/// second gather does.
+Duration hide(LayerSample& sample, const HalfSums& of, const MessageLanes& lanes) {
+    sample.messages.forward_sums = added(sample.first_forward, of.gather, lanes.tensor_gather) +
+                                   added(sample.last_forward, of.sum, lanes.tensor_sum);
+    sample.messages.backward_sums = added(sample.last_input, of.input_gather, lanes.tensor_gather) +
+                                    added(sample.first_weight, of.input_sum, lanes.tensor_bulk);
+    return added(sample.first_input, of.input_gather, lanes.tensor_bulk);
+}
+
 }  // namespace
 
 LayerSamples with_tensor_parallel(const Model& model,
@@ -61,6 +92,17 @@ LayerSamples with_tensor_parallel(const Model& model,
                                 .latency = tensor.latency},
                                bytes);
     };
+    const bool hides = tensor.sequence_parallel && tensor.lanes;
+    const MessageLanes* const lanes = hides ? &*tensor.lanes : nullptr;
+    if (hides && std::ranges::none_of(samples, has_ends)) {
+        std::ranges::for_each(samples, assume_ends);
+    }
+    const bool is_narrow =
+        hides && lanes->has_narrow_gathers && has_narrow_products(profile.precision);
+    const auto gather_of = [&](Bytes bytes) {
+        constexpr std::int64_t narrower = 2;  // one byte of two
+        return sum_of(is_narrow ? part_of(bytes, narrower) : bytes) / 2;
+    };
     // What passes from layer to layer is whole while the sums are counted.
     std::vector<Bytes> outputs;
     for (const LayerSample& sample : samples) {
@@ -73,20 +115,26 @@ LayerSamples with_tensor_parallel(const Model& model,
         for (const int source : model.inputs_of(layer)) {
             input += outputs[as_index(source)];
         }
-        if (sample.output.count > 0) {
-            sample.messages.forward_sums = sums * sum_of(sample.output);
-            sample.forward += sample.messages.forward_sums;
+        LayerMessages& messages = sample.messages;
+        messages.forward_sums = sums * sum_of(sample.output);
+        messages.backward_sums = sums * sum_of(input);
+        Duration again = messages.backward_sums / 2;
+        if (hides && has_ends(sample)) {
+            again = hide(sample,
+                         {.gather = sums * gather_of(sample.output),
+                          .sum = messages.forward_sums / 2,
+                          .input_gather = sums * gather_of(input),
+                          .input_sum = messages.backward_sums / 2},
+                         *lanes);
         }
-        if (input.count > 0) {
-            sample.messages.backward_sums = sums * sum_of(input);
-            sample.backward_input += sample.messages.backward_sums;
-        }
+        sample.forward += messages.forward_sums;
+        sample.backward_input += messages.backward_sums;
         const Bytes own_input = layer == 0 ? sample.input : input;
         if (known == SharesKnown::No) {
             divide(sample, own_input, tensor.devices);
         }
         if (tensor.sequence_parallel) {
-            divide_sequence(sample, own_input, sums * sum_of(input) / 2, tensor.devices);
+            divide_sequence(sample, own_input, again, tensor.devices);
         }
     }
     return samples;

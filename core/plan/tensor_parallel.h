@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/costs/all_reduce.h"
+#include "core/costs/lanes.h"
 #include "core/costs/profile.h"
 #include "core/plan/stage_costs.h"
 
@@ -21,6 +22,8 @@ struct TensorParallel {
     /// et al., arXiv 2205.05198, section 4.2.2).
     bool sequence_parallel = false;
     std::optional<GroupLatency> latency{};  ///< as ReplicaGroup
+    /// How messages go on beside products, where they divide the sequence; none: after them.
+    std::optional<MessageLanes> lanes{};
 };
 
 /// Bytes of one device's part when `bytes` are divided among `devices`, rounded up.
@@ -48,6 +51,14 @@ enum class SharesKnown { No, Yes };
 /// input once more for the gradient of its weights (section 4.2.2): up to what it gains by the
 /// division, so that no time is longer than without. Else what passes between stages
 /// is whole. T = 1 changes nothing.
+///
+/// With lanes each half of an all-reduce goes on beside a product (`beside`), and only what it adds
+/// to the layer is added: the gather of the input, and in a backward of the gradient, beside the
+/// product that reads it; the reduce-scatter of the output beside that which makes it; that of the
+/// input's gradient, and the input's second gather, beside the gradients of the weights and of the
+/// input. What is added is part of `backward_input` even so: where a schedule divides the backward,
+/// the part that reads it has no less to wait for. Layers of which no product is known have nothing
+/// to hide messages beside, or, where that is so of all layers, half of their computation.
 LayerSamples with_tensor_parallel(const Model& model,
                                   const Profile& profile,
                                   LayerSamples samples,

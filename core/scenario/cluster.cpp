@@ -350,6 +350,20 @@ LinkCost Cluster::boundary_link(int rank, int other) const {
     return link;
 }
 
+std::optional<MessageLanes> Cluster::message_lanes() const {
+    const std::shared_ptr<const DeviceProfile>& device = devices_.front().profile;
+    return stack_ ? std::optional(stack_->lanes(device ? *device : DeviceProfile{})) : std::nullopt;
+}
+
+std::optional<MessageLanes> Cluster::tensor_lanes() const {
+    const std::optional<MessageLanes> lanes = message_lanes();
+    if (!scenario_.pipeline.tensor_overlap.value_or(lanes && lanes->hides_tensor)) {
+        return std::nullopt;
+    }
+    const bool has_parts = lanes && lanes->tensor_gather.chunks > 1;
+    return has_parts ? lanes : MessageLanes{};
+}
+
 TensorParallel Cluster::tensor_parallel() const {
     if (tensor_ == 1) {
         return {};
@@ -361,7 +375,8 @@ TensorParallel Cluster::tensor_parallel() const {
     return {.devices = tensor_,
             .link = link,
             .sequence_parallel = scenario_.pipeline.sequence_parallel,
-            .latency = group_latency(false)};
+            .latency = group_latency(false),
+            .lanes = tensor_lanes()};
 }
 
 namespace {

@@ -114,6 +114,8 @@ class Cluster {
     DeviceGrid grid() const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
+    std::optional<MessageLanes> message_lanes() const;
+    std::optional<MessageLanes> tensor_lanes() const;
     LinkCost known_inside(int rank, int other) const;
     LinkCost known_between(int rank, int other) const;
     LinkCost inside(int rank, int other) const;

@@ -144,6 +144,7 @@ AskedShape asked_shape(const SettledScenario& scenario) {
             .tensor_parallel = pipeline.tensor_parallel,
             .stages = pipeline.stages,
             .sequence_parallel = pipeline.sequence_parallel,
+            .tensor_overlap = pipeline.tensor_overlap == true,
             .scatter_boundaries = pipeline.scatter_boundaries,
             .shard = to_string(pipeline.shard),
             .shard_group = !pipeline.shard_group.is_all(),

@@ -220,6 +220,14 @@ void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scena
 }
 
 /// The old word for `shard = "optimizer"`: it cannot say something else than the new one.
+void print_tensor_overlap(const ScenarioKey& key,
+                          ScenarioWriter& writer,
+                          const Scenario& scenario) {
+    if (const OrAuto<bool>& overlap = scenario.pipeline.tensor_overlap; !overlap.is_auto()) {
+        writer.number(key.name, *overlap);
+    }
+}
+
 void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     const std::optional<bool> written = table.boolean(key.name);
     if (!written) {
@@ -256,7 +264,7 @@ void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Sce
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 25> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 26> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -410,6 +418,14 @@ constexpr std::array<ScenarioKey, 25> keys_of_pipeline{{
               "messages between layers and stages. Each all-reduce becomes a reduce-scatter and an "
               "all-gather, which take as long; a backward gathers a layer's input once more, which "
               "can take as much time as sequence parallelism saves"),
+    keys::boolean<&Pipeline::tensor_overlap>("tensor_overlap")
+        .printed_by(print_tensor_overlap)
+        .says("gathers and reduce-scatters among the devices of a rank go on beside matrix "
+              "products, so that only their first or last part is waited for; with "
+              "`sequence_parallel`. auto: as the [stack](devices.md#stacks) of the costs does; "
+              "costs without one hide nothing. See [messages beside "
+              "products](devices.md#messages-beside-products)",
+              "auto"),
     keys::boolean<&Pipeline::scatter_boundaries>("scatter_boundaries")
         .says("each device of a rank sends its part of a message between stages, over a link of "
               "its own"),

@@ -116,6 +116,7 @@ json efficient() {
                                     {"kind", "measured"},
                                     {"source", "a run"}};
     root["copy_efficiency"] = stated(0.7);
+    root["multiprocessors"] = stated(132);
     return root;
 }
 
@@ -130,6 +131,7 @@ TEST(DeviceJson, ReadsWhatProductsAndAttentionReach) {
     EXPECT_EQ(matrix_efficiency(read, "bf16"), products);
     EXPECT_EQ(attention_efficiency(read), attention);
     EXPECT_EQ(read.copy_efficiency->value, 0.7);
+    EXPECT_EQ(read.multiprocessors->value, 132);
     // Other precisions, and devices that say nothing, have what devices in general reach.
     const DeviceProfile silent = parse_device_profile(device().dump(), "x.json");
     EXPECT_EQ(matrix_efficiency(read, "fp32"), matrix_efficiency(silent, "bf16"));

@@ -152,7 +152,12 @@ nlohmann::json with_shares() {
                           {"whole_forward_ns", 30},
                           {"whole_backward_ns", 20},
                           {"whole_saved_bytes", 500},
-                          {"unread_gradient_bytes", 128}};
+                          {"unread_gradient_bytes", 128},
+                          {"first_forward_ns", 60},
+                          {"first_input_ns", 50},
+                          {"first_weight_ns", 40},
+                          {"last_forward_ns", 20},
+                          {"last_input_ns", 10}};
     layer["shared"] = {{{"devices", 2}, {"samples", {sample}}},
                        {{"devices", 4}, {"samples", {sample}}}};
     sample["forward_ns"] = 101;
@@ -177,7 +182,12 @@ TEST(ParseProfile, ReadsTheSharesOfALayer) {
                          .core_saved = Bytes{600},
                          .whole_forward = Duration(30),
                          .whole_backward = Duration(20),
-                         .whole_saved = Bytes{500}};
+                         .whole_saved = Bytes{500},
+                         .first_forward = Duration(60),
+                         .first_input = Duration(50),
+                         .first_weight = Duration(40),
+                         .last_forward = Duration(20),
+                         .last_input = Duration(10)};
     ASSERT_EQ(layer.shared.size(), 2U);
     EXPECT_EQ(layer.shared.at(2), std::vector<LayerSample>{expected});
     EXPECT_EQ(layer.shared.at(4), std::vector<LayerSample>{expected});
@@ -196,7 +206,12 @@ TEST(ParseProfile, RefusesPartsThatAreMoreThanTheirWhole) {
                                      {"whole_forward_ns", 100},
                                      {"whole_backward_ns", 90},
                                      {"whole_saved_bytes", 1000},
-                                     {"unread_gradient_bytes", 128}}) {
+                                     {"unread_gradient_bytes", 128},
+                                     {"first_forward_ns", 100},
+                                     {"first_input_ns", 90},
+                                     {"first_weight_ns", 80},
+                                     {"last_forward_ns", 100},
+                                     {"last_input_ns", 90}}) {
         for (const char* sample : {"/layers/0/shared/1/samples/0/", "/layers/0/samples/0/"}) {
             nlohmann::json root = with_shares();
             nlohmann::json& value = root[nlohmann::json::json_pointer(sample + std::string(key))];

@@ -444,6 +444,53 @@ TEST(StackEstimate, MoreTokensNeverTakeLessTime) {
     }
 }
 
+/// Messages take their part of the device's multiprocessors.
+TEST(StackEstimate, MessagesTakeMultiprocessors) {
+    const Stack stack = parse_stack(small_stack, "x.toml");
+    DeviceProfile device = round_device();
+    device.multiprocessors = {.value = 200};
+    EXPECT_DOUBLE_EQ(stack.lanes(device).tensor_sum.share, 20.0 / 200);
+    EXPECT_EQ(stack.lanes(device).tensor_sum.chunks, stack.overlap.tensor_sum.value.chunks);
+    EXPECT_EQ(stack.lanes(device).tensor_bulk.chunks, 0);
+    EXPECT_EQ(stack.lanes(device).hides_tensor, stack.overlap.tensor.value);
+    device.multiprocessors.reset();  // as H100
+    EXPECT_DOUBLE_EQ(stack.lanes(device).tensor_sum.share, 20.0 / 132);
+}
+
+/// Layers that devices share say their products, with those of a block's halves in them.
+TEST(StackEstimate, SharedLayersSayTheProductsOfTheirEnds) {
+    EstimateOptions options{.sequence = 2048, .most_devices = 4};
+    const auto profile = [&] {
+        const std::filesystem::path file = find_model("llama-3-8b");
+        return estimated_profile(
+            parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string()),
+            find_device("h100-sxm"),
+            options);
+    };
+    const auto ends = [](const LayerSample& of) {
+        return std::vector<Duration>{
+            of.first_forward, of.first_input, of.first_weight, of.last_forward, of.last_input};
+    };
+    const std::vector<Duration> nothing(5);
+    for (const LayerCost& layer : profile().layers) {
+        EXPECT_EQ(ends(cost_at(layer, 1, 4)), nothing) << layer.name;
+    }
+    options.stack = find_stack("nemo-2024");
+    const Profile known = profile();
+    for (const LayerCost& layer : known.layers) {
+        const bool is_half = layer.name.starts_with("block");
+        EXPECT_EQ(ends(cost_at(layer, 1)), nothing) << layer.name;
+        for (const int devices : {2, 4}) {
+            const LayerSample one = cost_at(layer, 1, devices);
+            for (const Duration time : ends(one)) {
+                EXPECT_EQ(time > Duration{}, is_half) << layer.name;
+            }
+            EXPECT_LE(one.first_forward + one.last_forward, one.forward) << layer.name;
+            EXPECT_LE(one.first_input + one.last_input, one.backward_input) << layer.name;
+        }
+    }
+}
+
 /// The profile says its stack, and no stack leaves everything as it was.
 TEST(StackEstimate, IsSaidByTheProfile) {
     EstimateOptions options{.sequence = 2048};

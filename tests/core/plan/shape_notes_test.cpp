@@ -40,6 +40,18 @@ TEST(ShapeNotes, NameKeysOfDevicesWhereARankHasOne) {
                             HasSubstr("scatter_boundaries changes nothing: a rank has one")));
 }
 
+TEST(ShapeNotes, NameHiddenSumsThatAreNotThere) {
+    AskedShape asked = shape();
+    asked.tensor_overlap = true;
+    EXPECT_THAT(shape_notes(asked), ElementsAre(HasSubstr("where sequence_parallel divides them")));
+    asked.sequence_parallel = true;
+    EXPECT_THAT(shape_notes(asked), IsEmpty());
+    asked.sequence_parallel = false;
+    asked.tensor_parallel = 1;
+    EXPECT_THAT(shape_notes(asked),
+                ElementsAre(HasSubstr("tensor_overlap changes nothing: a rank has one device")));
+}
+
 TEST(ShapeNotes, NameBoundariesThatAreNotThereOrDividedAlready) {
     AskedShape asked = shape();
     asked.scatter_boundaries = true;

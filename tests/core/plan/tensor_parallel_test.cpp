@@ -194,5 +194,131 @@ TEST(TensorParallel, ADividedSequenceNeverTakesMore) {
     }
 }
 
+/// Devices that divide the sequence, with 2 parts of a message beside its own product and none
+/// beside another; nothing slows the products.
+TensorParallel hiding() {
+    TensorParallel of = four();
+    of.sequence_parallel = true;
+    of.lanes = MessageLanes{.hides_tensor = true,
+                            .tensor_gather = {.chunks = 2},
+                            .tensor_sum = {.chunks = 2},
+                            .tensor_bulk = {}};
+    return of;
+}
+
+/// Layer b with products as long as that.
+LayerSample hidden_beside(const LayerSample& products, const Profile& of = profile()) {
+    LayerSamples all = samples();
+    all[1].first_forward = products.first_forward;
+    all[1].first_input = products.first_input;
+    all[1].first_weight = products.first_weight;
+    all[1].last_forward = products.last_forward;
+    all[1].last_input = products.last_input;
+    return with_tensor_parallel(chain(), of, all, hiding(), SharesKnown::Yes)[1];
+}
+
+/// Halves of sums take 900 ns forward and 300 backward. Beside longer products half of them is
+/// waited for, and of the sum of the gradient, beside that of the weights, nothing.
+TEST(TensorParallel, MessagesHideBesideLongProducts) {
+    const LayerSample b = hidden_beside({.first_forward = Duration(1000),
+                                         .first_input = Duration(400),
+                                         .first_weight = Duration(800),
+                                         .last_forward = Duration(2000),
+                                         .last_input = Duration(500)});
+    EXPECT_EQ(b.messages.forward_sums, Duration(450 + 450));
+    EXPECT_EQ(b.messages.backward_sums, Duration(150));
+    EXPECT_EQ(b.forward, Duration(1000 - 300 + 900));
+    EXPECT_EQ(b.backward_input, Duration(900 - 60 + 150));
+    EXPECT_EQ(b.backward_weight, Duration(800));
+}
+
+/// What is longer than the product stays.
+TEST(TensorParallel, MessagesBesideShortProductsAreWaitedFor) {
+    const LayerSample b = hidden_beside({.first_forward = Duration(100),
+                                         .first_weight = Duration(200),
+                                         .last_forward = Duration(300)});
+    EXPECT_EQ(b.messages.forward_sums, Duration((900 - 100 + 50) + (900 - 300 + 150)));
+    // 300 of a gather beside nothing, and 100 of a sum; the second gather is as long as what is
+    // gained by the division.
+    EXPECT_EQ(b.messages.backward_sums, Duration(300 + 100 + 60));
+}
+
+TEST(TensorParallel, NarrowGathersHaveHalfTheBytes) {
+    Profile narrow = profile();
+    narrow.precision = "fp8";
+    LayerSamples all = samples();
+    all[1].first_forward = all[1].last_forward = Duration(1000);
+    TensorParallel of = hiding();
+    EXPECT_EQ(
+        with_tensor_parallel(chain(), narrow, all, of, SharesKnown::Yes)[1].messages.forward_sums,
+        Duration(450 + 450));
+    of.lanes->has_narrow_gathers = true;
+    EXPECT_EQ(
+        with_tensor_parallel(chain(), narrow, all, of, SharesKnown::Yes)[1].messages.forward_sums,
+        Duration(225 + 450));
+    EXPECT_EQ(with_tensor_parallel(chain(), profile(), all, of, SharesKnown::Yes)[1]
+                  .messages.forward_sums,
+              Duration(450 + 450));
+}
+
+/// Without a divided sequence there are no halves to hide.
+TEST(TensorParallel, SumsOfAWholeSequenceAreNotHidden) {
+    TensorParallel of = hiding();
+    of.sequence_parallel = false;
+    EXPECT_EQ(with_tensor_parallel(chain(), profile(), samples(), of, SharesKnown::Yes),
+              with_tensor_parallel(chain(), profile(), samples(), four(), SharesKnown::Yes));
+}
+
+/// Costs that know of no product hide messages beside half of their computation, and those that
+/// know some only beside these.
+TEST(TensorParallel, HalfOfALayerIsTakenForItsProductsWhereNoneIsKnown) {
+    const LayerSample assumed = hidden_beside({});
+    EXPECT_EQ(assumed.messages.forward_sums, Duration(2 * (900 - 250 + 125)));
+    LayerSamples all = samples();
+    all[2].last_forward = Duration(10);
+    const LayerSample known =
+        with_tensor_parallel(chain(), profile(), all, hiding(), SharesKnown::Yes)[1];
+    EXPECT_EQ(known.messages.forward_sums, sum_of_1200);
+}
+
+/// A plan search relies on this: no time is longer than with sums that are waited for, and each is
+/// longer where its product or link is slower.
+TEST(TensorParallel, HiddenSumsNeverTakeMore) {
+    std::mt19937_64 random(tests::seed());
+    const auto below = [&random](int end) { return testing::below(random, end); };
+    for (int round = 0; round < tests::soaked(500); ++round) {
+        LayerSamples all = samples();
+        for (LayerSample& one : all) {
+            one.first_forward = Duration(below(500));
+            one.first_input = Duration(below(500));
+            one.first_weight = Duration(below(500));
+            one.last_forward = Duration(below(500));
+            one.last_input = Duration(below(500));
+            one.whole_forward = Duration(below(1 + static_cast<int>(one.forward.count())));
+            one.whole_backward = Duration(below(1 + static_cast<int>(one.backward_input.count())));
+        }
+        TensorParallel of = hiding();
+        of.devices = 2 + below(7);
+        for (MessageLane* const lane :
+             {&of.lanes->tensor_gather, &of.lanes->tensor_sum, &of.lanes->tensor_bulk}) {
+            *lane = {.share = below(1000) / 1000.0, .chunks = below(6)};
+        }
+        const auto times = [&](const TensorParallel& how) {
+            return with_tensor_parallel(chain(), profile(), all, how, SharesKnown::Yes);
+        };
+        const LayerSamples hidden = times(of);
+        TensorParallel slower = of;
+        slower.link.latency = Duration(below(100));
+        TensorParallel waiting = of;
+        waiting.lanes.reset();
+        for (std::size_t layer = 0; layer < all.size(); ++layer) {
+            for (const auto time : {&LayerSample::forward, &LayerSample::backward_input}) {
+                EXPECT_LE(hidden[layer].*time, times(waiting)[layer].*time);
+                EXPECT_LE(hidden[layer].*time, times(slower)[layer].*time);
+            }
+        }
+    }
+}
+
 }  // namespace tensor_parallel_test
 }  // namespace pipetwin

@@ -424,6 +424,29 @@ TEST(PlanClusters, RecomputeOfLayersRepeatsTheirSums) {
     EXPECT_EQ(plan_of(scenario, profile).tensor_sums(backward), once + Duration(2007));
 }
 
+/// The stack says whether messages are hidden, and the scenario may say otherwise.
+TEST(PlanClusters, SumsAreHiddenAsTheStackOrTheScenarioSays) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.pipeline.tensor_parallel = 2;
+    scenario.pipeline.sequence_parallel = true;
+    scenario.cluster.link_gbps = 8;
+    const Action forward{.op = Op::Forward};
+    const auto sums = [&](const std::string& stack, OrAuto<bool> overlap) {
+        Profile profile = chain_profile();
+        profile.stack = stack;
+        scenario.pipeline.tensor_overlap = overlap;
+        return plan_of(scenario, profile).tensor_sums(forward);
+    };
+    for (const auto& [stack, hides] :
+         {std::pair("", false), {"megatron-2021", false}, {"nemo-2024", true}}) {
+        EXPECT_LT(sums(stack, true), sums(stack, false)) << stack;
+        EXPECT_EQ(sums(stack, {}), sums(stack, hides)) << stack;
+    }
+    const Duration of_costs = sums("nemo-2024", {});
+    scenario.cluster.stack = "nemo-2024";
+    EXPECT_EQ(sums("", {}), of_costs);
+}
+
 TEST(PlanClusters, DevicesOfARankSitOnOneNodeAndCountAgainstTheDevices) {
     SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.tensor_parallel = 4;

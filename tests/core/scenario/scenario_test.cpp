@@ -511,13 +511,20 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_EQ(none.pipeline.prefetch, 1);
     EXPECT_EQ(none.pipeline.sequence_parallel, false);
     EXPECT_EQ(none.pipeline.scatter_boundaries, false);
+    EXPECT_TRUE(none.pipeline.tensor_overlap.is_auto());
+    EXPECT_NO_THROW(settle(none));  // every plan finds it
+    EXPECT_EQ(print_scenario(none).find("tensor_overlap"), std::string::npos);
     EXPECT_EQ(none.training.gradients, GradientType::Fp32);
     EXPECT_EQ(none.training.accumulation, Accumulation::Fused);
     const Scenario s = parse(with(gpt,
                                   "[training]\ngradients = \"same\"\naccumulation = \"separate\"\n"
                                   "[pipeline]\nshard = \"weights\"\nprefetch = 0\n"
                                   "data_parallel = 2\ntensor_parallel = 2\n"
-                                  "sequence_parallel = true\nscatter_boundaries = true"));
+                                  "sequence_parallel = true\nscatter_boundaries = true\n"
+                                  "tensor_overlap = false"));
+    EXPECT_EQ(s.pipeline.tensor_overlap, false);
+    EXPECT_TRUE(parse(with(gpt, "[pipeline]\ntensor_overlap = \"auto\""))
+                    .pipeline.tensor_overlap.is_auto());
     EXPECT_EQ(s.pipeline.prefetch, 0);
     EXPECT_EQ(s.pipeline.sequence_parallel, true);
     EXPECT_EQ(s.pipeline.scatter_boundaries, true);
