@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/costs/lanes.h"
 
 namespace pipetwin {
 
@@ -32,9 +33,11 @@ struct LayerMessages {
     Duration gather{};
     Duration beside_forward{};   ///< with other replicas, while `forward` goes on
     Duration beside_backward{};  ///< with other replicas, while the backward goes on
-    Duration forward_wait{};     ///< part of `forward`: `beside_forward` is longer than the rest
-    /// Part of `backward_weight`, or, where that is zero, of `backward_input`: `beside_backward` is
-    /// longer than the rest of the backward.
+    MessageLane forward_lane{};  ///< of `beside_forward`
+    MessageLane backward_lane{};
+    Duration forward_wait{};  ///< part of `forward`: by how much `beside_forward` makes it longer
+    /// Part of `backward_weight`, or, where that is zero, of `backward_input`: by how much
+    /// `beside_backward` makes the backward longer.
     Duration backward_wait{};
 
     bool operator==(const LayerMessages&) const = default;

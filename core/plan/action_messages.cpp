@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/action_messages.h"
 
-#include <algorithm>
-
 namespace pipetwin {
 
 namespace {
 
 Duration wait_beside(const LayerOverlap& layer) {
-    return std::max(Duration{}, layer.messages - layer.computation);
+    return added(layer.computation, layer.messages, layer.lane);
 }
 
 LayerOverlap with_computation(LayerOverlap layer, const OtherTime& other) {

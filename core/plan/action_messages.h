@@ -5,16 +5,18 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/costs/lanes.h"
 
 /// Messages that are part of an action: the rank waits for them, and its row knows nothing of them.
 namespace pipetwin {
 
 /// A layer whose messages with other replicas go on while it computes (ZeRO-2, ZeRO-3). Both
-/// together take the longer of the two.
+/// together take what `beside` says.
 struct LayerOverlap {
     Duration computation{};  ///< in nanoseconds, with the sums of tensor parallelism in it
     Duration sums{};         ///< of tensor parallelism: part of `computation`
     Duration messages{};     ///< gathers of weights, sums of gradients: computed from the links
+    MessageLane lane{};      ///< of these messages
 
     bool operator==(const LayerOverlap&) const = default;
 };

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "core/costs/all_reduce.h"
+#include "core/costs/lanes.h"
 #include "core/costs/profile.h"
 
 /// Layers whose gradients are summed, and whose weights are gathered, with every micro-batch, as
@@ -16,6 +19,7 @@ struct GatheredWeights {
     bool weights = false;        ///< weights are shared, too, and gathered for forward and backward
     bool fp32_gradients = true;  ///< of weights with two bytes
     bool prefetch = true;        ///< a layer's weights are gathered while another is computed
+    std::optional<MessageLanes> lanes{};  ///< how they go on beside it; none: without a trace
 };
 
 /// The samples with the time of these messages. Half of an all-reduce leaves each replica its share
@@ -25,8 +29,11 @@ struct GatheredWeights {
 ///     backward        max(backward, gather + sums)
 ///
 /// of the layer's weights, and gradients of the same number. Where there are several copies, a
-/// share of the sums is summed between them, too. Without prefetch a gather is added instead. One
-/// replica changes nothing. `devices` share each layer, and gather its parts.
+/// share of the sums is summed between them, too. Without prefetch a gather is added instead. With
+/// lanes each maximum is what `beside` says, for the messages take multiprocessors; and nothing is
+/// computed beside the first gather of a forward and the last sums of a backward, both of the
+/// model's first layer, whose backward reads no weights. One replica changes nothing. `devices`
+/// share each layer, and gather its parts.
 LayerSamples with_gathered_weights(const Profile& profile,
                                    LayerSamples samples,
                                    const GatheredWeights& gathered,

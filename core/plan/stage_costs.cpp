@@ -42,7 +42,8 @@ void add_times(StageCost& cost, const LayerSample& layer) {
         cost.forward_messages.overlaps.push_back(
             {.computation = layer.forward - messages.gather - messages.forward_wait,
              .sums = messages.forward_sums,
-             .messages = messages.beside_forward});
+             .messages = messages.beside_forward,
+             .lane = messages.forward_lane});
     }
     ActionMessages& waits = layer.backward_weight > Duration{} ? cost.backward_weight_messages
                                                                : cost.backward_input_messages;
@@ -51,7 +52,8 @@ void add_times(StageCost& cost, const LayerSample& layer) {
         waits.overlaps.push_back(
             {.computation = layer.backward() - messages.gather - messages.backward_wait,
              .sums = messages.backward_sums,
-             .messages = messages.beside_backward});
+             .messages = messages.beside_backward,
+             .lane = messages.backward_lane});
     }
 }
 

@@ -451,7 +451,8 @@ LayerRules Cluster::layer_rules() const {
                           .all_reduce = pipeline.all_reduce,
                           .weights = pipeline.shard == Shard::Weights,
                           .fp32_gradients = scenario_.training.gradients == GradientType::Fp32,
-                          .prefetch = pipeline.prefetch > 0};
+                          .prefetch = pipeline.prefetch > 0,
+                          .lanes = message_lanes()};
     } else {
         rules.accumulates = scenario_.pipeline.micro_batches > 1 &&
                             scenario_.training.accumulation == Accumulation::Separate;

@@ -98,5 +98,33 @@ TEST(GatheredWeights, DevicesThatShareALayerGatherTheirParts) {
     EXPECT_EQ(sample.backward(), Duration(250 + 500));
 }
 
+/// Two layers as `one_layer` has; the messages of the second go on beside it.
+LayerSamples with_lanes(const LayerSample& sample) {
+    GatheredWeights how = two_replicas();
+    how.lanes = MessageLanes{.gradients = {.share = 0.2}, .weights = {.share = 0.1}};
+    Profile profile = one_layer();
+    profile.layers.push_back(profile.layers.front());
+    return with_gathered_weights(profile, {sample, sample}, how, 1);
+}
+
+TEST(GatheredWeights, MessagesTakeMultiprocessors) {
+    const LayerSample second = with_lanes(sample_of(2000, 2500, 1500))[1];
+    EXPECT_EQ(second.forward, Duration(2000 + 100));
+    EXPECT_EQ(second.backward(), Duration(4000 + 600));
+    EXPECT_EQ(second.messages.forward_wait, Duration(100));
+    EXPECT_EQ(second.messages.backward_wait, Duration(600));
+    const LayerSample shorter = with_lanes(sample_of(400, 500, 600))[1];
+    EXPECT_EQ(shorter.forward, Duration(1000));
+    EXPECT_EQ(shorter.backward(), Duration(3000));
+}
+
+TEST(GatheredWeights, NothingIsBesideTheFirstGatherAndTheLastSums) {
+    const LayerSample first = with_lanes(sample_of(2000, 2500, 1500))[0];
+    EXPECT_EQ(first.forward, Duration(2000 + 1000));
+    EXPECT_EQ(first.backward(), Duration(4000 + 2000));
+    EXPECT_EQ(first.messages.forward_wait, Duration(1000));
+    EXPECT_EQ(first.messages.backward_wait, Duration(2000));
+}
+
 }  // namespace gathered_weights_test
 }  // namespace pipetwin
