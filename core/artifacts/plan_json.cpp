@@ -164,6 +164,14 @@ std::string print_plan(const Plan& plan) {
                       {"cost_source", or_null(source)},
                       {"notes", parts.notes},
                       {"peak_bytes", array_of(peak_memory(plan), peak_json)}};
+    if (!parts.bucketed_sums.empty()) {
+        const auto sums_json = [](const BucketedSums& sums) {
+            return ordered_json{{"head_ns", sums.head.count()},
+                                {"tail_ns", sums.tail.count()},
+                                {"slowed_ns", sums.slowed.count()}};
+        };
+        root["bucketed_sums"] = array_of(parts.bucketed_sums, sums_json);
+    }
     if (parts.contention.any()) {
         root["contention"] = contention_json(parts.contention);
     }

@@ -8,13 +8,13 @@
 
 namespace pipetwin {
 
-namespace {
-
 int buckets_of(const ReplicaGroups& groups, const SentNumbers& numbers) {
     return groups.stack ? groups.stack->collectives.buckets_of(
                               numbers.count, numbers.bytes, groups.all.replicas)
                         : 1;
 }
+
+namespace {
 
 /// The way from one replica, while it alone sends, to all others of its group.
 const LinkCost& slowest_way(const ReplicaGroup& group) {

@@ -34,6 +34,9 @@ struct SentNumbers {
     Bytes bytes{};
 };
 
+/// Buckets in which they send so many numbers, as the stack says; at least one.
+int buckets_of(const ReplicaGroups& groups, const SentNumbers& numbers);
+
 /// Time in which every replica gets all sums of these gradients, in the stack's buckets.
 Duration whole_sums_time(const ReplicaGroups& groups, const SentNumbers& gradients);
 

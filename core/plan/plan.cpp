@@ -76,6 +76,9 @@ void expect_sizes_agree(const PlanParts& parts) {
                     "one link per stage where some share their weights");
     PIPETWIN_EXPECT(parts.weight_gather.empty() || parts.weight_gather.size() == stages,
                     "every stage gathers its weights");
+    PIPETWIN_EXPECT(parts.bucketed_sums.empty() ||
+                        (parts.overlap_reduction && parts.bucketed_sums.size() == stages),
+                    "each stage says how its sums go on beside its last backward");
     PIPETWIN_EXPECT(parts.all_reduce.empty() || parts.all_reduce.size() == stages,
                     "one all-reduce per stage");
     const std::size_t ranks = parts.schedule.ranks.size();
@@ -151,6 +154,7 @@ double most_seconds_of_rows(const Plan& plan) {
             }
         }
         seconds += most_of(Op::GradientNorm, stage) + most_of(Op::Optimizer, stage) +
+                   most_of(Op::ReduceGradient, stage) +
                    to_seconds(plan.all_reduce_time(static_cast<int>(stage)));
     }
     for (std::size_t pair = boundary_count(plan->schedule); pair < plan->links.size(); ++pair) {
@@ -305,8 +309,11 @@ Duration Plan::duration(const Action& action) const {
         }
         return parts_->dispatch + state.optimizer + weight_gather_time(action.stage);
     }
-    if (action.op == Op::ReduceGradient && !parts_->overlap_reduction) {
-        return all_reduce_time(action.stage);
+    if (action.op == Op::ReduceGradient) {
+        return !parts_->overlap_reduction ? all_reduce_time(action.stage)
+               : parts_->bucketed_sums.empty()
+                   ? Duration{}
+                   : parts_->bucketed_sums.at(as_index(action.stage)).slowed;
     }
     if (!is_compute(action.op)) {
         return Duration{};

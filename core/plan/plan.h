@@ -13,6 +13,7 @@
 #include "core/costs/profile.h"
 #include "core/partition/partition.h"
 #include "core/plan/action_messages.h"
+#include "core/plan/bucketed_sums.h"
 #include "core/plan/stage_cost.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
@@ -49,6 +50,9 @@ struct PlanParts {
     /// there is one replica. Those of one rank go one after the other.
     std::vector<Duration> all_reduce;
     bool overlap_reduction = false;  ///< the rank goes on meanwhile, up to the stage's NORM or OPT
+    /// [stage]: how its sums go on beside its last backward, where the rank goes on meanwhile;
+    /// empty: they begin with its REDUCE_GRAD.
+    std::vector<BucketedSums> bucketed_sums{};
     /// [stage]: how long it takes at the end of its OPT until each replica has what the others have
     /// updated; empty where every replica updates all weights. Then `all_reduce` is of sums that
     /// stay where they are needed, and `states` have this share of the optimizer's state.

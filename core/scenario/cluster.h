@@ -94,6 +94,10 @@ class Cluster {
     /// For the gradients of tied weights: the devices of the ranks of all replicas send at once.
     LinkCost hand_over_link(int rank, int other) const;
 
+    /// Messages beside work, as the stack has them on the first rank's device; none without a
+    /// stack.
+    std::optional<MessageLanes> message_lanes() const;
+
     /// The devices of one rank, where there are several.
     TensorParallel tensor_parallel() const;
 
@@ -114,7 +118,6 @@ class Cluster {
     DeviceGrid grid() const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
-    std::optional<MessageLanes> message_lanes() const;
     std::optional<MessageLanes> tensor_lanes() const;
     LinkCost known_inside(int rank, int other) const;
     LinkCost known_between(int rank, int other) const;

@@ -338,6 +338,8 @@ struct Planner::Common {
     /// Links and what shares them.
     void join(PlanParts& of, const Schedule& grid) const;
     void add_all_reduce(PlanParts& of, const Schedule& grid) const;
+    /// How sums over replicas go on beside backwards; the parts have their rows.
+    void add_buckets(PlanParts& of) const;
 
     Plan plan(PlanParts summed,
               Schedule grid,
@@ -513,6 +515,21 @@ void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const 
     }
 }
 
+void Planner::Common::add_buckets(PlanParts& of) const {
+    const std::optional<MessageLanes> lanes = place.cluster.message_lanes();
+    if (!lanes || !of.overlap_reduction || of.all_reduce.empty()) {
+        return;
+    }
+    std::vector<int> buckets;
+    for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
+        const Bytes bytes = of.states[stage].weights;
+        buckets.push_back(buckets_of(replicas[stage],
+                                     {.count = bytes.count / bytes_per_number(profile.precision),
+                                      .bytes = bytes * gradient}));
+    }
+    add_bucketed_sums(of, buckets, lanes->gradients.share);
+}
+
 PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
     PlanParts of = parts;
     of.partition = cut.partition;
@@ -566,6 +583,7 @@ Plan Planner::Common::plan(PlanParts summed,
     }
     require_reductions(summed);
     require_norms(scenario, summed);
+    add_buckets(summed);
     return Plan::make(std::move(summed), generated ? from : RowsFrom::Anywhere);
 }
 
@@ -584,6 +602,7 @@ std::optional<PlanParts> Planner::Common::with_rows_of(const Plan& other, const 
     grid.tied_ends = place.grid.tied_ends;
     of.schedule = std::move(grid);
     of.recompute = other->recompute;
+    add_buckets(of);
     return of;
 }
 

@@ -349,7 +349,7 @@ class Simulation {
     void set_out(int rank, int stage) {
         if (goes_on_meanwhile(stage)) {
             Duration& network = network_free_[as_index(rank)];
-            network = std::max(network, now_) + costs_.overlapped_reduction(stage);
+            network = costs_.summed(stage, network, now_);
             queue_.announce(sources_.own_gradients(stage), network);
         }
         if (const auto other = gradient_source(schedule_, stage)) {

@@ -181,9 +181,8 @@ TwoTimes operator+(const TwoTimes& times, Duration more) {
     return {times.step + more, times.unblocked + more};
 }
 
-Duration later(Duration a, Duration b) {
-    return std::max(a, b);
-}
+using sim::later;  // of two durations
+
 TwoTimes later(const TwoTimes& a, const TwoTimes& b) {
     return {std::max(a.step, b.step), std::max(a.unblocked, b.unblocked)};
 }
@@ -334,9 +333,8 @@ class Times {
     /// the other replicas.
     void reduce(int rank, int stage, const Time& begin) {
         Time& network = network_free_[as_index(rank)];
-        const Duration length = costs_.overlapped_reduction(stage);
-        if (length > Duration{}) {
-            network = later(network, begin) + length;
+        if (costs_.overlapped_reduction(stage) > Duration{}) {
+            network = costs_.summed(stage, network, begin);
             complete(stage, network);
         }
         if (const auto other = gradient_source(schedule_, stage)) {

@@ -30,7 +30,8 @@ StepCosts::StepCosts(const Plan& plan, const Conditions& conditions)
       cost_class_(plan->cost_class),
       classes_(plan->costs.size()),
       stages_(static_cast<std::size_t>(plan.stage_count())),
-      edges_(2 * plan->links.size()) {
+      edges_(2 * plan->links.size()),
+      bucketed_(plan->bucketed_sums) {
     add_actions(plan);
     add_messages(plan);
     add_reductions(plan);

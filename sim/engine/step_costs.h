@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "core/base/as_index.h"
+#include "core/plan/bucketed_sums.h"
 #include "sim/engine/conditions.h"
 
 namespace pipetwin {
@@ -14,6 +16,11 @@ class Plan;
 }  // namespace pipetwin
 
 namespace pipetwin::sim {
+
+/// The later of two times.
+inline Duration later(Duration a, Duration b) {
+    return std::max(a, b);
+}
 
 /// Durations of every action and every message of a plan's step under some conditions: worked out
 /// once for each stage, kind of micro-batch and edge, then looked up. Keeps a reference to both.
@@ -45,6 +52,18 @@ class StepCosts {
 
     /// Time for which a REDUCE_GRAD that its rank does not wait for occupies the rank's network.
     Duration overlapped_reduction(int stage) const { return overlapped_[as_index(stage)]; }
+
+    /// When the rank's network, which is free at `network`, has carried the sums of a stage whose
+    /// REDUCE_GRAD begins at `begin`.
+    template <class Time>
+    Time summed(int stage, const Time& network, const Time& begin) const {
+        const Duration length = overlapped_reduction(stage);
+        if (bucketed_.empty()) {
+            return later(network, begin) + length;
+        }
+        const BucketedSums& sums = bucketed_[as_index(stage)];
+        return later(later(network, begin + -sums.head) + length, begin + sums.tail);
+    }
 
     /// Index of an action in the table, for callers that keep a number and look the cost up later.
     std::size_t number(const Action& action) const {
@@ -81,6 +100,7 @@ class StepCosts {
     std::vector<Duration> latencies_;   ///< [edge]
     std::vector<Duration> hand_overs_;  ///< [stage]
     std::vector<Duration> overlapped_;  ///< [stage]
+    const std::vector<BucketedSums>& bucketed_;
 };
 
 }  // namespace pipetwin::sim

@@ -178,8 +178,14 @@ void Causes::know_reduction(SpanPlace place, Reduction& network) {
     reduction = {.place = place, .known = true};
     if (plan_->overlap_reduction && plan_.all_reduce_time(stage) > Duration{}) {
         reduction.overlapped = true;
-        reduction.begin = std::max(span.begin, network.end);
-        reduction.end = reduction.begin + plan_.all_reduce_time(stage);
+        const BucketedSums sums = plan_->bucketed_sums.empty()
+                                      ? BucketedSums{}
+                                      : plan_->bucketed_sums.at(as_index(stage));
+        const Duration free = network.end + plan_.all_reduce_time(stage);
+        const Duration made =
+            std::max(span.begin - sums.head + plan_.all_reduce_time(stage), span.begin + sums.tail);
+        reduction.begin = free > made ? network.end : span.begin;
+        reduction.end = std::max(free, made);
         reduction.stage_before = network.stage_before;
         network.end = reduction.end;
         network.stage_before = stage;

@@ -25,6 +25,7 @@ class TaskWriter {
           ranks_(plan->schedule.ranks.size()),
           network_(plan->schedule.ranks.size(), start),
           edges_(edge_count(plan->schedule)),
+          bucketed_(plan->bucketed_sums),
           awaited_(plan->schedule.rank_of_stage.size()) {
         graph_.costs_ = costs_.table();
         graph_.lags_ = costs_.latencies();
@@ -275,9 +276,20 @@ class TaskWriter {
         const Duration length = costs_.overlapped_reduction(stage);
         if (length > Duration{}) {
             std::uint32_t& network = network_[as_index(rank)];
-            network =
-                add({.after = moment, .also = network, .cost = add_cost(length), .lag = no_lag_},
-                    place(rank, cell, TaskKind::Message));
+            const TaskPlace message = place(rank, cell, TaskKind::Message);
+            const std::uint32_t cost = add_cost(length);
+            if (bucketed_.empty()) {
+                network =
+                    add({.after = moment, .also = network, .cost = cost, .lag = no_lag_}, message);
+            } else {
+                const BucketedSums& sums = bucketed_[as_index(stage)];
+                network = add(
+                    {.after = network, .also = moment, .cost = cost, .lag = add_lag(-sums.head)},
+                    message);
+                network = add(
+                    {.after = network, .also = moment, .cost = no_cost_, .lag = add_lag(sums.tail)},
+                    place(rank, cell, TaskKind::Moment));
+            }
             awaited_[as_index(stage)].push_back({.task = network});
         }
         if (const auto other = gradient_source(schedule_, stage)) {
@@ -296,6 +308,7 @@ class TaskWriter {
     std::vector<Rank> ranks_;
     std::vector<std::uint32_t> network_;  ///< [rank] its last overlapped reduction
     std::vector<Edge> edges_;
+    const std::vector<BucketedSums>& bucketed_;
     std::vector<std::vector<Signal>> awaited_;  ///< [stage] by its norm and its update
     std::uint32_t norms_ = start;               ///< the moment at which those visited are known
     std::uint32_t host_lag_ = 0;

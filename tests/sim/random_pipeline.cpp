@@ -216,6 +216,13 @@ Plan plan_with_updates(const Pipeline& x, std::optional<int> capacity) {
         for (int stage = 0; stage < parts.schedule.stage_count(); ++stage) {
             parts.all_reduce.push_back(milliseconds(number(0, 9)));
         }
+        if (parts.overlap_reduction && number(0, 1) == 1) {
+            for (int stage = 0; stage < parts.schedule.stage_count(); ++stage) {
+                parts.bucketed_sums.push_back({.head = milliseconds(number(0, 9)),
+                                               .tail = milliseconds(number(0, 3)),
+                                               .slowed = milliseconds(number(0, 2))});
+            }
+        }
         parts.schedule = with_reduction_of_every_stage(std::move(parts.schedule));
     } else {
         if (!weight_sharing_stage(parts.schedule, 0) && parts.schedule.stage_count() > 1 &&

@@ -236,7 +236,12 @@ struct Graph {
                         ? plan->all_reduce[static_cast<std::size_t>(span.action.stage)]
                         : Duration{};
                 if (length > Duration{}) {
-                    network = std::max(network, span.ready) + length;
+                    const BucketedSums sums =
+                        plan->bucketed_sums.empty()
+                            ? BucketedSums{}
+                            : plan->bucketed_sums.at(static_cast<std::size_t>(span.action.stage));
+                    const Duration all = std::max(network, span.ready - sums.head) + length;
+                    network = std::max(all, span.ready + sums.tail);
                     raise_users(span.action.stage, network);
                 }
             }

@@ -132,6 +132,25 @@ TEST(PlanClusters, ReplicasSumTheGradientsOfEveryStage) {
     EXPECT_THAT(plan_of(replicated(1, 8))->all_reduce, IsEmpty());
 }
 
+/// With a stack sums begin beside the last backward, where the rank does not wait for them.
+TEST(PlanClusters, SumsGoOnBesideTheLastBackwardAsTheStackHasThem) {
+    SettledScenario scenario = replicated(4, 8);
+    scenario.cluster.stack = "nemo-2024";
+    EXPECT_THAT(plan_of(scenario)->bucketed_sums, IsEmpty());
+    scenario.pipeline.overlap_reduction = true;
+    const Plan plan = plan_of(scenario);
+    ASSERT_EQ(plan->bucketed_sums.size(), 2U);
+    for (int stage = 0; stage < 2; ++stage) {
+        const BucketedSums& sums = plan->bucketed_sums.at(static_cast<std::size_t>(stage));
+        // So few numbers are one bucket, which sets out behind the backward.
+        EXPECT_EQ(sums.head, Duration{});
+        EXPECT_EQ(sums.tail, plan.all_reduce_time(stage));
+        EXPECT_EQ(plan.duration({.op = Op::ReduceGradient, .stage = stage}), sums.slowed);
+    }
+    scenario.cluster.stack.clear();
+    EXPECT_THAT(plan_of(scenario)->bucketed_sums, IsEmpty());
+}
+
 /// 50 and 75 numbers, of which the first of four replicas has 13 and 19, each with two of Adam's.
 TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
     SettledScenario scenario = replicated(4, 8);

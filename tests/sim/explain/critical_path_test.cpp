@@ -123,6 +123,25 @@ TEST(CriticalPath, GoesOverGradientsThatTheUpdateOfTheirOwnStageWaitsFor) {
     EXPECT_EQ(path.back().begin, Duration(milliseconds(56)));
 }
 
+/// The first bucket sets out 1 ms before the backward ends at 6 ms.
+TEST(CriticalPath, GoesOverBucketsThatSetOutBesideTheBackward) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 2, 1)).parts();
+    parts.overlap_reduction = true;
+    parts.all_reduce.assign(2, milliseconds(50));
+    const BucketedSums halves{.head = milliseconds(1), .tail = milliseconds(25)};
+    parts.bucketed_sums.assign(2, halves);
+    parts.schedule.ranks[0].push_back({.op = Op::ReduceGradient, .stage = 0});
+    parts.schedule.ranks[1].push_back({.op = Op::ReduceGradient, .stage = 1});
+    parts.schedule = add_optimizer(std::move(parts.schedule));
+    parts.states[0].optimizer = milliseconds(3);
+    const Plan plan = Plan::make(std::move(parts));
+    const auto path = critical_path(plan, simulate(plan));
+    ASSERT_GE(path.size(), 2U);
+    EXPECT_EQ(to_string(path[path.size() - 2].action), "0REDUCE_GRAD");
+    EXPECT_EQ(path[path.size() - 2].begin, Duration(milliseconds(6)));
+    EXPECT_EQ(path.back().begin, Duration(milliseconds(55)));
+}
+
 TEST(CriticalPath, EndsWithTheOptimizerWhereThatEndsLast) {
     PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 2, 1)).parts();
     parts.schedule = add_optimizer(std::move(parts.schedule));
