@@ -81,6 +81,12 @@ void take_stack(std::shared_ptr<const Stack> stack, EstimateOptions& options) {
     options.stack = std::move(stack);
 }
 
+void NamedKernels::replace(EstimateOptions& options) const {
+    options.kernels = blocks.value_or(options.kernels);
+    options.loss = loss.value_or(options.loss);
+    options.attention = attention.value_or(options.attention);
+}
+
 KernelRates kernel_rates(const DeviceProfile& device, const EstimateOptions& options) {
     const std::string_view kept = kept_precision(options.precision);
     KernelRates rates{.kept = matrix_rate_of(device, options.stack.get(), kept),

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/costs/device_profile.h"
+#include "core/costs/kernel_kinds.h"
 #include "core/costs/stack.h"
 
 /// What the kernels of an estimate reach of a device's rates.
@@ -61,6 +62,16 @@ struct KernelRates {
 
 /// Estimates with a stack, and with its kinds of kernels.
 void take_stack(std::shared_ptr<const Stack> stack, EstimateOptions& options);
+
+/// Kinds of kernels that a user names: they stand in place of the stack's.
+struct NamedKernels {
+    std::optional<BlockKernels> blocks{};
+    std::optional<LossKernels> loss{};
+    std::optional<AttentionKernels> attention{};
+
+    /// Sets those that are named.
+    void replace(EstimateOptions& options) const;
+};
 
 /// The rates of an estimate; `device` must outlive them. Its matrix rates, and products of the
 /// stack, are there in the precision of the options.

@@ -44,9 +44,15 @@ std::string_view to_string(FactKind kind) {
 
 std::optional<MatrixEfficiency> Stack::products_of(std::string_view device,
                                                    std::string_view precision) const {
-    const auto row = std::ranges::find_if(products, [&](const Products& of) {
-        return of.precision == precision && lists_device(of, device);
-    });
+    const auto row_of = [&](std::string_view wanted) {
+        return std::ranges::find_if(products, [&](const Products& of) {
+            return of.precision == wanted && lists_device(of, device);
+        });
+    };
+    auto row = row_of(precision);
+    if (row == products.end() && precision == "fp16") {
+        row = row_of("bf16");  // units multiply both at one rate
+    }
     if (row == products.end()) {
         return std::nullopt;
     }

@@ -44,6 +44,17 @@ std::string newest_stack(std::string_view framework,
     });
 }
 
+std::string stack_named(std::string_view word) {
+    return word == no_stack ? std::string() : std::string(word);
+}
+
+std::string chosen_stack(const std::optional<std::string>& named,
+                         std::string_view framework,
+                         std::string_view device,
+                         std::string_view precision) {
+    return named ? stack_named(*named) : newest_stack(framework, device, precision);
+}
+
 std::string nearest_stack_with(const Stack& stack,
                                std::string_view device,
                                std::string_view precision) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,19 @@ struct Stack;
 std::string newest_stack(std::string_view framework,
                          std::string_view device,
                          std::string_view precision = "bf16");
+
+/// The word for an estimate without a stack, with rates of the device alone.
+inline constexpr std::string_view no_stack = "none";
+
+/// The stack that `word` names; empty for `no_stack`.
+std::string stack_named(std::string_view word);
+
+/// The name of the stack to estimate with: `named`, unless that is `no_stack`; where nothing is
+/// named the newest of the framework. Empty: none.
+std::string chosen_stack(const std::optional<std::string>& named,
+                         std::string_view framework,
+                         std::string_view device,
+                         std::string_view precision);
 
 /// The other stack that has products of the device in that precision: of those that share a
 /// framework with `stack`, else of all, the newest. Empty: there is none.

@@ -245,7 +245,8 @@ class StackReader {
                                             .half_size = amount(of, "half_size")};
                 })};
         for (const std::string& device : products.devices) {
-            if (stack_.products_of(device, products.precision)) {
+            const std::vector<std::string> known = stack_.precisions_of(device);
+            if (std::ranges::count(known, products.precision) > 0) {
                 row.refuse("devices", fmt::format("{} once for each precision", device));
             }
         }

@@ -242,7 +242,8 @@ std::size_t bytes_of_many_layers(const Profile& profile) {
 /// `rate`: of the device's matrix products.
 std::string estimate_note(const DeviceProfile& device,
                           double rate,
-                          const EstimateOptions& options) {
+                          const EstimateOptions& options,
+                          bool is_default) {
     const KernelRates rates = kernel_rates(device, options);
     const std::string reached = options.efficiency
                                     ? fmt::format("{:.4g} %", 100 * *options.efficiency)
@@ -258,7 +259,12 @@ std::string estimate_note(const DeviceProfile& device,
     return fmt::format(
         "estimated for {}{}: matrix products at {} of {:.4g} TFLOP/s, memory at {} of {:.4g} GB/s",
         device.name,
-        options.stack ? fmt::format(" with the stack {}", options.stack->name) : "",
+        options.stack ? fmt::format(" with the stack {}{}",
+                                    options.stack->name,
+                                    is_default ? fmt::format(", the newest for it (--stack NAME "
+                                                             "changes this)")
+                                               : "")
+                      : "",
         reached,
         rate / 1e12,
         of_memory,
@@ -392,12 +398,24 @@ double product_rate(const DeviceProfile& device,
     return rate;
 }
 
+void set_stack(const EstimateQuestion& question,
+               std::string_view device,
+               EstimateOptions& estimate) {
+    const std::string stack =
+        chosen_stack(question.stack, question.framework, device, estimate.precision);
+    if (!stack.empty()) {
+        take_stack(find_stack(stack, "--stack"), estimate);
+    }
+    question.kernels.replace(estimate);
+}
+
 EstimatedModel estimated_model(const ModelConfig& config, const EstimateQuestion& question) {
     const auto& [text, place, model] = config;
     EstimatedModel found;
     EstimateOptions estimate = question.estimate;
     const DeviceProfile device = find_device(question.device, "--device");
     estimate.precision = precision_of(model, question, place, found.notes);
+    set_stack(question, device.name, estimate);
     const double rate =
         product_rate(device, estimate, "choose one of them with --precision, or another device");
     expect_sequence(config, estimate.sequence, found.notes);
@@ -405,7 +423,7 @@ EstimatedModel estimated_model(const ModelConfig& config, const EstimateQuestion
     Profile& profile = found.profile;
     profile = estimated_profile(model, device, estimate);
     profile.tool_version = program_version();
-    found.notes.push_back(estimate_note(device, rate, estimate));
+    found.notes.push_back(estimate_note(device, rate, estimate, !question.stack));
     note_other_heads(model, device, estimate, found.notes);
     apply_weights(question, model, profile, found.notes);
     apply_calibration(question, profile, found.notes);

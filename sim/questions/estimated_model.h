@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/costs/estimate.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/profile.h"
 #include "core/model/decoder_model.h"
 
@@ -31,8 +32,12 @@ ModelConfig model_config(std::string text, std::string place);
 
 /// What a profile of a model is estimated for.
 struct EstimateQuestion {
-    std::string device;                            ///< as in profiles/devices
-    EstimateOptions estimate{};                    ///< its precision is not read
+    std::string device;          ///< as in profiles/devices
+    EstimateOptions estimate{};  ///< its precision and stack are not read
+    /// Name of the stack, or `no_stack`; none: the newest of `framework` that has the device.
+    std::optional<std::string> stack{};
+    std::string framework = "megatron";
+    NamedKernels kernels{};
     std::optional<std::string> precision{};        ///< none: that of the config.json
     std::vector<std::filesystem::path> weights{};  ///< files to read exact sizes from
     std::filesystem::path calibration{};           ///< measured layers; empty: none
@@ -49,6 +54,12 @@ struct EstimatedModel {
 /// for a device that does not compute in it, samples that the model cannot read, files of other
 /// weights, and costs that are too large for a profile.
 EstimatedModel estimated_model(const ModelConfig& config, const EstimateQuestion& question);
+
+/// Estimates with the stack and the kinds of kernels of the question, in the precision of
+/// `estimate`. Throws Error(BadInput) for an unknown stack.
+void set_stack(const EstimateQuestion& question,
+               std::string_view device,
+               EstimateOptions& estimate);
 
 /// The dense rate of the products of an estimate, which device and stack have. Throws
 /// Error(BadInput) with `hint` for a precision that the device does not have, and naming the

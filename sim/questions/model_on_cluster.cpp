@@ -16,6 +16,7 @@
 #include "core/costs/kernel_rates.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack_choice.h"
 #include "core/costs/whole_blocks.h"
 #include "core/scenario/scenario_over.h"
 #include "core/text/json_text.h"
@@ -144,18 +145,21 @@ Scenario over_cluster(Scenario begun,
                       const ModelQuestion& question,
                       const std::vector<Override>& overrides) {
     Scenario scenario = scenario_over(std::move(begun), question.cluster, overrides);
-    scenario.cluster.stack = question.stack.value_or(scenario.cluster.stack);
+    if (question.stack) {
+        scenario.cluster.stack = stack_named(*question.stack);
+    }
     return scenario;
 }
 
-/// Sums gradients in the number type of the scenario's stack, unless the user says otherwise.
-void take_gradients_of_stack(Scenario& scenario, const std::vector<Override>& overrides) {
+/// Sums gradients in the number type of the costs' stack, unless the user says otherwise.
+void take_gradients_of(const std::string& stack,
+                       Scenario& scenario,
+                       const std::vector<Override>& overrides) {
     const bool is_said = std::ranges::count(overrides, "training.gradients", &Override::key) > 0;
-    if (is_said || scenario.cluster.stack.empty() ||
-        scenario.training.precision != Precision::Bf16) {
+    if (is_said || stack.empty() || scenario.training.precision != Precision::Bf16) {
         return;
     }
-    if (!find_stack(scenario.cluster.stack)->stored.fp32_gradients) {
+    if (!find_stack(stack)->stored.fp32_gradients) {
         scenario.training.gradients = GradientType::Same;
     }
 }
@@ -167,7 +171,6 @@ Scenario scenario_on(const ModelQuestion& question, int samples, Precision preci
     scenario.training.precision = precision;
     scenario.cluster.count = devices;
     scenario = over_cluster(std::move(scenario), question, question.overrides);
-    take_gradients_of_stack(scenario, question.overrides);
     return scenario;
 }
 
@@ -187,8 +190,9 @@ EstimateQuestion estimate_of(const ModelQuestion& question,
     estimate.estimate.sequence = sequence;
     estimate.estimate.micro_batch_size = 1;
     estimate.estimate.most_devices = devices_of_a_node;
-    if (!cluster.stack.empty()) {
-        take_stack(find_stack(cluster.stack, "--stack"), estimate.estimate);
+    estimate.stack = question.stack;
+    if (!question.stack && !cluster.stack.empty()) {
+        estimate.stack = cluster.stack;
     }
     return estimate;
 }
@@ -247,7 +251,7 @@ void find_costs(const ModelQuestion& question,
                 "leave --precision out, or name the model: then new costs are estimated");
         }
         const std::string& stack = asked.found.profile.stack;
-        if (question.stack && *question.stack != stack) {
+        if (question.stack && stack_named(*question.stack) != stack) {
             throw Error(
                 ErrorKind::BadInput,
                 question.model.string(),
@@ -359,7 +363,7 @@ ModelOnCluster model_on_cluster(const ModelQuestion& question) {
     expect_no_key_of_option(question, "model.context", "--sequence");
     expect_no_key_of_option(question, "cluster.profile", "--cluster");
     expect_no_key_of_option(question, "cluster.stack", "--stack");
-    if (question.stack) {
+    if (question.stack && *question.stack != no_stack) {
         find_stack(*question.stack, "--stack");
     }
     ModelOnCluster asked;
@@ -409,11 +413,14 @@ ModelOnCluster model_on_cluster(const ModelQuestion& question) {
                            : word == "fp64" ? Precision::Fp64
                                             : Precision::Fp32;
     asked.nodes.count = question.nodes;
-    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type](int nodes) {
+    // Stacks that sum gradients in 16 bits do so in bf16; sums in fp16 would overflow.
+    const std::string stack = profile.precision == "fp16" ? std::string() : profile.stack;
+    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type, stack](int nodes) {
         const int count = nodes * per_node;
         Scenario scenario =
             scenario_on(question, samples_for(tokens, sequence, count), type, count);
         scenario.file = question.model;  // of which errors speak
+        take_gradients_of(stack, scenario, question.overrides);
         return scenario;
     };
     asked.scenario = asked.nodes.scenario_on(question.nodes);

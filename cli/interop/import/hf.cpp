@@ -43,23 +43,21 @@ Kind kind_of(std::string_view word, const std::array<std::string_view, count>& w
 
 }  // namespace
 
-void set_rates(const HfOptions& options, EstimateOptions& estimate) {
+void set_rates(const HfOptions& options, sim::EstimateQuestion& question) {
     constexpr int devices_of_a_node = 8;
-    estimate.most_devices = devices_of_a_node;
-    if (options.stack) {
-        take_stack(find_stack(*options.stack, "--stack"), estimate);
-    }
+    question.estimate.most_devices = devices_of_a_node;
+    question.stack = options.stack;
     if (options.has_attention) {
-        estimate.attention = kind_of<AttentionKernels>(options.attention, attention_words);
+        question.kernels.attention = kind_of<AttentionKernels>(options.attention, attention_words);
     }
     if (options.loss) {
-        estimate.loss = kind_of<LossKernels>(*options.loss, loss_words);
+        question.kernels.loss = kind_of<LossKernels>(*options.loss, loss_words);
     }
     if (options.kernels) {
-        estimate.kernels = kind_of<BlockKernels>(*options.kernels, block_words);
+        question.kernels.blocks = kind_of<BlockKernels>(*options.kernels, block_words);
     }
-    estimate.efficiency = options.efficiency;
-    estimate.memory_efficiency = options.memory_efficiency;
+    question.estimate.efficiency = options.efficiency;
+    question.estimate.memory_efficiency = options.memory_efficiency;
 }
 
 namespace {
@@ -86,7 +84,7 @@ sim::EstimateQuestion estimate_of(const ImportOptions& options) {
     question.estimate.micro_batch_size = required(options.micro_batch_size,
                                                   "--micro-batch-size N",
                                                   "the samples of a micro-batch, such as 1");
-    set_rates(hf, question.estimate);
+    set_rates(hf, question);
     return question;
 }
 

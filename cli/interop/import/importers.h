@@ -9,6 +9,12 @@
 #include "cli/interop/exchange.h"
 #include "core/costs/estimate.h"
 
+namespace pipetwin::sim {
+
+struct EstimateQuestion;
+
+}  // namespace pipetwin::sim
+
 /// The formats that `import` reads, one file each.
 namespace pipetwin::cli {
 
@@ -74,7 +80,7 @@ int required_micro_batch_size(const ImportOptions& options, std::string why);
 
 /// Sets what the options say of the rates that kernels reach, and of how attention is computed.
 /// Costs are estimated for one device and for the 2, 4 and 8 of a node that share a layer.
-void set_rates(const HfOptions& options, EstimateOptions& estimate);
+void set_rates(const HfOptions& options, sim::EstimateQuestion& question);
 
 /// A profile written by hand as CSV.
 Imported import_csv(const ImportOptions& options);

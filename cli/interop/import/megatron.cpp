@@ -16,6 +16,7 @@
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack_choice.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/megatron_flags.h"
@@ -300,18 +301,20 @@ class FlagsImport {
     }
 
     Profile estimated(const DecoderModel& model) {
-        EstimateOptions estimate;
+        sim::EstimateQuestion question;
+        EstimateOptions& estimate = question.estimate;
         estimate.sequence = *flags_.sequence;
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
         estimate.precision = flags_.fp8 ? "fp8" : model.precision.value_or("fp32");
-        set_rates(options_.hf, estimate);
+        set_rates(options_.hf, question);
+        const DeviceProfile device = find_device(*options_.hf.device, "--device");
+        sim::set_stack(question, device.name, estimate);
         const bool flags_say = attention_.is_certain && !attention_.reason.empty();
         if (!options_.hf.has_attention && (attention_.is_standard || flags_say)) {
             estimate.attention =
                 attention_.is_standard ? AttentionKernels::Standard : AttentionKernels::Flash;
         }
         estimate.selective = SelectiveRecompute::CoreAttention;
-        const DeviceProfile device = find_device(*options_.hf.device, "--device");
         sim::product_rate(device, estimate, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);
         profile.tool_version = program_version();
@@ -519,7 +522,7 @@ class FlagsImport {
         if (options_.hf.device) {
             text += fmt::format("device = {}\n", toml_string(*options_.hf.device));
         }
-        if (options_.hf.stack) {
+        if (options_.hf.stack && *options_.hf.stack != no_stack) {
             find_stack(*options_.hf.stack, "--stack");
             text += fmt::format("stack = {}\n", toml_string(*options_.hf.stack));
         }

@@ -236,7 +236,7 @@ TEST(PublishedRuns, StepsOfSetsThatNeedAStackAreNear) {
     }
     ASSERT_EQ(errors.size(), 66U);
     std::ranges::sort(errors);
-    EXPECT_LE(errors[errors.size() / 2], 0.07);
+    EXPECT_LE(errors[errors.size() / 2], 0.05);
 }
 
 /// The shipped evidence is what `bench/published --evidence` writes. Where this fails after a

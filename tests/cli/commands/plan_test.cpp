@@ -469,7 +469,8 @@ profile = "8x-h100-sxm"
     }
 
     /// One efficiency for all kernels.
-    std::vector<std::string> rates_{"--efficiency", "0.5", "--memory-efficiency", "0.8"};
+    std::vector<std::string> rates_{
+        "--efficiency", "0.5", "--memory-efficiency", "0.8", "--stack", "none"};
 };
 
 /// That partition, with the rates that kernels of each size reach.

@@ -169,7 +169,8 @@ TEST(StackToml, IsReadWithKindsAndSources) {
     EXPECT_TRUE(stack.casts_of("fp8")->once_a_step);
     EXPECT_EQ(stack.casts_of("mxfp8"), nullptr);
     EXPECT_EQ(stack.products_of("h100-sxm", "bf16")->large, 0.8 * 0.5);
-    EXPECT_FALSE(stack.products_of("h100-sxm", "fp16"));
+    EXPECT_FALSE(stack.products_of("h100-sxm", "fp32"));
+    EXPECT_EQ(stack.products_of("h100-sxm", "fp16"), stack.products_of("h100-sxm", "bf16"));
     EXPECT_FALSE(stack.products_of("h200-sxm", "bf16"));
 }
 

@@ -73,10 +73,23 @@ Scenario written(const ModelQuestion& question, const ModelOnCluster& asked) {
     return parse_scenario(text, question.model, question.overrides);
 }
 
+/// Megatron-Bridge sums gradients in bf16, Megatron-LM of 2023 in fp32.
+TEST(ModelOnCluster, SumsGradientsAsItsStackUnlessTheUserSaysOtherwise) {
+    ModelQuestion question = small_question();
+    EXPECT_EQ(model_on_cluster(question).found.profile.stack, "megatron-bridge-2026");
+    EXPECT_EQ(model_on_cluster(question).scenario.training.gradients, GradientType::Same);
+    question.overrides = {{.key = "training.gradients", .value = "fp32"}};
+    EXPECT_EQ(model_on_cluster(question).scenario.training.gradients, GradientType::Fp32);
+    question = small_question("8x-a100-sxm-80");
+    EXPECT_EQ(model_on_cluster(question).found.profile.stack, "megatron-2023");
+    EXPECT_EQ(model_on_cluster(question).scenario.training.gradients, GradientType::Fp32);
+}
+
 TEST(ModelOnCluster, IsTheScenarioThatItsKeysSay) {
     for (const std::string& cluster : cluster_names()) {
         ModelQuestion question = small_question(cluster);
         question.nodes = 2;
+        question.stack = "none";
         const ModelOnCluster asked = model_on_cluster(question);
         EXPECT_EQ(asked.scenario, written(question, asked)) << cluster;
         EXPECT_EQ(asked.scenario.cluster.count % question.nodes, 0) << cluster;
@@ -99,6 +112,7 @@ TEST(ModelOnCluster, OverridesAreReadOverIt) {
         {"output.checkpoint_every", "3"}};
     for (const auto& [key, value] : keys) {
         ModelQuestion question = small_question();
+        question.stack = "none";
         question.overrides = {{.key = key, .value = value}};
         try {
             const ModelOnCluster asked = model_on_cluster(question);
