@@ -624,8 +624,8 @@ TEST_F(PlanOfModel, WarnsWhereLessThanOneTwentiethOfTheMemoryIsLeft) {
         AllOf(HasSubstr("warning: less than 5 % is left; "), Not(HasSubstr("fragmentation"))));
 }
 
-// Of each of 1.56 billion weights 16 bytes: itself and its gradient in bf16, and a master copy and
-// two moments in fp32. With gradients in fp32 18, which no three nodes of 8 GiB hold.
+// A weight takes 16 bytes: weight and gradient in bf16, master copy and two moments in fp32. With
+// an fp32 gradient it takes 18. The model has 1.56 billion weights, and a node has 8 GiB.
 TEST_F(PlanOfModel, NamesTheModelWhereNothingFits) {
     const Outcome none = pipetwin(question({"--set", "cluster.memory_limit=\"1 GiB\""}));
     EXPECT_EQ(none.code, 4);

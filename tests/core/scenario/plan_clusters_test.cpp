@@ -710,7 +710,7 @@ TEST(PlanClusters, SumsOfAStackHaveItsLatenciesAndTheRatesOfTheLinks) {
     EXPECT_EQ(sum(), Duration(6 * 125 + 2 * (22'000 + 2 * 1000 + 5000)));
 }
 
-/// Instant links are instant with a stack, too: what would help is told by it.
+/// A stack's latencies scale with the links: the answer to "what would help" assumes faster links.
 TEST(PlanClusters, FasterLinksHaveShorterLatenciesOfAStack) {
     SettledScenario scenario = partitioned({5}, 1, 4);
     scenario.pipeline.data_parallel = 4;
