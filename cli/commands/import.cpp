@@ -236,7 +236,8 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
     app.add_option("--stack",
                    hf.stack,
                    "hf, megatron: training software whose rates the costs have, as 'pipetwin "
-                   "devices' names it (default: the newest of Megatron that knows the device; "
+                   "devices' names it, or a stack's file (default: the newest of Megatron that "
+                   "knows the device; "
                    "none: rates of the device alone)")
         ->type_name("NAME");
     app.add_option(

@@ -163,7 +163,8 @@ void add_question(CLI::App& app, PlanOptions& options) {
     app.add_option("--stack",
                    options.stack,
                    "Training software whose rates the costs of a model have, as 'pipetwin devices' "
-                   "names it (default: the newest of Megatron that knows the device; none: rates "
+                   "names it, or a stack's file (default: the newest of Megatron that knows the "
+                   "device; none: rates "
                    "of the device alone)")
         ->type_name("NAME");
     app.add_option("--schedule",

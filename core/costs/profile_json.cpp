@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/profile_csv.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 
@@ -558,8 +560,15 @@ std::string print_profile(const Profile& profile) {
 
 Profile read_profile(const std::filesystem::path& file) {
     const std::string text = read_file(file, JsonLimits{}.max_bytes);
-    return file.extension() == ".csv" ? parse_profile_csv(text, file.string())
-                                      : parse_profile(text, file.string());
+    if (file.extension() == ".csv") {
+        return parse_profile_csv(text, file.string());
+    }
+    Profile profile = parse_profile(text, file.string());
+    if (is_stack_file(profile.stack)) {
+        const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+        profile.stack = (folder / profile.stack).lexically_normal().string();
+    }
+    return profile;
 }
 
 }  // namespace pipetwin

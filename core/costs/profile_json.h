@@ -18,7 +18,8 @@ Profile parse_profile(std::string_view text, std::string_view place);
 /// The text of a `*.profile.json`: parse_profile(print_profile(x)) = x.
 std::string print_profile(const Profile& profile);
 
-/// Reads a profile from a file: the hand-written form if its name ends in .csv, else JSON. Throws
+/// Reads a profile from a file: the hand-written form if its name ends in .csv, else JSON. The path
+/// of a stack's file starts from the profile's folder, and is absolute in the result. Throws
 /// Error(Io), and Error(BadInput) as `parse_profile_csv` and `parse_profile`.
 Profile read_profile(const std::filesystem::path& file);
 

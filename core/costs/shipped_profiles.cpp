@@ -239,7 +239,45 @@ std::vector<std::string> stack_names() {
     return names_in(stacks);
 }
 
+bool is_stack_file(std::string_view word) {
+    return word.find('/') != std::string_view::npos || word.ends_with(stacks.ending);
+}
+
+namespace {
+
+/// Throws Error(BadInput) where no file is at the path of a stack.
+std::filesystem::path stack_file(std::string_view path, std::string_view asked_by) {
+    std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) {
+        return file;
+    }
+    const std::vector<std::string> known = stack_names();
+    const std::string name = file.stem().string();
+    throw Error(
+        ErrorKind::BadInput,
+        std::string(asked_by),
+        fmt::format("no stack's file is at {}", file.string()),
+        std::ranges::count(known, name) > 0
+            ? did_you_mean(name)
+            : Hint(fmt::format("name the file where it is, or one of {}", fmt::join(known, ", "))));
+}
+
+std::shared_ptr<const Stack> stack_of_file(const std::filesystem::path& file) {
+    thread_local KnownFiles<std::shared_ptr<const Stack>> known;
+    return known.get(file, [](const std::filesystem::path& at) {
+        auto stack = std::make_shared<Stack>(parse_stack(read(at), at.string()));
+        stack->name = at.string();
+        return std::shared_ptr<const Stack>(std::move(stack));
+    });
+}
+
+}  // namespace
+
 std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by) {
+    if (is_stack_file(name)) {
+        return stack_of_file(stack_file(name, asked_by));
+    }
     thread_local KnownFiles<std::shared_ptr<const Stack>> known;
     return known.get(find_file(stacks, name, asked_by), [](const std::filesystem::path& file) {
         auto stack = std::make_shared<const Stack>(parse_stack(read(file), file.string()));

@@ -56,7 +56,11 @@ std::string cluster_hint();
 /// Names of stacks/*.toml in that folder, in alphabetical order.
 std::vector<std::string> stack_names();
 
-/// The stack of this name, read once. Throws Error(BadInput) with the names known if there is none,
+/// Whether a word is the path of a stack's file, and no name: it has a '/', or ends in ".toml".
+bool is_stack_file(std::string_view word);
+
+/// The stack of this name, or of this path, read once. That of a path has its absolute path as its
+/// name, by which it is found again. Throws Error(BadInput) if there is none, with the names known,
 /// at the place `asked_by` ("--stack"; empty: the folder), or as `parse_stack`.
 std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by = {});
 

@@ -91,7 +91,7 @@ enum class Reshard { Always, LastMicroBatch, Never };
 
 /// A stack of training software. What no table has of a device is not known.
 struct Stack {
-    std::string name{};
+    std::string name{};  ///< or the absolute path of a file that does not come with the program
     std::string description{};
     int year = 0;
     std::vector<std::string> frameworks{};  ///< "megatron"

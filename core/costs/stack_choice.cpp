@@ -2,6 +2,7 @@
 #include "core/costs/stack_choice.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -45,7 +46,11 @@ std::string newest_stack(std::string_view framework,
 }
 
 std::string stack_named(std::string_view word) {
-    return word == no_stack ? std::string() : std::string(word);
+    if (word == no_stack) {
+        return {};
+    }
+    return is_stack_file(word) ? std::filesystem::absolute(word).lexically_normal().string()
+                               : std::string(word);
 }
 
 std::string chosen_stack(const std::optional<std::string>& named,

@@ -19,11 +19,11 @@ std::string newest_stack(std::string_view framework,
 /// The word for an estimate without a stack, with rates of the device alone.
 inline constexpr std::string_view no_stack = "none";
 
-/// The stack that `word` names; empty for `no_stack`.
+/// The name of the stack that `word` names, or the absolute path of its file; empty for `no_stack`.
 std::string stack_named(std::string_view word);
 
-/// The name of the stack to estimate with: `named`, unless that is `no_stack`; where nothing is
-/// named the newest of the framework. Empty: none.
+/// The stack to estimate with, as `stack_named` says it: `named`, unless that is `no_stack`; where
+/// nothing is named the newest of the framework. Empty: none.
 std::string chosen_stack(const std::optional<std::string>& named,
                          std::string_view framework,
                          std::string_view device,

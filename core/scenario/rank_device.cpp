@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -241,13 +243,30 @@ std::optional<std::string> precision_note(const SettledScenario& scenario, const
         trained);
 }
 
+/// Throws Error(BadInput) where the stack's file that costs were estimated with is not there.
+void expect_file_of_costs(const std::string& file) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) {
+        throw Error(ErrorKind::BadInput,
+                    "the profile's stack",
+                    fmt::format("the costs were estimated with {}, which is not there", file),
+                    "put the file back, or write its path into the profile, as in \"stack\": "
+                    "\"my-stack.toml\", or estimate the costs again with --stack FILE.toml");
+    }
+}
+
 }  // namespace
 
 std::shared_ptr<const Stack> stack_of(const SettledScenario& scenario, const Profile& profile) {
     const bool has_own = !profile.stack.empty();
     const std::string& name = has_own ? profile.stack : scenario.cluster.stack;
-    return name.empty() ? nullptr
-                        : find_stack(name, has_own ? "the profile's stack" : "cluster.stack");
+    if (name.empty()) {
+        return nullptr;
+    }
+    if (has_own && is_stack_file(name)) {
+        expect_file_of_costs(name);
+    }
+    return find_stack(name, has_own ? "the profile's stack" : "cluster.stack");
 }
 
 double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {

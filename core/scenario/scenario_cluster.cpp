@@ -147,6 +147,9 @@ constexpr ScenarioKey link_class(string_view name) {
 void read_stack(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     std::string& stack = scenario.cluster.stack;
     stack = table.text(key.name).value_or("");
+    if (is_stack_file(stack)) {
+        stack = resolve(scenario.file, stack).string();
+    }
     if (!stack.empty()) {
         try {
             find_stack(stack);
@@ -464,8 +467,9 @@ constexpr std::array<ScenarioKey, 31> keys_of_cluster{{
               "`cautious`: take the longer of the two. Scaled costs are called *estimated*"),
     keys::own("stack", read_stack, print_stack)
         .takes(Form::Text)
-        .says("the [training software](devices.md#stacks) of the run (`pipetwin devices` lists "
-              "them). Costs that were estimated with another one are refused",
+        .says("the [training software](devices.md#stacks) of the run: a name (`pipetwin devices` "
+              "lists them), or a stack's file, `FILE.toml`. Costs that were estimated with another "
+              "one are refused",
               "that of the costs"),
     keys::number<&ClusterKeys::device_spread>("device_spread", {0, 1})
         .says("standard deviation of the devices' speeds, as a share of their mean. The slowest of "
@@ -715,8 +719,8 @@ std::filesystem::path cluster_file(const TomlTable& table,
 }
 
 /// Checks the file of a cluster as a scenario of nothing else: errors have their place in that
-/// file.
-void check_cluster_file(const TomlDocument& document) {
+/// file, and paths start from there.
+void check_cluster_file(TomlDocument& document, const std::filesystem::path& file) {
     const TomlTable root = document.root();
     root.expect_keys(std::array<string_view, 2>{"description", "cluster"});
     if (!root.has("cluster")) {
@@ -727,7 +731,11 @@ void check_cluster_file(const TomlDocument& document) {
         cluster.refuse("profile", "no further one", "write its keys out");
     }
     Scenario alone;
+    alone.file = file;
     read_cluster(cluster, alone);
+    if (is_stack_file(alone.cluster.stack)) {
+        document.replace_text("cluster", "stack", alone.cluster.stack);
+    }
 }
 
 }  // namespace
@@ -744,8 +752,8 @@ void fill_in_cluster_file(TomlDocument& document,
                           std::vector<string_view> without) {
     constexpr std::size_t largest_file = std::size_t{1} << 20;
     const TomlTable table = document.root().table("cluster");
-    const TomlDocument cluster(read_file(file, largest_file), file.string(), {});
-    check_cluster_file(cluster);
+    TomlDocument cluster(read_file(file, largest_file), file.string(), {});
+    check_cluster_file(cluster, file);
     if (table.has("device") || table.has("devices")) {  // exclude each other: the scenario's win
         without.insert(without.end(), {"device", "devices"});
     }

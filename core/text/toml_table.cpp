@@ -363,6 +363,14 @@ void TomlDocument::fill_in(std::string_view table,
     }
 }
 
+void TomlDocument::replace_text(std::string_view table,
+                                std::string_view key,
+                                const std::string& text) {
+    toml::value<std::string>* const old = table_[table][key].as_string();
+    PIPETWIN_EXPECT(old != nullptr, "a document has no string under the key to be replaced");
+    *old = text;
+}
+
 bool TomlDocument::is_filled_in(std::string_view path) const {
     return filled_in_.contains(path);
 }

@@ -48,6 +48,9 @@ class TomlDocument {
                  const TomlDocument& other,
                  std::span<const std::string_view> without);
 
+    /// Puts `text` in the place of the string that the key of the table has, where that stands.
+    void replace_text(std::string_view table, std::string_view key, const std::string& text);
+
     /// Where the value of `path` ("pipeline.stages") comes from: "--set ..." or file:line:column.
     std::string place_of(std::string_view path, const toml::source_region& source) const;
 

@@ -523,8 +523,8 @@ class FlagsImport {
             text += fmt::format("device = {}\n", toml_string(*options_.hf.device));
         }
         if (options_.hf.stack && *options_.hf.stack != no_stack) {
-            find_stack(*options_.hf.stack, "--stack");
-            text += fmt::format("stack = {}\n", toml_string(*options_.hf.stack));
+            const std::string& stack = find_stack(*options_.hf.stack, "--stack")->name;
+            text += fmt::format("stack = {}\n", toml_string(stack));
         }
         if (flags_.per_node) {
             text += fmt::format("per_node = {}\n", *flags_.per_node);

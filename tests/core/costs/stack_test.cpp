@@ -23,6 +23,8 @@
 #include "core/interop/hf_config.h"
 #include "core/text/json_text.h"
 #include "tests/support/error_of.h"
+#include "tests/support/scenario_plans.h"
+#include "tests/support/scratch_folder.h"
 
 namespace pipetwin {
 namespace stack_test {
@@ -593,6 +595,43 @@ TEST(ShippedStacks, AnUnknownNameListsTheKnown) {
     EXPECT_EQ(error.place(), "--stack");
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'nemo-2042'"), HasSubstr("megatron-2021")));
     EXPECT_EQ(error.hint(), "did you mean 'nemo-2024'?");
+}
+
+TEST(StackFiles, AreFoundByTheirPath) {
+    const tests::ScratchFolder folder;
+    const std::string file = folder.write("own.toml", small_stack).string();
+    const auto stack = find_stack(file);
+    EXPECT_EQ(stack->name, file);
+    EXPECT_EQ(stack->description, "a stack for tests");
+    EXPECT_EQ(find_stack(stack->name), stack);
+    EXPECT_EQ(stack_named((folder / "x" / ".." / "own.toml").string()), file);
+    EXPECT_EQ(stack_named("nemo-2024"), "nemo-2024");
+    EXPECT_TRUE(is_stack_file("own.toml"));
+    EXPECT_TRUE(is_stack_file("folder/own"));
+    EXPECT_FALSE(is_stack_file("nemo-2024"));
+}
+
+TEST(StackFiles, ThatAreNotThereAreRefused) {
+    const Error error = error_of([] { find_stack("/nowhere/own.toml", "--stack"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), "--stack");
+    EXPECT_THAT(error.text(), HasSubstr("/nowhere/own.toml"));
+    EXPECT_THAT(error.hint(), HasSubstr("megatron-2021"));
+    const Error shipped = error_of([] { find_stack("/nowhere/nemo-2024.toml", "--stack"); });
+    EXPECT_EQ(shipped.hint(), "did you mean 'nemo-2024'?");
+}
+
+/// A profile of costs with a stack's file beside it can be moved together with it.
+TEST(StackFiles, OfAProfileStartFromItsFolder) {
+    const tests::ScratchFolder folder;
+    const auto stack_of_profile = [&](std::string_view word) {
+        Profile profile = testing::chain_profile();
+        profile.stack = word;
+        return read_profile(folder.write("x.profile.json", print_profile(profile))).stack;
+    };
+    EXPECT_EQ(stack_of_profile("own.toml"), folder / "own.toml");
+    EXPECT_EQ(stack_of_profile("/other/own.toml"), "/other/own.toml");
+    EXPECT_EQ(stack_of_profile("nemo-2024"), "nemo-2024");
 }
 
 TEST(ShippedStacks, TheNewestOfAFrameworkHasTheDevice) {

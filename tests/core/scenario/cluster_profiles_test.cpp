@@ -32,9 +32,25 @@ class ClusterFile : public ::testing::Test {
         return fmt::format("{}:{}", (folder_.path() / "m.toml").string(), line_and_column);
     }
 
-  private:
     tests::ScratchFolder folder_;
 };
+
+/// Paths of a stack's file start from the file that they stand in.
+TEST_F(ClusterFile, NamesAStackByItsPath) {
+    const std::filesystem::path nemo = profiles_folder() / "stacks/nemo-2024.toml";
+    const std::filesystem::path beside = folder_ / "own.toml";
+    std::filesystem::copy_file(nemo, beside);
+    EXPECT_EQ(scenario("[cluster]\nstack = \"own.toml\"\n").cluster.stack, beside);
+    EXPECT_EQ(scenario("[cluster]\n", "stack = \"./own.toml\"").cluster.stack, beside);
+    EXPECT_EQ(scenario("[cluster]\n", fmt::format("stack = \"{}\"", nemo.string())).cluster.stack,
+              nemo);
+    const Scenario read = scenario("[cluster]\nstack = \"own.toml\"\n");
+    EXPECT_EQ(parse_scenario(print_scenario(read), "/elsewhere/s.toml").cluster.stack, beside);
+    const Error error = error_of([&] { scenario("[cluster]\nstack = \"other.toml\"\n"); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_EQ(error.place(), place("2:9"));
+    EXPECT_THAT(error.text(), HasSubstr("other.toml"));
+}
 
 /// NVIDIA's DGX datasheets: 8 GPUs, NVLink of the generation, one adapter per GPU.
 TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {

@@ -68,6 +68,11 @@ TEST(PlanDevices, TheSpreadIsThatOfTheStackOrOfTheScenario) {
     EXPECT_EQ(slowest_device(scenario, profile, 2048), 1);
     profile.stack = "nemo-2042";
     EXPECT_THAT(plan_error_of(scenario, profile).place(), HasSubstr("the profile's stack"));
+    profile.stack = "/nowhere/own.toml";
+    const Error moved = plan_error_of(scenario, profile);
+    EXPECT_EQ(moved.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(moved.text(), HasSubstr("/nowhere/own.toml"));
+    EXPECT_THAT(moved.hint(), HasSubstr("--stack FILE.toml"));
 }
 
 /// f + b: 40 80 120 80 160 = 480. Twice as slow in front: 120 * 2 = 240 and 360; behind: 320 and

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/interop/safetensors.h"
 #include "tests/cli/support.h"
 #include "tests/support/hf_texts.h"
@@ -151,6 +152,40 @@ TEST_F(ImportHf, AStackWithoutDeviceOrPrecisionIsRefusedAndTheNearestNamed) {
         import("llama-3-8b", {"--device", "gb200", "--precision", "mxfp8", "--stack", "none"});
     EXPECT_EQ(without.code, 2);
     EXPECT_THAT(without.err, HasSubstr("--stack megatron-bridge-2026"));
+}
+
+/// The costs of a stack's own file belong to that file wherever they are read.
+TEST_F(ImportHf, AStackMayBeAFile) {
+    const std::filesystem::path nemo = profiles_folder() / "stacks/nemo-2024.toml";
+    std::filesystem::copy_file(nemo, path("own.toml"));
+    const Profile shipped = imported("llama-3-8b", {"--stack", "nemo-2024"});
+    Profile own = imported("llama-3-8b", {"--stack", path("own.toml")});
+    EXPECT_EQ(own.stack, path("own.toml"));
+    own.stack = shipped.stack;
+    EXPECT_EQ(own, shipped);
+    const auto simulated = [&](const std::string& stack) {
+        const std::string scenario = R"toml([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 8
+[pipeline]
+stages = 2
+micro_batches = 8
+schedule = "1f1b"
+[cluster]
+device = "h100-sxm"
+)toml";
+        return pipetwin({"simulate", file("s.toml", scenario + stack), "--json"});
+    };
+    EXPECT_EQ(simulated("stack = \"own.toml\"").json().at("stack"), path("own.toml"));
+    const Outcome other = simulated("stack = \"nemo-2024\"");
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(other.err, AllOf(HasSubstr(path("own.toml")), HasSubstr("'nemo-2024'")));
+    std::filesystem::rename(path("own.toml"), path("moved.toml"));
+    const Outcome gone = simulated("");
+    EXPECT_EQ(gone.code, 3);
+    EXPECT_THAT(gone.err, AllOf(HasSubstr(path("own.toml")), HasSubstr("write its path")));
 }
 
 TEST_F(ImportHf, HeadsThatAStackDoesNotKnowAreSaid) {
