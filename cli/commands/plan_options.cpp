@@ -250,7 +250,7 @@ void complete_plan(const PlanOptions& options, CommonOptions& common) {
     }
     refuse_other_picture("--heatmap", options.heat_map);
     refuse_question_without_cluster(options);
-    if (!names_model(options)) {
+    if (options.cluster.empty() && !names_model(options)) {
         set_stack_key(options.stack, common.overrides);
     }
 }

@@ -10,8 +10,8 @@ namespace pipetwin {
 
 struct Stack;
 
-/// The newest stack of a framework ("megatron") that has products of the device in that precision;
-/// of one year the last by name. Empty: there is none.
+/// The newest stack of a framework ("megatron") that has products of the device (empty: of any) in
+/// that precision; of one year the last by name. Empty: there is none.
 std::string newest_stack(std::string_view framework,
                          std::string_view device,
                          std::string_view precision = "bf16");

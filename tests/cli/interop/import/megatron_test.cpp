@@ -489,35 +489,43 @@ TEST_F(ImportMegatron, SharesThatMegatronRefusesOrLeavesOpenAreTold) {
     EXPECT_EQ(import(llama_in(1) + "--outer-dp-sharding-strategy optim").code, 3);
 }
 
-/// Settings of torchtitan and DeepSpeed with costs of Llama 3 8B.
+/// Settings of torchtitan and DeepSpeed with costs of Llama 3 8B with their stacks.
 TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
-    ASSERT_EQ(pipetwin({"import",
-                        "hf",
-                        "llama-3-8b",
-                        "--device",
-                        "h100-sxm",
-                        "--sequence",
-                        "8192",
-                        "--micro-batch-size",
-                        "1",
-                        "--out",
-                        path("llama.profile.json")})
-                  .code,
-              0);
-    const auto simulated = [this](const std::string& format, const std::string& content) {
-        EXPECT_EQ(
-            pipetwin(
-                {"import", format, file("config", content), "--force", "--out", path("y.toml")})
-                .code,
-            0);
+    const std::vector<std::string> device{"--device", "h100-sxm"};
+    const auto simulated = [&](const std::string& format, const std::string& content) {
+        const Outcome imported =
+            pipetwin(joined({"import", format, file("config", content), "--force", "--out"},
+                            joined({path("y.toml")}, device)));
+        EXPECT_EQ(imported.code, 0) << imported.err;
         const std::string tables = content_of(path("y.toml"));
-        const Outcome outcome =
-            pipetwin({"simulate",
-                      file("whole.toml",
-                           tables + "[model]\nkind = \"profile\"\nfile = \"llama.profile.json\"\n"
-                                    "[cluster]\ndevice = \"h100-sxm\"\n"),
-                      "--set",
-                      between_nodes});
+        const std::string stack = format == "deepspeed" ? format : "torchtitan-2026";
+        EXPECT_THAT(
+            tables,
+            HasSubstr(fmt::format("[cluster]\ndevice = \"h100-sxm\"\nstack = \"{}\"\n", stack)));
+        EXPECT_THAT(imported.err, HasSubstr("--stack " + stack));
+        const auto costs = [&](const std::vector<std::string>& more) {
+            return pipetwin(joined({"import",
+                                    "hf",
+                                    "llama-3-8b",
+                                    "--sequence",
+                                    "8192",
+                                    "--micro-batch-size",
+                                    "1",
+                                    "--force",
+                                    "--out",
+                                    path("llama.profile.json")},
+                                   joined(device, more)));
+        };
+        const std::vector<std::string> whole{
+            "simulate",
+            file("whole.toml",
+                 tables + "[model]\nkind = \"profile\"\nfile = \"llama.profile.json\"\n"),
+            "--set",
+            between_nodes};
+        EXPECT_EQ(costs({}).code, 0);
+        EXPECT_EQ(pipetwin(whole).code, 3);  // of Megatron's stack
+        EXPECT_EQ(costs({"--stack", stack}).code, 0);
+        const Outcome outcome = pipetwin(whole);
         EXPECT_EQ(outcome.code, 0) << tables << outcome.err;
         EXPECT_THAT(outcome.err, Not(HasSubstr("changes nothing"))) << tables;
         return tables;
@@ -532,7 +540,8 @@ TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
                               full),
                 AllOf(HasSubstr("gradients = \"fp32\"\n"),
                       HasSubstr("data_parallel = 2\nrecompute = \"block\"\ntensor_parallel = 2\n"
-                                "sequence_parallel = true\nshard = \"optimizer\"\n")));
+                                "sequence_parallel = true\ntensor_overlap = false\n"
+                                "shard = \"optimizer\"\n")));
     EXPECT_THAT(simulated("torchtitan",
                           llama +
                               "[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\n"
@@ -546,6 +555,38 @@ TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
                       "pipeline": {"stages": 1, "activation_checkpoint_interval": 1}})"),
                 AllOf(HasSubstr("gradients = \"same\"\n"),
                       HasSubstr("recompute = \"block\"\nshard = \"weights\"\nprefetch = 0\n")));
+}
+
+/// The file of another system names no device and no software: the options do.
+TEST_F(ImportMegatron, OtherSystemsTablesHaveTheStackOfTheirFramework) {
+    const auto imported = [this](const std::string& format,
+                                 const std::string& content,
+                                 const std::vector<std::string>& more = {}) {
+        return pipetwin(joined(
+            {"import", format, file("config", content), "--force", "--out", path("y.toml")}, more));
+    };
+    const std::string titan = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+    const auto cluster = [&](const std::vector<std::string>& more) {
+        const Outcome outcome = imported("torchtitan", titan, more);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        const std::string text = content_of(path("y.toml"));
+        return text.substr(std::min(text.find("[cluster]"), text.size()));
+    };
+    EXPECT_EQ(cluster({}), "[cluster]\nstack = \"torchtitan-2026\"\n");
+    EXPECT_EQ(cluster({"--stack", "none"}), "");
+    EXPECT_EQ(cluster({"--stack", "torchtitan-2024", "--device", "h200-sxm"}),
+              "[cluster]\ndevice = \"h200-sxm\"\nstack = \"torchtitan-2024\"\n");
+    EXPECT_EQ(cluster({"--device", "a100-sxm-80"}), "[cluster]\ndevice = \"a100-sxm-80\"\n");
+    const Outcome unknown =
+        imported("torchtitan", titan, {"--stack", "torchtitan-2024", "--device", "gb200"});
+    EXPECT_EQ(unknown.code, 3);
+    EXPECT_THAT(unknown.err, HasSubstr("the nearest stack that has them is 'torchtitan-2026'"));
+    EXPECT_EQ(imported("torchtitan", titan, {"--device", "h100"}).code, 3);
+    EXPECT_EQ(imported("torchtitan", titan, {"--attention", "flash"}).code, 2);
+    const auto warned = HasSubstr("--stack torchtitan-2026 --kernels eager");
+    EXPECT_THAT(imported("torchtitan", titan).err, warned);
+    EXPECT_THAT(imported("torchtitan", titan + "[compile]\nenable = true\n").err, Not(warned));
+    EXPECT_THAT(imported("torchtitan", titan + "[training]\ncompile = true\n").err, Not(warned));
 }
 
 // --- What changes the run is never left out in silence. ---

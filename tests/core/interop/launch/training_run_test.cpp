@@ -118,6 +118,20 @@ TEST(TorchtitanRun, StagesOf2024HaveTheLayersOfThatTime) {
               ErrorKind::Infeasible);  // 12 samples in 5 micro-batches
 }
 
+TEST(TorchtitanRun, SaysWhatIsCompiledAndWhatIsBesideProducts) {
+    EXPECT_EQ(titan("[job]\n").compiles, false);
+    EXPECT_EQ(titan("[compile]\nenable = true\n").compiles, true);
+    EXPECT_EQ(titan("[training]\ncompile = true\n").compiles, true);
+    EXPECT_EQ(titan("[compile]\nenable = true\ncomponents = [\"loss\"]\n").compiles, false);
+    const auto overlap = [](const std::string& more) {
+        return titan("[parallelism]\ntensor_parallel_degree = 2\n" + more).tensor_overlap;
+    };
+    EXPECT_EQ(overlap(""), false);
+    EXPECT_EQ(overlap("enable_async_tensor_parallel = true\n"), true);
+    EXPECT_EQ(overlap("enable_sequence_parallel = false\n"), std::nullopt);
+    EXPECT_EQ(titan("[job]\n").tensor_overlap, std::nullopt);
+}
+
 TEST(TorchtitanRun, NoTableIsHarmlessAsAWhole) {
     for (const std::string table : {"[float8]\nenable_float8_linear = true\n",
                                     "[training]\nfp8_linear = \"dynamic\"\n",
