@@ -278,6 +278,7 @@ class FlagReader {
         flags_.is_before_2023 = flags_.is_before_2023 || is_old(flags_before_2023);
         flags_.is_before_core_models = flags_.is_before_core_models || flags_.is_before_2023 ||
                                        is_old(flags_before_core_models);
+        flags_.is_key_file = flags_.is_key_file || setting.is_key;
         flags_.is_after_core_models = flags_.is_after_core_models || setting.is_key ||
                                       has_word(flags_after_core_models, setting.name);
     }

@@ -104,7 +104,9 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.window = 15;
     flags.optimizer = "sgd";
     flags.recompute_modules = {"core_attn", "mlp"};
-    flags.sequence_parallel = flags.whole_boundaries = true;
+    flags.sequence_parallel = flags.whole_boundaries = flags.tensor_overlap = true;
+    flags.optimizer_groups = 2;
+    flags.fp8_recipe = "mxfp8";
     flags.megatron_fsdp = flags.gradients_narrow = true;
     flags.sharding = "optim_grads";
     flags.is_after_core_models = true;  // by their names, of which some are new

@@ -152,6 +152,9 @@ TEST_F(ImportHf, AStackWithoutDeviceOrPrecisionIsRefusedAndTheNearestNamed) {
         import("llama-3-8b", {"--device", "gb200", "--precision", "mxfp8", "--stack", "none"});
     EXPECT_EQ(without.code, 2);
     EXPECT_THAT(without.err, HasSubstr("--stack megatron-bridge-2026"));
+    const Outcome nowhere = import("llama-3-8b", {"--precision", "mxfp8"});
+    EXPECT_EQ(nowhere.code, 3);
+    EXPECT_THAT(nowhere.err, HasSubstr("no stack has products in mxfp8 on 'h100-sxm'"));
 }
 
 /// The costs of a stack's own file belong to that file wherever they are read.

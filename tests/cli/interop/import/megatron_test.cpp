@@ -334,7 +334,9 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
         {one + "--recompute-granularity selective", "recompute = \"selective\"\n"},
         {pairs + "--sequence-parallel", "tensor_parallel = 2\nsequence_parallel = true\n"},
         {pairs + "--sequence-parallel --use-distributed-optimizer",
-         "sequence_parallel = true\nshard = \"optimizer\"\n"},
+         "sequence_parallel = true\ntensor_overlap = false\nshard = \"optimizer\"\n"},
+        {pairs + "--sequence-parallel --tp-comm-overlap",
+         "sequence_parallel = true\ntensor_overlap = true\n"},
         {one + "--grad-reduce-in-bf16", "gradients = \"same\"\n"},
         {one + "--no-gradient-accumulation-fusion", "accumulation = \"separate\"\n"},
         {one + "--accumulate-allreduce-grads-in-fp32", "gradients = \"fp32\"\n"},
@@ -348,6 +350,9 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
          "shard = \"gradients\"\n"},
         {full + "--recompute-num-layers 1 " + fsdp + "--data-parallel-sharding-strategy optim",
          "shard = \"optimizer\"\n"},
+        {full + "--recompute-num-layers 1 --use-distributed-optimizer "
+                "--num-distributed-optimizer-instances 2",
+         "shard = \"optimizer\"\nshard_group = 8\n"},
         {full + "--recompute-num-layers 1 --use-torch-fsdp2", "shard = \"weights\"\n"},
     };
     for (const auto& [stages, cases] : {std::pair(4, pipelines), std::pair(1, replicas)}) {
@@ -757,6 +762,11 @@ TEST_F(ImportMegatron, ProductsInEightBitsAreAPrecisionOfTheProfile) {
             .get<std::string>();
     };
     EXPECT_EQ(precision("--fp8-format hybrid"), "fp8");
+    EXPECT_EQ(precision("--fp8-format hybrid --fp8-recipe tensorwise"), "fp8");
+    EXPECT_EQ(precision("--fp8-format e4m3 --fp8-recipe blockwise"), "fp8-block");
+    EXPECT_EQ(
+        import(llama_in(4) + "--fp8-format e4m3 --fp8-recipe mxfp8", {"--device", "h100-sxm"}).code,
+        3);
     EXPECT_EQ(precision(""), "bf16");
     EXPECT_EQ(import(llama_in(4) + "--fp8-format hybrid", {"--device", "a100-sxm-80"}).code, 3);
     EXPECT_EQ(import(llama_in(4) + "--fp8-param-gather").code, 3);
@@ -771,6 +781,71 @@ TEST_F(ImportMegatron, AStackIsInTheProfileAndInTheFragment) {
         import(llama_in(4) + "--bf16", {"--device", "b200", "--stack", "nemo-2024"});
     EXPECT_EQ(other.code, 3);
     EXPECT_THAT(other.err, HasSubstr("'megatron-bridge-2026'"));
+}
+
+/// The flags say which software it is; --stack says it otherwise.
+TEST_F(ImportMegatron, TheStackIsThatOfTheFlags) {
+    const auto chosen = [this](const std::string& flags,
+                               const std::vector<std::string>& more = {}) {
+        const Outcome outcome =
+            import(llama_in(4) + flags, joined({"--device", "a100-sxm-80"}, more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        const auto profile = nlohmann::json::parse(content_of(path("x.profile.json")));
+        const std::string stack = profile["stack"].get<std::string>();
+        const bool is_said =
+            outcome.err.find(fmt::format("\nstack {}: ", stack)) != std::string::npos ||
+            outcome.err.starts_with(fmt::format("stack {}: ", stack));
+        EXPECT_EQ(is_said, more.empty() || more.front() == "--attention") << outcome.err;
+        return stack;
+    };
+    EXPECT_EQ(chosen("--use-flash-attn"), "megatron-2023");
+    EXPECT_EQ(chosen("--transformer-impl local"), "megatron-2021");
+    EXPECT_EQ(chosen("--transformer-impl local", {"--attention", "flash"}), "megatron-2023");
+    EXPECT_EQ(chosen("--transformer-impl local", {"--stack", "megatron-2023"}), "megatron-2023");
+    const Outcome local = import(llama_in(4) + "--transformer-impl local", {"--device", "b200"});
+    EXPECT_THAT(local.err,
+                HasSubstr("stack megatron-bridge-2026: the newest that knows b200, as none with "
+                          "standard attention does (--transformer-impl local without"));
+}
+
+TEST_F(ImportMegatron, GroupsThatDivideTheStateAreSaidWhereTheyAreKnown) {
+    const std::string groups = "--use-distributed-optimizer --num-distributed-optimizer-instances ";
+    // 16 devices, 4 stages
+    EXPECT_THAT(fragment(llama_in(4) + groups + "2", {"--device", "h100-sxm"}),
+                HasSubstr("shard_group = 2\n"));
+    EXPECT_THAT(fragment(llama_in(4) + groups + "1", {"--device", "h100-sxm"}),
+                Not(HasSubstr("shard_group")));
+    EXPECT_EQ(import(llama_in(1) + groups + "3").code, 4);
+    for (const std::string& flags : {llama_in(4) + groups + "4",
+                                     llama_in(4) + "--num-distributed-optimizer-instances 2",
+                                     llama_in(2) + "--context-parallel-size 2 " + groups + "2",
+                                     std::string(small_gpt) + groups + "2"}) {
+        const Outcome refused = import(flags);
+        EXPECT_EQ(refused.code, 3) << flags;
+        EXPECT_THAT(refused.err, HasSubstr("--num-distributed-optimizer-instances")) << flags;
+    }
+    const Outcome insisted = import(std::string(small_gpt) + groups + "2", {"--insist"});
+    EXPECT_EQ(insisted.code, 0) << insisted.err;
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("--num-distributed-optimizer-instances 2"));
+}
+
+TEST_F(ImportMegatron, MessagesBesideProductsAreAKey) {
+    const std::string pairs = "--tensor-model-parallel-size 2 --sequence-parallel ";
+    const auto with = [&](const std::string& flags) {
+        return import(llama_in(4) + pairs + flags, {"--device", "h100-sxm"});
+    };
+    EXPECT_THAT(with("--tp-comm-overlap").err,
+                AllOf(HasSubstr("stack megatron-bridge-2026: --tp-comm-overlap: "),
+                      Not(HasSubstr("overlapped, a step"))));
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("tensor_overlap = true\n"));
+    with("");
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("tensor_overlap = false\n"));
+    // A file of keys may leave out what another one says.
+    const std::string keys =
+        "num_layers: 8\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 32\n"
+        "pipeline_model_parallel_size: 2\ntensor_model_parallel_size: 2\nsequence_parallel: true\n";
+    EXPECT_THAT(fragment(keys), Not(HasSubstr("tensor_overlap")));
+    EXPECT_THAT(fragment(keys + "tp_comm_overlap: true\n"), HasSubstr("tensor_overlap = true\n"));
 }
 
 TEST_F(ImportMegatron, OtherProgramsConfigurationsAreCalledByTheirNames) {
@@ -845,8 +920,10 @@ bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
           "recompute_blocks",
           "tensor_parallel",
           "sequence_parallel",
+          "tensor_overlap",
           "scatter_boundaries",
           "shard",
+          "shard_group",
           "overlap_reduction",
           "data_parallel",
           "partition"}},

@@ -486,6 +486,32 @@ TEST(DeepSpeedRun, ZeroTwoAndThreeAreRunsWithoutAPipeline) {
               "zero_optimization.stage = 4, expected 0, 1, 2 or 3");
 }
 
+/// MiCS divides all state in groups of replicas; ZeRO++ has a second share of the weights alone.
+TEST(DeepSpeedRun, GroupsThatDivideAllStateAreAGroup) {
+    const auto with = [](const std::string& zero) {
+        return deepspeed(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1,
+                             "gradient_accumulation_steps": 1, "zero_optimization": {)" +
+                         zero + "}}");
+    };
+    const TrainingRun run = with(R"("stage": 3, "mics_shard_size": 4)");
+    EXPECT_EQ(run.shard, "weights");
+    EXPECT_EQ(run.shard_group, 4);
+    EXPECT_THAT(run.warnings, Not(Contains(HasSubstr("mics"))));
+    EXPECT_EQ(with(R"("stage": 3, "mics_shard_size": -1)").shard_group, std::nullopt);
+    for (const std::string zero :
+         {R"("stage": 3, "mics_shard_size": 3)",
+          R"("stage": 3, "mics_shard_size": 1)",
+          R"("stage": 2, "mics_shard_size": 4)",
+          R"("stage": 3, "mics_shard_size": 4, "mics_hierarchical_params_gather": true)",
+          R"("stage": 3, "zero_hpz_partition_size": 4)"}) {
+        EXPECT_EQ(error_of([&] { with(zero); }).kind(), ErrorKind::BadInput) << zero;
+    }
+    EXPECT_THAT(deepspeed(R"({"gradient_accumulation_steps": 4,
+                              "zero_optimization": {"stage": 3, "mics_shard_size": 4}})")
+                    .warnings,
+                Contains(HasSubstr("MiCS sums gradients between groups once a step")));
+}
+
 /// PipelineModule: "The granularity activation checkpointing in terms of number of layers".
 TEST(DeepSpeedRun, RecomputesGroupsOfLayers) {
     const auto run = [](const std::string& interval) {
