@@ -130,6 +130,7 @@ struct Stack {
     /// What is left of the rate of products in training: the power limit holds the clock down.
     struct Sustained {
         std::vector<std::string> devices{};
+        std::vector<std::string> precisions{};  ///< none: all that no other row lists
         Fact<double> share{};
 
         bool operator==(const Sustained&) const = default;
@@ -164,7 +165,6 @@ struct Stack {
         Fact<HiddenMessage> tensor_bulk{};  ///< beside another product than its own
         Fact<HiddenMessage> gradients{};    ///< of replicas
         Fact<HiddenMessage> weights{};      ///< of replicas
-        Fact<bool> boundaries{};            ///< between stages
 
         bool operator==(const Overlap&) const = default;
     } overlap{};
@@ -226,6 +226,9 @@ struct Stack {
     } memory{};
 
     bool operator==(const Stack&) const = default;
+
+    /// The share of products in that precision; null: nothing is known of the device.
+    const Sustained* sustained_of(std::string_view device, std::string_view precision) const;
 
     /// What products reach in training, `large` times the sustained share; null: nothing is known
     /// of the device in that precision.

@@ -103,7 +103,7 @@ Outlook outlook(const Plan& plan,
             outlook.no_utilisation = why_unknown(flops_count, profile);
         }
     }
-    outlook.error = step_range(plan, scenario, profile);
+    outlook.error = step_range(plan, scenario, profile, metrics.step);
     outlook.lacks_runs = lacks_runs(plan, profile);
     const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
     outlook.stack = stack ? stack->name : std::string();

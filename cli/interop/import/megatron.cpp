@@ -482,7 +482,8 @@ class FlagsImport {
         if (scatters_boundaries(flags_)) {
             text += "scatter_boundaries = true\n";
         }
-        if (const Shard shard = megatron_shard(flags_); shard != Shard::None) {
+        const Shard shard = megatron_shard(flags_);
+        if (shard != Shard::None) {
             text += fmt::format("shard = \"{}\"\n", to_string(shard));
         }
         if (shard_group_) {
@@ -490,6 +491,10 @@ class FlagsImport {
         }
         if (flags_.overlap_reduction) {
             text += "overlap_reduction = true\n";
+        }
+        const bool gathers = shard == Shard::Optimizer || shard == Shard::Gradients;
+        if (gathers && (flags_.overlap_reduction || flags_.overlap_gather)) {
+            text += fmt::format("overlap_gather = {}\n", flags_.overlap_gather);
         }
         return text + partition_line();
     }

@@ -259,12 +259,6 @@ TEST(UnknownMegatronFlags, ProgramsForOtherModelsAreNamed) {
     }
 }
 
-/// A flag that can only make the real step shorter, or its memory smaller, than predicted warns.
-TEST(UnknownMegatronFlags, SomeChangeLessThanAPredictionSays) {
-    EXPECT_THAT(parse("--overlap-param-gather").warnings,
-                ElementsAre(HasSubstr("overlapped, a step is at most as long")));
-}
-
 TEST(UnknownMegatronFlags, NoNameIsInTwoLists) {
     for (const std::string_view name : known_flags()) {
         const int lists = (refused_flag(name) != nullptr ? 1 : 0) +

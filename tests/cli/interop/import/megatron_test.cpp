@@ -69,6 +69,18 @@ TEST_F(ImportMegatron, AGatedModelIsCountedAndItsProfileNamed) {
     EXPECT_FALSE(std::filesystem::exists(path("x.profile.json")));
 }
 
+/// Weights are gathered beside the next step only with a flag of their own, which comes back.
+TEST_F(ImportMegatron, GathersOfWeightsOverlapAsTheFlagSays) {
+    const std::string sums = std::string(llama_8b) + "--overlap-grad-reduce ";
+    EXPECT_THAT(fragment(llama_8b), Not(HasSubstr("overlap_gather")));
+    EXPECT_THAT(fragment(sums), HasSubstr("overlap_gather = false\n"));
+    EXPECT_THAT(fragment(sums + "--overlap-param-gather", {"--device", "h100-sxm"}),
+                HasSubstr("overlap_gather = true\n"));
+    ASSERT_EQ(pipetwin({"export", "megatron-flags", path("x.toml"), "--out", path("flags")}).code,
+              0);
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--overlap-param-gather"));
+}
+
 TEST_F(ImportMegatron, WithADeviceTheFragmentIsAWholeScenario) {
     for (const std::vector<std::string>& more :
          {std::vector<std::string>{}, std::vector<std::string>{"--whole-blocks"}}) {
@@ -925,6 +937,7 @@ bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
           "shard",
           "shard_group",
           "overlap_reduction",
+          "overlap_gather",
           "data_parallel",
           "partition"}},
         {"cluster", {"device", "per_node"}}};
