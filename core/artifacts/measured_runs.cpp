@@ -32,6 +32,8 @@ constexpr std::array<string_view, 4> times_of_row{"step_seconds",
                                                   "tflops_per_device"};
 constexpr std::array<string_view, 6> rest_of_row{
     "peak_bytes", "tflops_count", "tokens_per_sample", "name", "comment", "source"};
+constexpr std::array<string_view, 5> words_of_costs{
+    "model", "device", "stack", "precision", "sequence"};
 constexpr std::array<string_view, 6> scenario_tables{
     "model", "data", "training", "pipeline", "cluster", "output"};
 
@@ -43,6 +45,7 @@ bool is_in(string_view word, std::span<const string_view> words) {
 std::vector<std::string> known_keys() {
     std::vector<std::string> keys(times_of_row.begin(), times_of_row.end());
     keys.insert(keys.end(), rest_of_row.begin(), rest_of_row.end());
+    keys.insert(keys.end(), words_of_costs.begin(), words_of_costs.end());
     for (const KeyGroup& group : all_key_groups()) {
         const string_view where = group.where;
         if (where.starts_with('[') && where.ends_with(']')) {
@@ -88,8 +91,10 @@ class RowReader {
             run_.tokens_per_sample = static_cast<int>(whole("tokens_per_sample"));
         }
         read_peak();
+        read_words_of_costs();
         for (const auto& [key, value] : row_.items()) {
-            if (!is_in(key, times_of_row) && !is_in(key, rest_of_row)) {
+            const bool is_word = is_in(key, words_of_costs) && !value.is_object();
+            if (!is_word && !is_in(key, times_of_row) && !is_in(key, rest_of_row)) {
                 read_key_of_scenario(key, value);
             }
         }
@@ -148,6 +153,24 @@ class RowReader {
                 object_.refuse("peak_bytes", "a number of bytes above 0");
             }
         }
+    }
+
+    /// "model" may be a table of the scenario, too.
+    void read_words_of_costs() {
+        if (!object_.is_object("model")) {
+            run_.model = object_.text_or("model", "");
+        }
+        run_.device = object_.text_or("device", "");
+        run_.stack = object_.text_or("stack", "");
+        run_.precision = object_.text_or("precision", "");
+        if (!object_.has("sequence")) {
+            return;
+        }
+        const int sequence = static_cast<int>(whole("sequence"));
+        if (run_.tokens_per_sample.value_or(sequence) != sequence) {
+            object_.refuse("sequence", "the same as tokens_per_sample", "leave one of them out");
+        }
+        run_.tokens_per_sample = sequence;
     }
 
     void read_key_of_scenario(const std::string& key, const json& value) {

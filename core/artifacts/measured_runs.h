@@ -24,11 +24,16 @@ struct MeasuredRun {
     FlopsCount flops_count = FlopsCount::Palm;  ///< of `tflops_per_device`
     bool names_flops_count = false;             ///< else the row does not say
     std::optional<int> tokens_per_sample{};
+    std::string model{};   ///< a name or a config.json, where it is not the scenario's; else empty
+    std::string device{};  ///< the same, as are the next two
+    std::string stack{};   ///< of training software
+    std::string precision{};      ///< of products
     std::optional<Bytes> peak{};  ///< of the device that holds most
 };
 
 /// Reads measured runs: one object, a list of objects, {"rows": [...]}, or an object on each line.
-/// A key of a row that is no measurement is a scenario's, "pipeline.stages" or nested objects.
+/// A key of a row that is no measurement and none of "model", "device", "stack", "precision" and
+/// "sequence" is a scenario's, "pipeline.stages" or nested objects.
 /// Throws Error(BadInput) with `place`, the number of the row and the key: for unknown keys with
 /// the nearest known one, for a row without a time, and for more than 64 rows.
 std::vector<MeasuredRun> parse_measured_runs(std::string_view text, std::string_view place);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/costs/cost_factors.h"
 #include "core/costs/kernel_rates.h"
 #include "core/costs/layer_work.h"
 #include "core/costs/number_type.h"
@@ -655,9 +656,14 @@ Profile estimated_profile(const DecoderModel& model,
     Profile profile{
         .source = CostSource::Estimated, .device = device.name, .precision = options.precision};
     profile.tokens_per_sample = options.sequence;
+    const MeasuredFactors measured = options.stack
+                                         ? options.stack->factors_of(device.name, options.precision)
+                                         : MeasuredFactors{};
     if (options.stack) {
         profile.stack = options.stack->name;
         profile.launch = options.stack->launch.host.value;
+        profile.messages_inside = measured.inside;
+        profile.messages_between = measured.between;
     }
     LayerMaker layers(model, device, options);
     layers.add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
@@ -677,7 +683,8 @@ Profile estimated_profile(const DecoderModel& model,
     head.parameter_bytes += profile.tied_bytes;
     head.optimizer += adamw_time(shared, device, options);
     profile.layers = layers.take();
-    return profile;
+    return measured.activations == 1 ? profile
+                                     : with_factors(profile, {.memory = measured.activations});
 }
 
 }  // namespace pipetwin

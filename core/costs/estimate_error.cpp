@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/costs/estimate_error.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "core/base/number_text.h"
 #include "core/costs/evidence.h"
+#include "core/costs/measured_layout.h"
 #include "core/costs/shipped_profiles.h"
 
 namespace pipetwin {
@@ -94,6 +99,93 @@ ErrorRange estimate_error(const RunKind& run) {
     const auto width = [](const ErrorRange& range) { return range.high - range.low; };
     // A measured run of the cluster makes no prediction worse.
     return run.calibrated && width(corrected) < width(estimated) ? corrected : estimated;
+}
+
+namespace {
+
+/// Nine of ten values of a normal distribution lie within so many standard deviations.
+constexpr double nine_of_ten = 1.645;
+
+/// Runs that published spreads weigh as much as.
+constexpr double published_weight = 4;
+
+struct Spread {
+    double share;
+    const char* of;
+};
+
+/// By nearness, of published runs with stacks that others correct; every set weighs the same: 412
+/// predictions of 14 sets by another run of their set, 304 of 5 and 764 of 8, and 298 of 19 by all
+/// runs of other models (bench/published_calibration --stacks).
+constexpr std::array<Spread, 4> spreads{
+    {{0.043, "this layout"},
+     {0.109, "these stages with other micro-batches, schedule or shard"},
+     {0.249, "other layouts of this model"},
+     {0.097, "other models"}}};
+
+const Spread& spread_of(Nearness nearness) {
+    return spreads[static_cast<std::size_t>(nearness)];
+}
+
+std::size_t models_of(std::span<const MeasuredLayout> runs) {
+    std::set<std::int64_t> models;
+    for (const MeasuredLayout& run : runs) {
+        models.insert(run.parameters);
+    }
+    return models.size();
+}
+
+/// What a run has in common with the nearest of the others.
+Nearness nearest_of(std::span<const MeasuredLayout> runs, const MeasuredLayout& run) {
+    Nearness nearest = Nearness::OtherModel;
+    for (const MeasuredLayout& other : runs) {
+        if (&other != &run) {
+            nearest = std::min(nearest, nearness(other, run));
+        }
+    }
+    return nearest;
+}
+
+}  // namespace
+
+bool is_far_from_measured(std::span<const MeasuredLayout> runs, const MeasuredLayout& asked) {
+    return nearest_of(runs, asked) >= Nearness::OtherLayout;
+}
+
+double published_spread(Nearness nearness) {
+    return spread_of(nearness).share;
+}
+
+ErrorRange range_of_measured(std::span<const MeasuredLayout> runs, const MeasuredLayout& asked) {
+    constexpr double of_doubling = 0.02;
+    const Nearness nearest = nearest_of(runs, asked);
+    int largest = 1;
+    double squares = 0;
+    double known = 0;
+    for (const MeasuredLayout& run : runs) {
+        largest = std::max(largest, run.devices);
+        if (run.left_out && nearest_of(runs, run) >= nearest) {
+            squares += std::pow(std::log1p(*run.left_out), 2);
+            ++known;
+        }
+    }
+    double published = std::log1p(published_spread(nearest)) / nine_of_ten;
+    if (nearest == Nearness::OtherModel) {
+        published *= std::sqrt(1 + 1 / static_cast<double>(models_of(runs)));
+    }
+    const double deviation = std::sqrt((published_weight * published * published + squares) /
+                                       (published_weight + known));
+    ErrorRange range{.of = fmt::format("predictions by {} of {}",
+                                       counted(std::ssize(runs), "measured run"),
+                                       spread_of(nearest).of)};
+    double scale = std::exp(nine_of_ten * deviation);
+    if (asked.devices > largest) {
+        scale *= 1 + of_doubling * std::log2(static_cast<double>(asked.devices) / largest);
+        range.largest_measured = largest;
+    }
+    range.low = 1 / scale;
+    range.high = scale;
+    return range;
 }
 
 double order_error(CostSource source, std::string_view stack) {

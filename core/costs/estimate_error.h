@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/costs/measured_layout.h"
 #include "core/costs/profile.h"
 
 /// How far predictions from estimated costs are off: learned from published runs.
@@ -59,6 +60,21 @@ ErrorRange range_of_stack(const Evidence& evidence,
                           std::string_view stack,
                           std::string_view device,
                           int devices);
+
+/// The share by which nine of ten published steps are off at most, either way, that are predicted
+/// by costs which another run of so much in common corrected.
+double published_spread(Nearness nearness);
+
+/// Whether no measured run has the stages, chunks, recompute and devices to a layer of the layout
+/// that is asked for, with its model: of published predictions across such a change one in three is
+/// more than 10 % off.
+bool is_far_from_measured(std::span<const MeasuredLayout> runs, const MeasuredLayout& asked);
+
+/// The range for costs that factors of measured runs, at least one, corrected: that of published
+/// runs which correct others of so much in common as the nearest of these has, weighed as four runs
+/// beside the `left_out` of those that have no more in common with each other. 2 % wider for each
+/// doubling of the devices beyond the largest run.
+ErrorRange range_of_measured(std::span<const MeasuredLayout> runs, const MeasuredLayout& asked);
 
 /// Two plans of one model on one cluster whose predicted steps differ by less than this share may
 /// be in the wrong order. With estimated costs: of pairs of published runs that are predicted to be

@@ -49,6 +49,25 @@ MemoryEfficiency memory_efficiency(const DeviceProfile& device, const EstimateOp
     return efficiency;
 }
 
+/// Makes kernels as much slower as measured runs were, but for what the user assumes of them.
+void correct(const MeasuredFactors& by, const EstimateOptions& options, KernelRates& rates) {
+    rates.kept.of_sizes.large /= by.products;
+    rates.products.of_sizes.large /= by.products;
+    rates.attention_time = by.attention;
+    if (!options.memory_efficiency) {
+        for (double* const share : {&rates.memory.copies,
+                                    &rates.memory.activations,
+                                    &rates.memory.norms_forward,
+                                    &rates.memory.norms_backward}) {
+            *share /= by.passes;
+        }
+        if (rates.casts) {
+            rates.casts->memory_share /= by.passes;
+        }
+    }
+    rates.gap *= by.passes;
+}
+
 void add_stack(const EstimateOptions& options, KernelRates& rates) {
     const Stack& stack = *options.stack;
     if (const CastBytes* const casts = stack.casts_of(options.precision)) {
@@ -70,6 +89,7 @@ void add_stack(const EstimateOptions& options, KernelRates& rates) {
     constexpr double fp32 = 4;
     rates.gradient_bytes = stack.stored.fp32_gradients ? fp32 : rates.gradient_bytes;
     rates.stack = options.stack;
+    correct(stack.factors_of(rates.device->name, options.precision), options, rates);
 }
 
 }  // namespace
@@ -104,7 +124,10 @@ AttentionShares KernelRates::attention(double head_size) const {
     const Stack::Attention* const row =
         stack ? stack->attention_of(device->name, head_size) : nullptr;
     if (row != nullptr) {
-        return row->reached.value;
+        AttentionShares shares = row->reached.value;
+        shares.forward.share /= attention_time;
+        shares.backward.share /= attention_time;
+        return shares;
     }
     const AttentionEfficiency known = attention_efficiency(*device);
     return {.forward = {.share = known.forward, .half_sequence = known.half_sequence},

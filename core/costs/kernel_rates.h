@@ -54,6 +54,7 @@ struct KernelRates {
     bool launches_graphs = false;  ///< one launch for all kernels of an action
     /// What says how fast attention is; null: `attention_efficiency` of the device.
     std::shared_ptr<const Stack> stack{};
+    double attention_time = 1;  ///< of fused attention, times what the stack says
     const DeviceProfile* device = nullptr;
 
     /// What fused attention with heads of that size reaches.

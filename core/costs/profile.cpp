@@ -186,6 +186,14 @@ std::optional<double> masked_model_operations(const Profile& profile) {
     return forward_and_backward(profile, &LayerCost::masked_operations);
 }
 
+std::int64_t all_parameters(const Profile& profile) {
+    std::int64_t sum = 0;
+    for (const LayerCost& layer : profile.layers) {
+        sum += layer.parameter_count;
+    }
+    return sum;
+}
+
 bool has_routed_experts(const Profile& profile) {
     const auto tokens = static_cast<double>(profile.tokens_per_sample);
     return std::ranges::any_of(profile.layers, [tokens](const LayerCost& layer) {

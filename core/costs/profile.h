@@ -13,6 +13,7 @@
 
 #include "core/base/units.h"
 #include "core/costs/lanes.h"
+#include "core/costs/measured_layout.h"
 
 namespace pipetwin {
 
@@ -233,6 +234,7 @@ struct RunCalibration {
     double compute_factor = 1;
     std::optional<double> memory_factor{};  ///< none: no run said what it held
     int runs = 0;
+    std::vector<MeasuredLayout> layouts{};  ///< of the runs; empty: not known
 
     bool operator==(const RunCalibration&) const = default;
 };
@@ -252,8 +254,10 @@ struct Profile {
     std::string stack{};  ///< what the costs were estimated with (core/costs/stack.h); empty: none
     std::string tool_version{};
     std::string date{};
-    Duration dispatch{};  ///< what the host spends around every action
-    Duration launch{};    ///< what the host spends on each kernel; 0: not known
+    double messages_inside = 1;   ///< time of messages inside a node, times what links say
+    double messages_between = 1;  ///< time of messages between nodes, times what links say
+    Duration dispatch{};          ///< what the host spends around every action
+    Duration launch{};            ///< what the host spends on each kernel; 0: not known
     /// Bytes of the last layer's weights that are weights of the first layer, too, as where a
     /// head's matrix is the embedding's; part of the `parameter_bytes` of both. 0: they share
     /// nothing.
@@ -303,6 +307,9 @@ std::optional<double> model_operations(const Profile& profile);
 /// The part of `model_operations` that a causal mask hides (`LayerCost::masked_operations`). None:
 /// a layer does not say.
 std::optional<double> masked_model_operations(const Profile& profile);
+
+/// Parameters of all layers; those that two layers share count twice.
+std::int64_t all_parameters(const Profile& profile);
 
 /// True if a layer computes with less than two thirds of its weights for a token, as its operations
 /// say: it has experts, of which a router chooses a few for each token.

@@ -314,8 +314,61 @@ CalibrationNote read_calibration(const JsonObject& object) {
     return note;
 }
 
+/// Time of messages over that of their links; 1 where the key is missing.
+double message_time(const JsonObject& object, string_view key) {
+    const double time = object.number_or(key, 1);
+    if (!(time > 0)) {
+        object.refuse(key, "a factor above 0");
+    }
+    return time;
+}
+
+/// A whole number from 1 up; 1 where the key is missing.
+int count_or_one(const JsonObject& object, string_view key) {
+    const std::int64_t count = object.whole_or(key, 1);
+    if (count < 1 || count > std::numeric_limits<int>::max()) {
+        object.refuse(key, "a whole number from 1 to 2^31 - 1");
+    }
+    return static_cast<int>(count);
+}
+
+MeasuredLayout read_layout(const JsonObject& object) {
+    object.expect_keys(std::array<string_view, 14>{"name",
+                                                   "parameters",
+                                                   "sequence",
+                                                   "device",
+                                                   "precision",
+                                                   "devices",
+                                                   "stages",
+                                                   "chunks",
+                                                   "tensor_parallel",
+                                                   "micro_batch_size",
+                                                   "recompute",
+                                                   "shard",
+                                                   "schedule",
+                                                   "left_out"});
+    MeasuredLayout layout{.name = object.text("name"),
+                          .parameters = object.whole("parameters"),
+                          .sequence = static_cast<int>(object.whole("sequence")),
+                          .device = object.text("device"),
+                          .precision = object.text("precision"),
+                          .devices = count_or_one(object, "devices"),
+                          .stages = count_or_one(object, "stages"),
+                          .chunks = count_or_one(object, "chunks"),
+                          .tensor_parallel = count_or_one(object, "tensor_parallel"),
+                          .micro_batch_size = count_or_one(object, "micro_batch_size"),
+                          .recompute = object.text("recompute"),
+                          .shard = object.text("shard"),
+                          .schedule = object.text("schedule")};
+    if (object.has("left_out")) {
+        layout.left_out = object.number_or("left_out", 0);
+    }
+    return layout;
+}
+
 RunCalibration read_run_calibration(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 3>{"compute_factor", "memory_factor", "runs"});
+    object.expect_keys(
+        std::array<string_view, 4>{"compute_factor", "memory_factor", "runs", "layouts"});
     RunCalibration calibration{.compute_factor = object.number_or("compute_factor", 1)};
     if (object.has("memory_factor") && !object.is_null("memory_factor")) {
         calibration.memory_factor = object.number_or("memory_factor", 1);
@@ -325,6 +378,9 @@ RunCalibration read_run_calibration(const JsonObject& object) {
         object.refuse("runs", "a number of runs, at least 1");
     }
     calibration.runs = static_cast<int>(runs);
+    for (const JsonObject& layout : object.objects("layouts")) {
+        calibration.layouts.push_back(read_layout(layout));
+    }
     return calibration;
 }
 
@@ -333,11 +389,13 @@ RunCalibration read_run_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 18>{"schema_version",
+    object.expect_keys(std::array<string_view, 20>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
                                                    "stack",
+                                                   "messages_inside",
+                                                   "messages_between",
                                                    "tool_version",
                                                    "date",
                                                    "dispatch_ns",
@@ -361,6 +419,8 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.stack = object.text_or("stack", "");
     profile.tool_version = object.text_or("tool_version", "");
     profile.date = object.text_or("date", "");
+    profile.messages_inside = message_time(object, "messages_inside");
+    profile.messages_between = message_time(object, "messages_between");
     profile.dispatch = Duration{object.whole_or("dispatch_ns", 0)};
     profile.launch = Duration{object.whole_or("launch_ns", 0)};
     profile.tied_bytes = Bytes{object.whole_or("tied_bytes", 0)};
@@ -508,6 +568,38 @@ ordered_json calibration_json(const CalibrationNote& note) {
     return object;
 }
 
+ordered_json layout_json(const MeasuredLayout& layout) {
+    ordered_json object{{"name", layout.name},
+                        {"parameters", layout.parameters},
+                        {"sequence", layout.sequence},
+                        {"device", layout.device},
+                        {"precision", layout.precision},
+                        {"devices", layout.devices},
+                        {"stages", layout.stages},
+                        {"chunks", layout.chunks},
+                        {"tensor_parallel", layout.tensor_parallel},
+                        {"micro_batch_size", layout.micro_batch_size},
+                        {"recompute", layout.recompute},
+                        {"shard", layout.shard},
+                        {"schedule", layout.schedule}};
+    if (layout.left_out) {
+        object["left_out"] = *layout.left_out;
+    }
+    return object;
+}
+
+ordered_json run_calibration_json(const RunCalibration& by) {
+    ordered_json object{
+        {"compute_factor", by.compute_factor},
+        {"memory_factor",
+         by.memory_factor ? ordered_json(*by.memory_factor) : ordered_json(nullptr)},
+        {"runs", by.runs}};
+    for (const MeasuredLayout& layout : by.layouts) {
+        object["layouts"].push_back(layout_json(layout));
+    }
+    return object;
+}
+
 }  // namespace
 
 std::string print_profile(const Profile& profile) {
@@ -523,6 +615,12 @@ std::string print_profile(const Profile& profile) {
                       {"links", ordered_json::array()}};
     if (!profile.stack.empty()) {
         root["stack"] = profile.stack;
+    }
+    for (const auto& [key, time] : {std::pair("messages_inside", profile.messages_inside),
+                                    std::pair("messages_between", profile.messages_between)}) {
+        if (time != 1) {
+            root[key] = time;
+        }
     }
     if (profile.tied_bytes > Bytes{}) {
         root["tied_bytes"] = profile.tied_bytes.count;
@@ -549,11 +647,7 @@ std::string print_profile(const Profile& profile) {
         root["calibration"] = calibration_json(*profile.calibration);
     }
     for (const RunCalibration& by : profile.run_calibrations) {
-        root["run_calibrations"].push_back(
-            {{"compute_factor", by.compute_factor},
-             {"memory_factor",
-              by.memory_factor ? ordered_json(*by.memory_factor) : ordered_json(nullptr)},
-             {"runs", by.runs}});
+        root["run_calibrations"].push_back(run_calibration_json(by));
     }
     return root.dump(1) + "\n";
 }

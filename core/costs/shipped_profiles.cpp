@@ -286,6 +286,12 @@ std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view 
     });
 }
 
+StackFile read_stack_file(std::string_view name, std::string_view asked_by) {
+    const std::filesystem::path file =
+        is_stack_file(name) ? stack_file(name, asked_by) : find_file(stacks, name, asked_by);
+    return {.file = file, .text = read(file)};
+}
+
 std::shared_ptr<const Evidence> shipped_evidence() {
     thread_local KnownFiles<std::shared_ptr<const Evidence>> known;
     return known.get(

@@ -64,6 +64,15 @@ bool is_stack_file(std::string_view word);
 /// at the place `asked_by` ("--stack"; empty: the folder), or as `parse_stack`.
 std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by = {});
 
+/// The text of a stack's file, and where it is.
+struct StackFile {
+    std::filesystem::path file;
+    std::string text;
+};
+
+/// The file of a stack, by its name or path. Throws as `find_stack`.
+StackFile read_stack_file(std::string_view name, std::string_view asked_by = {});
+
 /// Published runs beside estimates with the stacks, read once. Throws as `parse_evidence`.
 std::shared_ptr<const Evidence> shipped_evidence();
 

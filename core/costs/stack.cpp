@@ -42,20 +42,6 @@ std::string_view to_string(FactKind kind) {
     PIPETWIN_EXPECT(false, "kind of a fact out of range");
 }
 
-const Stack::Sustained* Stack::sustained_of(std::string_view device,
-                                            std::string_view precision) const {
-    const auto row_of = [&](auto lists) {
-        const auto row = std::ranges::find_if(sustained, [&](const Sustained& of) {
-            return lists_device(of, device) && lists(of.precisions);
-        });
-        return row == sustained.end() ? nullptr : &*row;
-    };
-    const Sustained* const own = row_of([&](const std::vector<std::string>& precisions) {
-        return std::ranges::find(precisions, precision) != precisions.end();
-    });
-    return own != nullptr ? own : row_of([](const auto& precisions) { return precisions.empty(); });
-}
-
 std::optional<MatrixEfficiency> Stack::products_of(std::string_view device,
                                                    std::string_view precision) const {
     const auto row_of = [&](std::string_view wanted) {
@@ -71,8 +57,10 @@ std::optional<MatrixEfficiency> Stack::products_of(std::string_view device,
         return std::nullopt;
     }
     MatrixEfficiency reached = row->reached.value;
-    if (const Sustained* const of = sustained_of(device, row->precision)) {
-        reached.large *= of->share.value;
+    for (const Sustained& of : sustained) {
+        if (lists_device(of, device)) {
+            reached.large *= of.share.value;
+        }
     }
     return reached;
 }
@@ -104,9 +92,15 @@ MessageLanes Stack::lanes(const DeviceProfile& device) const {
             .tensor_gather = lane(overlap.tensor_gather.value),
             .tensor_sum = lane(overlap.tensor_sum.value),
             .tensor_bulk = lane(overlap.tensor_bulk.value),
-            .hides_weights = overlap.weights.value.is_hidden,
             .gradients = lane(overlap.gradients.value),
             .weights = lane(overlap.weights.value)};
+}
+
+MeasuredFactors Stack::factors_of(std::string_view device, std::string_view precision) const {
+    const auto row = std::ranges::find_if(calibrated, [&](const Calibrated& of) {
+        return of.device == device && of.precision == precision;
+    });
+    return row == calibrated.end() ? MeasuredFactors{} : row->factors.value;
 }
 
 const CastBytes* Stack::casts_of(std::string_view precision) const {

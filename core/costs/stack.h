@@ -11,6 +11,7 @@
 #include "core/costs/device_profile.h"
 #include "core/costs/kernel_kinds.h"
 #include "core/costs/lanes.h"
+#include "core/costs/measured_layout.h"
 
 /// What a generation of training software does with a device. Format: docs/devices.md.
 namespace pipetwin {
@@ -89,6 +90,19 @@ enum class WeightUpdates {
 /// When weights that were gathered for a forward are given back.
 enum class Reshard { Always, LastMicroBatch, Never };
 
+/// How many times as long something takes, or how much as large it is, as a stack says: what
+/// measured runs corrected.
+struct MeasuredFactors {
+    double products = 1;
+    double attention = 1;
+    double passes = 1;       ///< kernels that only move bytes
+    double inside = 1;       ///< messages inside a node
+    double between = 1;      ///< messages between nodes
+    double activations = 1;  ///< bytes that layers keep for their backwards
+
+    bool operator==(const MeasuredFactors&) const = default;
+};
+
 /// A stack of training software. What no table has of a device is not known.
 struct Stack {
     std::string name{};  ///< or the absolute path of a file that does not come with the program
@@ -130,7 +144,6 @@ struct Stack {
     /// What is left of the rate of products in training: the power limit holds the clock down.
     struct Sustained {
         std::vector<std::string> devices{};
-        std::vector<std::string> precisions{};  ///< none: all that no other row lists
         Fact<double> share{};
 
         bool operator==(const Sustained&) const = default;
@@ -165,6 +178,7 @@ struct Stack {
         Fact<HiddenMessage> tensor_bulk{};  ///< beside another product than its own
         Fact<HiddenMessage> gradients{};    ///< of replicas
         Fact<HiddenMessage> weights{};      ///< of replicas
+        Fact<bool> boundaries{};            ///< between stages
 
         bool operator==(const Overlap&) const = default;
     } overlap{};
@@ -225,10 +239,23 @@ struct Stack {
         bool operator==(const Memory&) const = default;
     } memory{};
 
+    /// Corrections by measured runs; each device once for each precision.
+    struct Calibrated {
+        std::string device{};
+        std::string precision{};
+        Fact<MeasuredFactors> factors{};
+
+        bool operator==(const Calibrated&) const = default;
+    };
+    std::vector<Calibrated> calibrated{};
+
+    /// The runs that `calibrated` follows from.
+    std::vector<MeasuredLayout> measured{};
+
     bool operator==(const Stack&) const = default;
 
-    /// The share of products in that precision; null: nothing is known of the device.
-    const Sustained* sustained_of(std::string_view device, std::string_view precision) const;
+    /// The correction of estimates on a device in a precision; of 1 where there is none.
+    MeasuredFactors factors_of(std::string_view device, std::string_view precision) const;
 
     /// What products reach in training, `large` times the sustained share; null: nothing is known
     /// of the device in that precision.

@@ -39,15 +39,9 @@ bool is_of(const Stack& stack, std::string_view framework) {
 
 std::string newest_stack(std::string_view framework,
                          std::string_view device,
-                         std::string_view precision,
-                         bool (*fits)(const Stack& stack)) {
+                         std::string_view precision) {
     return newest_that([&](const Stack& stack) {
-        const std::vector<std::string> devices =
-            device.empty() ? stack.devices() : std::vector{std::string(device)};
-        return is_of(stack, framework) && (fits == nullptr || fits(stack)) &&
-               std::ranges::any_of(devices, [&](const std::string& one) {
-                   return stack.products_of(one, precision).has_value();
-               });
+        return is_of(stack, framework) && stack.products_of(device, precision);
     });
 }
 

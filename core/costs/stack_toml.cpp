@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "core/costs/number_type.h"
@@ -34,7 +35,7 @@ class StackReader {
         : document_(text, std::move(place), {}, page_of_stacks), root_(document_.root()) {}
 
     Stack read() {
-        root_.expect_keys(std::array<string_view, 17>{"schema_version",
+        root_.expect_keys(std::array<string_view, 19>{"schema_version",
                                                       "name",
                                                       "description",
                                                       "year",
@@ -50,6 +51,8 @@ class StackReader {
                                                       "launch",
                                                       "stored",
                                                       "memory",
+                                                      "calibrated",
+                                                      "measured",
                                                       "sources"});
         root_.required_int("schema_version", {stack_schema_version, stack_schema_version});
         stack_.name = required_text(root_, "name");
@@ -64,11 +67,9 @@ class StackReader {
         for (const TomlTable& row : root_.tables("sustained")) {
             stack_.sustained.push_back(
                 {.devices = required_texts(row, "devices"),
-                 .precisions = row.has("precisions") ? required_texts(row, "precisions")
-                                                     : std::vector<std::string>{},
-                 .share = fact<double>(row,
-                                       {"devices", "precisions", "share"},
-                                       [](const TomlTable& of) { return share(of, "share"); })});
+                 .share = fact<double>(row, {"devices", "share"}, [](const TomlTable& of) {
+                     return share(of, "share");
+                 })});
         }
         for (const TomlTable& row : root_.tables("attention")) {
             read_attention(row);
@@ -81,6 +82,12 @@ class StackReader {
         read_launch(required_table(root_, "launch"));
         read_stored(required_table(root_, "stored"));
         read_memory(required_table(root_, "memory"));
+        for (const TomlTable& row : root_.tables("calibrated")) {
+            read_calibrated(row);
+        }
+        for (const TomlTable& row : root_.tables("measured")) {
+            read_measured(row);
+        }
         expect_whole();
         return std::move(stack_);
     }
@@ -321,18 +328,26 @@ class StackReader {
     }
 
     void read_overlap(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 6>{
-            "tensor", "tensor_gather", "tensor_sum", "tensor_bulk", "gradients", "weights"});
-        stack_.overlap = {
-            .tensor = fact<bool>(required_table(table, "tensor"),
-                                 {"hidden"},
-                                 [](const TomlTable& of) { return flag(of, "hidden"); }),
-            .tensor_gather =
-                message(table, "tensor_gather", {"multiprocessors", "chunks", "in_8_bits"}),
-            .tensor_sum = message(table, "tensor_sum", {"multiprocessors", "chunks"}),
-            .tensor_bulk = message(table, "tensor_bulk", {"multiprocessors"}),
-            .gradients = message(table, "gradients", {"hidden", "multiprocessors"}),
-            .weights = message(table, "weights", {"hidden", "multiprocessors"})};
+        table.expect_keys(std::array<string_view, 7>{"tensor",
+                                                     "tensor_gather",
+                                                     "tensor_sum",
+                                                     "tensor_bulk",
+                                                     "gradients",
+                                                     "weights",
+                                                     "boundaries"});
+        const auto is_hidden = [&](string_view key) {
+            return fact<bool>(required_table(table, key), {"hidden"}, [](const TomlTable& of) {
+                return flag(of, "hidden");
+            });
+        };
+        stack_.overlap = {.tensor = is_hidden("tensor"),
+                          .tensor_gather = message(
+                              table, "tensor_gather", {"multiprocessors", "chunks", "in_8_bits"}),
+                          .tensor_sum = message(table, "tensor_sum", {"multiprocessors", "chunks"}),
+                          .tensor_bulk = message(table, "tensor_bulk", {"multiprocessors"}),
+                          .gradients = message(table, "gradients", {"hidden", "multiprocessors"}),
+                          .weights = message(table, "weights", {"hidden", "multiprocessors"}),
+                          .boundaries = is_hidden("boundaries")};
     }
 
     void read_collectives(const TomlTable& table) {
@@ -413,19 +428,89 @@ class StackReader {
             .allocator_reserve = amount_of(table, "allocator_reserve")};
     }
 
+    static double factor(const TomlTable& of, string_view key) {
+        const double number = amount(of, key);
+        if (!(number > 0)) {
+            of.refuse(key, "a factor above 0");
+        }
+        return number;
+    }
+
+    void read_calibrated(const TomlTable& row) {
+        Stack::Calibrated calibrated{
+            .device = required_text(row, "device"),
+            .precision = read_precision(row, precision_words),
+            .factors = fact<MeasuredFactors>(row,
+                                             {"device",
+                                              "precision",
+                                              "products",
+                                              "attention",
+                                              "passes",
+                                              "inside",
+                                              "between",
+                                              "activations"},
+                                             [](const TomlTable& of) {
+                                                 return MeasuredFactors{
+                                                     .products = factor(of, "products"),
+                                                     .attention = factor(of, "attention"),
+                                                     .passes = factor(of, "passes"),
+                                                     .inside = factor(of, "inside"),
+                                                     .between = factor(of, "between"),
+                                                     .activations = factor(of, "activations")};
+                                             })};
+        if (std::ranges::any_of(stack_.calibrated, [&calibrated](const Stack::Calibrated& of) {
+                return of.device == calibrated.device && of.precision == calibrated.precision;
+            })) {
+            row.refuse("device", "each device once for each precision");
+        }
+        stack_.calibrated.push_back(std::move(calibrated));
+    }
+
+    void read_measured(const TomlTable& row) {
+        constexpr std::array<string_view, 14> keys{"name",
+                                                   "parameters",
+                                                   "sequence",
+                                                   "device",
+                                                   "precision",
+                                                   "devices",
+                                                   "stages",
+                                                   "chunks",
+                                                   "tensor_parallel",
+                                                   "micro_batch_size",
+                                                   "recompute",
+                                                   "shard",
+                                                   "schedule",
+                                                   "left_out"};
+        row.expect_keys(keys);
+        constexpr Range count{1, 1 << 30};
+        MeasuredLayout layout{.name = required_text(row, "name"),
+                              .parameters = static_cast<std::int64_t>(amount(row, "parameters")),
+                              .sequence = row.required_int("sequence", {0, count.high}),
+                              .device = required_text(row, "device"),
+                              .precision = read_precision(row, precision_words),
+                              .devices = row.required_int("devices", count),
+                              .stages = row.required_int("stages", count),
+                              .chunks = row.required_int("chunks", count),
+                              .tensor_parallel = row.required_int("tensor_parallel", count),
+                              .micro_batch_size = row.required_int("micro_batch_size", count),
+                              .recompute = required_text(row, "recompute"),
+                              .shard = required_text(row, "shard"),
+                              .schedule = required_text(row, "schedule")};
+        if (row.has("left_out")) {
+            layout.left_out = amount(row, "left_out");
+        }
+        stack_.measured.push_back(std::move(layout));
+    }
+
     /// Throws Error(BadInput) where a device has products and no sustained share or attention, or a
     /// narrow precision no casts.
     void expect_whole() const {
         for (const std::string& device : stack_.devices()) {
             const auto has = [&device](const Stack::Sustained& row) {
-                return row.precisions.empty() &&
-                       std::ranges::find(row.devices, device) != row.devices.end();
+                return std::ranges::find(row.devices, device) != row.devices.end();
             };
             if (std::ranges::count_if(stack_.sustained, has) != 1) {
-                root_.missing("sustained",
-                              fmt::format("one entry with the device '{}' for all precisions that "
-                                          "no other entry lists",
-                                          device));
+                root_.missing("sustained", fmt::format("one entry with the device '{}'", device));
             }
             if (stack_.attention_of(device, 1) == nullptr) {
                 root_.missing("attention", fmt::format("an entry with the device '{}'", device));
@@ -454,6 +539,104 @@ class StackReader {
 
 Stack parse_stack(std::string_view text, std::string place) {
     return StackReader(text, std::move(place)).read();
+}
+
+namespace {
+
+/// A string of TOML: one of JSON is one, too.
+std::string toml_text(const std::string& text) {
+    return nlohmann::json(text).dump();
+}
+
+/// A number of TOML, exact, which may not begin or end with its point.
+std::string toml_number(double number) {
+    return nlohmann::json(number).dump();
+}
+
+std::string calibrated_table(const Stack::Calibrated& of) {
+    const MeasuredFactors& by = of.factors.value;
+    std::string text = fmt::format(
+        "\n[[calibrated]]  # times as long as above, activations times as large\n"
+        "device = {}\nprecision = {}\n",
+        toml_text(of.device),
+        toml_text(of.precision));
+    for (const auto& [key, factor] : {std::pair("products", by.products),
+                                      std::pair("attention", by.attention),
+                                      std::pair("passes", by.passes),
+                                      std::pair("inside", by.inside),
+                                      std::pair("between", by.between),
+                                      std::pair("activations", by.activations)}) {
+        text += fmt::format("{} = {}\n", key, toml_number(factor));
+    }
+    text += fmt::format("kind = \"fitted\"\nsource = {}\nfitted_to = {}\n",
+                        toml_text(of.factors.source),
+                        toml_text(of.factors.fitted_to));
+    if (of.factors.leave_one_out_percent) {
+        text += fmt::format("leave_one_out_percent = {}\n",
+                            toml_number(*of.factors.leave_one_out_percent));
+    }
+    return text;
+}
+
+std::string measured_table(const MeasuredLayout& of) {
+    std::string text = fmt::format(
+        "\n[[measured]]\nname = {}\nparameters = {}\nsequence = {}\ndevice = {}\nprecision = {}\n"
+        "devices = {}\nstages = {}\nchunks = {}\ntensor_parallel = {}\nmicro_batch_size = {}\n"
+        "recompute = {}\nshard = {}\nschedule = {}\n",
+        toml_text(of.name),
+        of.parameters,
+        of.sequence,
+        toml_text(of.device),
+        toml_text(of.precision),
+        of.devices,
+        of.stages,
+        of.chunks,
+        of.tensor_parallel,
+        of.micro_batch_size,
+        toml_text(of.recompute),
+        toml_text(of.shard),
+        toml_text(of.schedule));
+    if (of.left_out) {
+        text += fmt::format("left_out = {}\n", toml_number(*of.left_out));
+    }
+    return text;
+}
+
+/// Puts another line in place of the first one of a file that begins with `begin`.
+void replace_line(std::string& text,
+                  const std::string& begin,
+                  const std::string& line,
+                  const std::string& place) {
+    const std::size_t at = ("\n" + text).find("\n" + begin);
+    if (at == std::string::npos) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("no line begins with '{}'", begin),
+                    "write it as the files of profiles/stacks have it");
+    }
+    text.replace(at, std::min(text.find('\n', at), text.size()) - at, line);
+}
+
+}  // namespace
+
+std::string print_calibrated(std::string base, const std::string& place, const Stack& stack) {
+    std::string text = std::move(base);
+    replace_line(text, "name = ", fmt::format("name = {}", toml_text(stack.name)), place);
+    replace_line(text,
+                 "description = ",
+                 fmt::format("description = {}", toml_text(stack.description)),
+                 place);
+    replace_line(text,
+                 "[sources]",
+                 fmt::format("[sources]\n{} = \"steps that were measured\"", source_of_runs),
+                 place);
+    for (const Stack::Calibrated& of : stack.calibrated) {
+        text += calibrated_table(of);
+    }
+    for (const MeasuredLayout& of : stack.measured) {
+        text += measured_table(of);
+    }
+    return text;
 }
 
 }  // namespace pipetwin

@@ -14,4 +14,13 @@ namespace pipetwin {
 /// expected.
 Stack parse_stack(std::string_view text, std::string place);
 
+/// The source of what was calibrated, in the table [sources] of its file.
+inline constexpr std::string_view source_of_runs = "measured-runs";
+
+/// The file of a stack that was calibrated: the text `base` of the file before, with its comments,
+/// and the name, the description and the corrections of `stack`. Read again it is that stack.
+/// Throws Error(BadInput) at `place`, the file before, where it has no lines that begin with `name
+/// = `, `description = ` and `[sources]`, which those that come with the program have.
+std::string print_calibrated(std::string base, const std::string& place, const Stack& stack);
+
 }  // namespace pipetwin
