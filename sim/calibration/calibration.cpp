@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,9 +13,11 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/base/median.h"
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
+#include "sim/calibration/step_range.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
 
@@ -30,36 +33,6 @@ constexpr double least_compute = 0.6;
 constexpr double most_compute = 1.7;
 constexpr double least_memory = 0.5;
 constexpr double most_memory = 2;
-
-/// A step and a peak that are simulated.
-struct Predicted {
-    double step = 0;  ///< seconds
-    Bytes peak{};     ///< of the rank that holds most
-    bool fits = true;
-    std::vector<int> partition{};
-};
-
-Predicted predicted_of(const SettledRun& run,
-                       const SettledScenario& scenario,
-                       const Model& model,
-                       const Profile& profile) {
-    try {
-        const Plan plan = make_settled_plan(scenario, model, profile);
-        const Timeline timeline = simulate(plan);
-        const std::vector<Bytes> peaks =
-            plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
-        Predicted result{.step = to_seconds(step_time(timeline)),
-                         .peak = std::ranges::max(peaks),
-                         .partition = plan->partition->layers_per_stage()};
-        for (int rank = 0; rank < plan.rank_count(); ++rank) {
-            const Bytes peak = peaks[as_index(rank)];
-            result.fits = result.fits && peak <= plan.memory_limit(rank).value_or(peak);
-        }
-        return result;
-    } catch (const Error& error) {
-        throw error.at(run.place);
-    }
-}
 
 /// The least factor in the range at which `distance`, a logarithm that grows with it, is 0 or more,
 /// among the factors that are `resolution` apart on a logarithmic scale: so that it never falls
@@ -97,8 +70,9 @@ double factor_where_zero(const std::function<double(double)>& distance,
     return std::exp(high * resolution);
 }
 
-/// What tells a reader which configuration a run is taken for.
-std::string setup_of(const SettledScenario& scenario) {
+}  // namespace
+
+std::string setup_text(const SettledScenario& scenario) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     return fmt::format(
         "{}, {}, {}, {}, a batch of {}",
@@ -109,13 +83,26 @@ std::string setup_of(const SettledScenario& scenario) {
         scenario.training.batch);
 }
 
+namespace {
+
+/// What tells models, samples, devices and precisions apart.
+std::string kind_of(const Profile& profile) {
+    return fmt::format("{} {} {} {}",
+                       all_parameters(profile),
+                       profile.tokens_per_sample,
+                       profile.device,
+                       profile.precision);
+}
+
 /// Runs with the profile that is corrected.
 class RunFit {
   public:
     RunFit(const std::vector<SettledRun>& runs, const Model& model, const Profile& profile)
         : runs_(runs), model_(model), profile_(profile) {
+        own_ = kind_of(profile);
         for (const SettledRun& run : runs) {
             scenarios_.push_back(run.scenario);
+            kinds_.push_back(run.costs ? kind_of(run.costs->profile) : own_);
             all_.push_back(all_.size());
         }
         renew_partitions();
@@ -140,14 +127,46 @@ class RunFit {
     }
 
   private:
+    const Profile& profile_of(std::size_t run) const {
+        return runs_[run].costs ? runs_[run].costs->profile : profile_;
+    }
+
+    const Model& model_of(std::size_t run) const {
+        return runs_[run].costs ? *runs_[run].costs->model : model_;
+    }
+
     /// With the partition that was best for it at last.
-    Predicted predict(std::size_t run, const CostFactors& factors) const {
-        return predicted_of(runs_[run], scenarios_[run], model_, with_factors(profile_, factors));
+    PredictedRun predict(std::size_t run, const CostFactors& factors) const {
+        return predicted_run(runs_[run].place,
+                             scenarios_[run],
+                             model_of(run),
+                             with_factors(profile_of(run), factors));
+    }
+
+    /// The median of values of runs: of those of the kind that is asked for where there are any,
+    /// else of the medians of each kind.
+    template <class Value>
+    double median_of(const std::vector<std::size_t>& runs,
+                     const std::string& asked,
+                     const Value& value) const {
+        std::map<std::string, std::vector<double>> by_kind;
+        const bool has_asked =
+            std::ranges::any_of(runs, [&](std::size_t run) { return kinds_[run] == asked; });
+        for (const std::size_t run : runs) {
+            if (!has_asked || kinds_[run] == asked) {
+                by_kind[kinds_[run]].push_back(value(run));
+            }
+        }
+        std::vector<double> medians;
+        for (const auto& [kind, values] : by_kind) {
+            medians.push_back(median(values));
+        }
+        return median(medians);
     }
 
     /// With the partition that is best for it, where the run leaves it open: the step never falls
     /// as the factor grows.
-    Predicted predict_best(std::size_t run, double compute) {
+    PredictedRun predict_best(std::size_t run, double compute) {
         if (runs_[run].scenario.pipeline.partition.is_auto()) {
             try {
                 scenarios_[run].pipeline.partition = partitions_[run].best(compute);
@@ -160,10 +179,12 @@ class RunFit {
 
     /// For the memory factor that there is.
     void renew_partitions() {
-        remembered_ = with_factors(profile_, {.memory = factors_.memory});
         partitions_.clear();
-        for (const SettledRun& run : runs_) {
-            partitions_.emplace_back(run.scenario, model_, remembered_);
+        remembered_.clear();
+        remembered_.reserve(runs_.size());
+        for (const std::size_t run : all_) {
+            remembered_.push_back(with_factors(profile_of(run), {.memory = factors_.memory}));
+            partitions_.emplace_back(runs_[run].scenario, model_of(run), remembered_.back());
         }
     }
 
@@ -174,23 +195,23 @@ class RunFit {
         }
     }
 
-    /// The mean logarithm of predicted by measured steps.
-    double step_distance(const std::vector<std::size_t>& runs, double compute) {
-        double sum = 0;
-        for (const std::size_t run : runs) {
-            sum += std::log(predict_best(run, compute).step / runs_[run].step_seconds);
-        }
-        return sum / static_cast<double>(runs.size());
+    /// The median logarithm of predicted by measured steps, for a kind of run.
+    double step_distance(const std::vector<std::size_t>& runs,
+                         const std::string& asked,
+                         double compute) {
+        return median_of(runs, asked, [&](std::size_t run) {
+            return std::log(predict_best(run, compute).step / runs_[run].step_seconds);
+        });
     }
 
-    double peak_distance(const std::vector<std::size_t>& runs, double memory) const {
-        double sum = 0;
-        for (const std::size_t run : runs) {
+    double peak_distance(const std::vector<std::size_t>& runs,
+                         const std::string& asked,
+                         double memory) const {
+        return median_of(runs, asked, [&](std::size_t run) {
             const CostFactors factors{.compute = factors_.compute, .memory = memory};
-            sum += std::log(static_cast<double>(predict(run, factors).peak.count) /
+            return std::log(static_cast<double>(predict(run, factors).peak.count) /
                             static_cast<double>(runs_[run].peak->count));
-        }
-        return sum / static_cast<double>(runs.size());
+        });
     }
 
     void expect_step_above(std::size_t run) const {
@@ -229,7 +250,7 @@ class RunFit {
 
     void fit_compute() {
         std::ranges::for_each(all_, [this](std::size_t run) { expect_step_above(run); });
-        const auto distance = [this](double factor) { return step_distance(all_, factor); };
+        const auto distance = [this](double factor) { return step_distance(all_, own_, factor); };
         const double factor = factor_where_zero(distance, factors_.compute, 1e-7);
         if (factor > 0.999 * largest_factor) {
             throw Error(ErrorKind::BadInput,
@@ -257,7 +278,7 @@ class RunFit {
             return;
         }
         std::ranges::for_each(with_peak, [this](std::size_t run) { expect_peak_above(run); });
-        const auto distance = [&](double factor) { return peak_distance(with_peak, factor); };
+        const auto distance = [&](double factor) { return peak_distance(with_peak, own_, factor); };
         const double factor = factor_where_zero(distance, factors_.memory, 1e-7);
         if (factor > 0.999 * largest_factor) {
             throw Error(ErrorKind::BadInput,
@@ -278,7 +299,9 @@ class RunFit {
         std::ranges::copy_if(all_, std::back_inserter(others), [left_out](std::size_t run) {
             return run != left_out;
         });
-        const auto distance = [&](double factor) { return step_distance(others, factor); };
+        const auto distance = [&](double factor) {
+            return step_distance(others, kinds_[left_out], factor);
+        };
         const double factor = factor_where_zero(distance, factors_.compute, 1e-5);
         const double step = predict_best(left_out, factor).step;
         return step / runs_[left_out].step_seconds - 1;
@@ -290,7 +313,9 @@ class RunFit {
         if (!runs_[left_out].peak || others.empty()) {
             return std::nullopt;
         }
-        const auto distance = [&](double factor) { return peak_distance(others, factor); };
+        const auto distance = [&](double factor) {
+            return peak_distance(others, kinds_[left_out], factor);
+        };
         const double factor = factor_where_zero(distance, factors_.memory, 1e-5);
         const Bytes peak = predict(left_out, {.compute = factors_.compute, .memory = factor}).peak;
         return static_cast<double>(peak.count) / static_cast<double>(runs_[left_out].peak->count) -
@@ -306,17 +331,21 @@ class RunFit {
             const SettledRun& of = runs_[run];
             CalibratedRun& row = calibration.runs.emplace_back();
             row = {.name = of.name.empty() ? fmt::format("run {}", run + 1) : of.name,
-                   .setup = setup_of(of.scenario),
+                   .setup = setup_text(of.scenario),
+                   .layout = layout_of_run(of.scenario, profile_of(run)),
                    .measured_step = of.step_seconds,
                    .predicted_step = before_[run].step,
                    .calibrated_step = predicted_[run].step,
                    .measured_peak = of.peak,
                    .predicted_peak = before_[run].peak,
-                   .calibrated_peak = predicted_[run].peak};
+                   .calibrated_peak = predicted_[run].peak,
+                   .fits = predicted_[run].fits};
             if (runs_.size() > 1) {
                 row.leave_one_out_error = leave_one_out_error(run);
                 row.leave_one_out_peak_error = leave_one_out_peak_error(run);
+                row.layout.left_out = std::abs(*row.leave_one_out_error);
             }
+            row.layout.name = row.name;
         }
         add_warnings(calibration);
         return calibration;
@@ -349,7 +378,16 @@ class RunFit {
             if (!runs_[run].warning.empty()) {
                 warnings.push_back(runs_[run].warning);
             }
-            if (!predicted_[run].fits) {
+            const double off = calibration.runs[run].leave_one_out_error.value_or(0);
+            if (std::abs(off) > large_error) {
+                warnings.push_back(fmt::format(
+                    "{}: the other runs predict a step that is {:.0f} % too {}: these rows "
+                    "contradict each other, so check batch, devices and what each of them measured",
+                    calibration.runs[run].name,
+                    100 * std::abs(off),
+                    off > 0 ? "long" : "short"));
+            }
+            if (!calibration.runs[run].fits) {
                 warnings.push_back(
                     runs_[run].peak
                         ? fmt::format("{} was measured with a peak of {}, which is more than the "
@@ -370,15 +408,39 @@ class RunFit {
     const Profile& profile_;
     std::vector<std::size_t> all_;                ///< every index of a run
     std::vector<SettledScenario> scenarios_;      ///< [run] with its partition
-    Profile remembered_{};                        ///< with the memory factor
+    std::string own_;                             ///< kind of the runs that the costs are of
+    std::vector<std::string> kinds_{};            ///< [run]
+    std::vector<Profile> remembered_{};           ///< [run] with the memory factor
     std::vector<ScaledPartitions> partitions_{};  ///< [run]
-    std::vector<Predicted> predicted_;            ///< [run] with the factors
-    std::vector<Predicted> before_;               ///< [run] without
+    std::vector<PredictedRun> predicted_;         ///< [run] with the factors
+    std::vector<PredictedRun> before_;            ///< [run] without
     CostFactors factors_;
     bool has_memory_ = false;
 };
 
 }  // namespace
+
+PredictedRun predicted_run(const std::string& place,
+                           const SettledScenario& scenario,
+                           const Model& model,
+                           const Profile& profile) {
+    try {
+        const Plan plan = make_settled_plan(scenario, model, profile);
+        const Timeline timeline = simulate(plan);
+        const std::vector<Bytes> peaks =
+            plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
+        PredictedRun result{.step = to_seconds(step_time(timeline)),
+                            .peak = std::ranges::max(peaks),
+                            .partition = plan->partition->layers_per_stage()};
+        for (int rank = 0; rank < plan.rank_count(); ++rank) {
+            const Bytes peak = peaks[as_index(rank)];
+            result.fits = result.fits && peak <= plan.memory_limit(rank).value_or(peak);
+        }
+        return result;
+    } catch (const Error& error) {
+        throw error.at(place);
+    }
+}
 
 Calibration calibrate_by_runs(const std::vector<SettledRun>& runs,
                               const Model& model,
@@ -391,9 +453,13 @@ Profile calibrated_profile(const Profile& profile, const Calibration& calibratio
     Profile result = with_factors(
         profile,
         {.compute = calibration.compute_factor, .memory = calibration.memory_factor.value_or(1)});
-    result.run_calibrations.push_back({.compute_factor = calibration.compute_factor,
-                                       .memory_factor = calibration.memory_factor,
-                                       .runs = static_cast<int>(calibration.runs.size())});
+    RunCalibration by{.compute_factor = calibration.compute_factor,
+                      .memory_factor = calibration.memory_factor,
+                      .runs = static_cast<int>(calibration.runs.size())};
+    for (const CalibratedRun& run : calibration.runs) {
+        by.layouts.push_back(run.layout);
+    }
+    result.run_calibrations.push_back(std::move(by));
     return result;
 }
 

@@ -268,8 +268,12 @@ SettledRun settled_run(const MeasuredRun& run,
                        const ScenarioSource& source,
                        const Profile& profile) {
     Scenario scenario = read_scenario_of(run, source);
-    close_what_has_no_effect(scenario);
     expect_own_model(run, scenario, source);
+    return settled_run(run, std::move(scenario), profile);
+}
+
+SettledRun settled_run(const MeasuredRun& run, Scenario scenario, const Profile& profile) {
+    close_what_has_no_effect(scenario);
     SettledRun settled{.place = run.place, .scenario = settle_run(run, scenario), .peak = run.peak};
     settled.name = run.name;
     settled.step_seconds = measured_step(run, settled.scenario, profile);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +13,20 @@
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
 
+namespace pipetwin {
+
+class Model;
+
+}  // namespace pipetwin
+
 /// Measured runs as scenarios that can be simulated.
 namespace pipetwin::sim {
+
+/// A model and what its layers cost.
+struct RunCosts {
+    Profile profile{};
+    std::shared_ptr<const Model> model{};
+};
 
 /// A measured run with the scenario that it is a run of, and its measured step.
 struct SettledRun {
@@ -22,7 +35,9 @@ struct SettledRun {
     SettledScenario scenario{};
     double step_seconds = 0;
     std::optional<Bytes> peak{};  ///< of the device that holds most
-    std::string warning{};        ///< what its step depends on and it does not say; empty: nothing
+    /// Where it is a run of another model, or of other devices; else null.
+    std::shared_ptr<const RunCosts> costs{};
+    std::string warning{};  ///< what its step depends on and it does not say; empty: nothing
 };
 
 /// The scenario of a command, which the keys of a run change.
@@ -40,5 +55,8 @@ struct ScenarioSource {
 SettledRun settled_run(const MeasuredRun& run,
                        const ScenarioSource& source,
                        const Profile& profile);
+
+/// A measured run of a scenario, which has its keys already, otherwise as above.
+SettledRun settled_run(const MeasuredRun& run, Scenario scenario, const Profile& profile);
 
 }  // namespace pipetwin::sim

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,60 +41,85 @@ std::vector<std::string> devices_of(const SettledScenario& scenario, const Profi
 
 namespace {
 
-/// The share of a device's rate of products that a stack says is sustained; 0: it does not say.
-double sustained_share(const Profile& profile, const std::string& device) {
-    const Stack::Sustained* const row =
-        find_stack(profile.stack)->sustained_of(device, profile.precision);
-    return row == nullptr ? 0 : row->share.value;
-}
-
 /// The range of costs that a stack estimated: where there are several kinds of devices, the
 /// widest.
-ErrorRange range_with_stack(RunKind kind,
-                            const std::vector<std::string>& devices,
-                            const Profile& profile,
-                            const std::function<double(double sustained)>& least) {
+ErrorRange range_with_stack(RunKind kind, const std::vector<std::string>& devices) {
     ErrorRange widest;
-    double sustained = 1;
     for (const std::string& device : devices) {
         kind.device = device;
-        sustained = std::min(sustained, sustained_share(profile, device));
         ErrorRange range = estimate_error(kind);
         if (widest.of.empty() || range.high / range.low > widest.high / widest.low) {
             widest = std::move(range);
         }
     }
-    widest.low = std::max(widest.low, std::min(1.0, least(sustained)));
     return widest;
 }
 
 }  // namespace
 
+namespace {
+
+/// "optimizer, of a node"
+std::string shard_text(const SettledScenario::PipelinePart& pipeline) {
+    const ShardGroup& group = pipeline.shard_group;
+    std::string text(to_string(pipeline.shard));
+    if (pipeline.shard != Shard::None && !group.is_all()) {
+        text += group.of_node ? ", of a node" : fmt::format(", of {} replicas", group.replicas);
+    }
+    return text;
+}
+
+}  // namespace
+
+MeasuredLayout layout_of_run(const SettledScenario& scenario, const Profile& profile) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    const bool of_layers = pipeline.layer_recompute != LayerRecompute::None;
+    const int parts = pipeline.data_parallel * pipeline.micro_batches;
+    return {.parameters = all_parameters(profile),
+            .sequence = profile.tokens_per_sample,
+            .device = devices_of(scenario, profile).front(),
+            .precision = profile.precision,
+            .devices = pipeline.stages * pipeline.data_parallel * pipeline.tensor_parallel,
+            .stages = pipeline.stages,
+            .chunks = pipeline.chunks,
+            .tensor_parallel = pipeline.tensor_parallel,
+            .micro_batch_size = std::max(1, scenario.training.batch / std::max(1, parts)),
+            .recompute = of_layers ? std::string(to_string(pipeline.layer_recompute))
+                                   : to_string(pipeline.recompute),
+            .shard = shard_text(pipeline),
+            .schedule = pipeline.schedule};
+}
+
 bool lacks_runs(const Plan& plan, const Profile& profile) {
     return is_estimated(plan) && has_routed_experts(profile) && profile.run_calibrations.empty();
 }
 
-Duration time_of_kernels(const Plan& plan, double sustained) {
-    const auto shorter = [sustained](Duration time) { return scaled(time, sustained); };
-    Duration most{};
-    for (const auto& row : plan->schedule.ranks) {
-        Duration sum{};
-        for (const Action& action : row) {
-            if (is_compute(action.op) && has_micro_batch(action.op)) {
-                const Duration messages =
-                    plan.with_computation(action, [](Duration) { return Duration{}; });
-                sum += shorter(plan.duration(action) - messages);
-            }
-        }
-        most = std::max(most, sum);
+namespace {
+
+/// The runs that corrected the costs, or the stack that these were estimated with.
+std::vector<MeasuredLayout> runs_behind(const Profile& profile) {
+    std::vector<MeasuredLayout> runs;
+    if (!profile.stack.empty()) {
+        runs = find_stack(profile.stack, "the profile's stack")->measured;
     }
-    return most;
+    for (const RunCalibration& by : profile.run_calibrations) {
+        runs.insert(runs.end(), by.layouts.begin(), by.layouts.end());
+    }
+    return runs;
 }
+
+/// None where no run corrected the costs.
+std::optional<ErrorRange> range_by_runs(const SettledScenario& scenario, const Profile& profile) {
+    const std::vector<MeasuredLayout> runs = runs_behind(profile);
+    return runs.empty() ? std::nullopt
+                        : std::optional(range_of_measured(runs, layout_of_run(scenario, profile)));
+}
+
+}  // namespace
 
 std::optional<ErrorRange> step_range(const Plan& plan,
                                      const SettledScenario& scenario,
-                                     const Profile& profile,
-                                     Duration step) {
+                                     const Profile& profile) {
     if (!is_estimated(plan) || lacks_runs(plan, profile)) {
         return std::nullopt;
     }
@@ -107,11 +131,11 @@ std::optional<ErrorRange> step_range(const Plan& plan,
                        .calibrated = !profile.run_calibrations.empty(),
                        .stack = profile.stack,
                        .devices = plan.rank_count() * plan->replicas * plan->tensor_parallel};
+    if (const auto by_runs = range_by_runs(scenario, profile)) {
+        return by_runs;
+    }
     if (!kind.stack.empty()) {
-        return range_with_stack(
-            kind, devices_of(scenario, profile), profile, [&](double sustained) {
-                return to_seconds(time_of_kernels(plan, sustained)) / to_seconds(step);
-            });
+        return range_with_stack(kind, devices_of(scenario, profile));
     }
     ErrorRange range = estimate_error(kind);
     if (kind.calibrated) {

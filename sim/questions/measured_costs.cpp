@@ -10,6 +10,7 @@
 #include "core/base/number_text.h"
 #include "core/model/model.h"
 #include "core/text/json_text.h"
+#include "sim/questions/calibrated_stack.h"
 
 namespace pipetwin::sim {
 
@@ -50,6 +51,45 @@ void note_overrides(const std::vector<MeasuredRun>& runs,
     }
 }
 
+/// A row that names one of these says all of its run itself.
+bool has_own_costs(const MeasuredRun& row) {
+    return !row.model.empty() || !row.device.empty() || !row.stack.empty() ||
+           !row.precision.empty();
+}
+
+std::vector<MeasuredRun> rows_of_scenario(std::vector<MeasuredRun> rows) {
+    std::erase_if(rows, has_own_costs);
+    return rows;
+}
+
+/// What rows of other models leave out is as in the costs.
+MeasuredRun as_costs(const Profile& profile) {
+    MeasuredRun row{
+        .device = profile.device, .stack = profile.stack, .precision = profile.precision};
+    if (profile.tokens_per_sample > 0) {
+        row.tokens_per_sample = profile.tokens_per_sample;
+    }
+    return row;
+}
+
+/// A row that names a model, device, stack or precision is a run of its own costs; others, and
+/// those of the same parameters, device, stack and precision, have the costs that are corrected.
+SettledRun run_of(const MeasuredRun& row, const ScenarioSource& source, const Profile& profile) {
+    if (!has_own_costs(row)) {
+        return settled_run(row, source, profile);
+    }
+    SettledRun run = stack_row(row, as_costs(profile)).run;
+    const Profile& own = run.costs->profile;
+    const bool is_same = all_parameters(own) == all_parameters(profile) &&
+                         own.tokens_per_sample == profile.tokens_per_sample &&
+                         own.device == profile.device && own.stack == profile.stack &&
+                         own.precision == profile.precision;
+    if (is_same) {
+        run.costs = nullptr;
+    }
+    return run;
+}
+
 }  // namespace
 
 std::optional<Calibration> calibrate_by_file(const std::filesystem::path& file,
@@ -62,12 +102,17 @@ std::optional<Calibration> calibrate_by_file(const std::filesystem::path& file,
     }
     const std::vector<MeasuredRun> rows =
         parse_measured_runs(read_file(file, JsonLimits{}.max_bytes), file.string());
-    note_overrides(rows, source.overrides, note);
+    note_overrides(rows_of_scenario(rows), source.overrides, note);
     std::vector<SettledRun> runs;
     for (const MeasuredRun& run : rows) {
-        runs.push_back(settled_run(run, source, costs.profile));
+        runs.push_back(run_of(run, source, costs.profile));
     }
-    const Model model = scenario_model(runs.front().scenario, &costs.profile);
+    const auto of_costs = std::ranges::find(runs, nullptr, &SettledRun::costs);
+    const Model model =
+        of_costs != runs.end()
+            ? scenario_model(of_costs->scenario, &costs.profile)
+            : scenario_model(read_scenario(source.file, source.overrides, source.unwritten),
+                             &costs.profile);
     Calibration calibration = calibrate_by_runs(runs, model, costs.profile);
     std::ranges::for_each(calibration.warnings, note);
     costs.profile = calibrated_profile(costs.profile, calibration);

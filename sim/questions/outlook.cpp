@@ -6,7 +6,6 @@
 #include "core/costs/evidence.h"
 #include "core/costs/number_type.h"
 #include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 #include "core/plan/plan.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
@@ -103,10 +102,9 @@ Outlook outlook(const Plan& plan,
             outlook.no_utilisation = why_unknown(flops_count, profile);
         }
     }
-    outlook.error = step_range(plan, scenario, profile, metrics.step);
+    outlook.error = step_range(plan, scenario, profile);
     outlook.lacks_runs = lacks_runs(plan, profile);
-    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
-    outlook.stack = stack ? stack->name : std::string();
+    outlook.stack = profile.stack;
     if (!profile.stack.empty()) {
         outlook.nearest = nearest_to(plan, scenario, profile);
     }
