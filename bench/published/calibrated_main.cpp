@@ -4,7 +4,10 @@
 // model, each predicted by the factor of all others.
 //
 //   build/release/bench/published_calibration [folder]
+//   build/release/bench/published_calibration --stacks [folder] [needs]   runs with stacks that
+//   correct their stacks; "needs": of sets that need a stack alone
 #include "bench/published/calibrated_runs.h"
+#include "bench/published/calibrated_stacks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -100,7 +103,20 @@ int run(const std::string& folder) {
 
 int main(int argc, char** argv) {
     try {
-        return run(argc > 1 ? argv[1] : PIPETWIN_SOURCE_DIR "/scenarios/published");
+        std::vector<std::string> words(argv + 1, argv + argc);
+        const bool of_stacks = !words.empty() && words.front() == "--stacks";
+        words.erase(words.begin(), words.begin() + (of_stacks ? 1 : 0));
+        const std::string folder =
+            words.empty() ? PIPETWIN_SOURCE_DIR "/scenarios/published" : words.front();
+        if (!of_stacks) {
+            return run(folder);
+        }
+        std::vector<Set> sets = read_sets(folder);
+        if (words.size() > 1) {
+            std::erase_if(sets, [](const Set& set) { return !set.needs_stack; });
+        }
+        fmt::print("{}", corrected_tables(sets));
+        return 0;
     } catch (const std::exception& error) {
         fmt::print(stderr, "error: {}\n", error.what());
         return 1;

@@ -208,20 +208,24 @@ Prediction predict(const Run& run) {
     return predict_with(run, run.stack.empty() ? nullptr : find_stack(run.stack));
 }
 
+sim::RunSetup setup_of(const Run& run, std::shared_ptr<const Stack> stack) {
+    sim::RunSetup setup{.place = run.name,
+                        .model = parse_hf_config(run.model, run.name),
+                        .device = run.device,
+                        .estimate = run.estimate,
+                        .keys = run.scenario};
+    setup.estimate.stack = std::move(stack);
+    return setup;
+}
+
 Prediction predict_with(const Run& run, std::shared_ptr<const Stack> stack) {
     Prediction prediction;
     try {
-        std::vector<Override> keys = run.scenario;
-        EstimateOptions estimate = run.estimate;
-        if (stack) {
-            keys.push_back({"cluster.stack", stack->name});
-            estimate.stack = std::move(stack);
-        }
-        const Profile profile = estimated_profile(
-            parse_hf_config(run.model, run.name), find_device(run.device), estimate);
-        const Scenario scenario = parse_scenario(
-            "[model]\nkind = \"profile\"\nfile = \"none.json\"\n", "published.toml", keys);
-        const Model model = scenario_model(scenario, &profile);
+        const sim::RunSetup setup = setup_of(run, std::move(stack));
+        const Scenario scenario = sim::scenario_of(setup);
+        const sim::RunCosts costs = sim::costs_of(setup, scenario);
+        const Profile& profile = costs.profile;
+        const Model& model = *costs.model;
         const Plan plan = sim::make_settled_plan(settle(scenario), model, profile);
         const std::vector<MemoryPeak> peaks = memory_peaks(plan);
         for (int rank = 0; rank < plan.rank_count(); ++rank) {

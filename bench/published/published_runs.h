@@ -12,6 +12,7 @@
 #include "core/costs/estimate_error.h"
 #include "core/text/override.h"
 #include "core/timeline/footprint.h"
+#include "sim/questions/run_setup.h"
 
 /// Training runs that other people measured, and what we say of them: scenarios/published.
 namespace pipetwin {
@@ -86,6 +87,9 @@ Prediction predict(const Run& run);
 /// Predicts a run with that stack, which may differ from the one of its name in its numbers; null:
 /// with none.
 Prediction predict_with(const Run& run, std::shared_ptr<const Stack> stack);
+
+/// The run as predictions see it, with that stack; null: with none.
+sim::RunSetup setup_of(const Run& run, std::shared_ptr<const Stack> stack);
 
 /// The value of a scenario's key in a run; empty where the run does not name it.
 std::string key_of(const Run& run, std::string_view key);
