@@ -12,12 +12,19 @@
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/text/calibration_text.h"
 #include "cli/text/json_output.h"
+#include "core/artifacts/measured_runs.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/costs/calibration_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
+#include "core/costs/stack_toml.h"
 #include "core/interop/traces/layer_times.h"
+#include "core/text/json_text.h"
+#include "sim/questions/calibrated_stack.h"
 
 namespace pipetwin::cli {
 
@@ -26,10 +33,10 @@ namespace {
 /// Options of `calibrate`; `common.out` is a file, and given.
 struct CalibrateOptions {
     CommonOptions common;
-    std::filesystem::path trace;
-    std::vector<std::string> forward;   ///< "attention=PATTERN", at least one
+    std::filesystem::path source;       ///< a trace, or measured runs
+    std::vector<std::string> forward;   ///< "attention=PATTERN", at least one for a trace
     std::vector<std::string> backward;  ///< kinds without: as autograd's numbers say
-    int micro_batch_size = 0;           ///< samples that the trace's micro-batches had
+    int micro_batch_size = 0;           ///< samples that the trace's micro-batches had; 0: not said
 };
 
 /// Kinds of layers in profiles that `import hf` writes.
@@ -133,20 +140,30 @@ std::string points_text(const LayerTimes& times, const std::vector<CalibrationPo
     return text;
 }
 
-void execute_calibrate(const CalibrateOptions& options, Console& console) {
-    expect_kind(options.trace,
-                {FileKind::TorchTrace, FileKind::Nsys},
-                "a trace of PyTorch's profiler, or an export of nsys");
+void refuse_missing(std::string_view option, std::string_view example) {
+    throw Error(ErrorKind::Usage,
+                std::string(option),
+                "missing, which a trace needs",
+                fmt::format("add {} {}", option, example));
+}
+
+void calibrate_layers(const CalibrateOptions& options, Console& console) {
+    if (options.forward.empty()) {
+        refuse_missing("--forward", "'attention=*.attn', for each kind of layer");
+    }
+    if (options.micro_batch_size == 0) {
+        refuse_missing("--micro-batch-size", "N, the samples of a micro-batch of the trace");
+    }
     const std::vector<LayerRanges> ranges = layer_ranges(options);
     layer_range_names(ranges);  // refuses patterns that are none before the trace is read
     require_free(options.common.out, options.common.force);
-    const LayerTimes times = read_layer_times(options.trace, ranges);
+    const LayerTimes times = read_layer_times(options.source, ranges);
     const std::vector<CalibrationPoint> points = points_of(times, options.micro_batch_size);
     note_times(times, console);
     write_output(options.common.out, print_calibration(points), console);
     if (options.common.json) {
         Json json = json_head();
-        json["source"] = options.trace.string();
+        json["source"] = options.source.string();
         json["file"] = options.common.out.string();
         json["points"] = points_json(times, points);
         console.result(json_text(json));
@@ -159,21 +176,79 @@ void execute_calibrate(const CalibrateOptions& options, Console& console) {
                                options.common.out.string()));
 }
 
+void expect_no_options_of_traces(const CalibrateOptions& options) {
+    const std::string_view given = !options.forward.empty()        ? "--forward"
+                                   : !options.backward.empty()     ? "--backward"
+                                   : options.micro_batch_size != 0 ? "--micro-batch-size"
+                                                                   : "";
+    if (!given.empty()) {
+        throw Error(ErrorKind::Usage,
+                    std::string(given),
+                    fmt::format("{} is no trace", options.source.string()),
+                    "leave it out: rows of measured runs say all that a stack is calibrated by");
+    }
+}
+
+void calibrate_stack(const CalibrateOptions& options, Console& console) {
+    expect_no_options_of_traces(options);
+    const std::string place = options.source.string();
+    std::vector<sim::StackRow> rows;
+    for (const MeasuredRun& run :
+         parse_measured_runs(read_file(options.source, JsonLimits{}.max_bytes), place)) {
+        rows.push_back(sim::stack_row(run));
+    }
+    require_free(options.common.out, options.common.force);
+    const std::string base = rows.front().setup.estimate.stack->name;
+    const sim::StackCalibration found = sim::calibrated_stack(rows, options.common.out.string());
+    std::ranges::for_each(found.warnings, [&](const std::string& text) { console.note(text); });
+    const StackFile before = read_stack_file(base);
+    write_output(options.common.out,
+                 print_calibrated(before.text, before.file.string(), found.stack),
+                 console);
+    if (options.common.json) {
+        Json json = json_head();
+        json["source"] = place;
+        json["file"] = options.common.out.string();
+        json["stack"] = base;
+        add_stack_calibration(found, json);
+        console.result(json_text(json));
+        return;
+    }
+    console.result(
+        fmt::format("{0} written: {1}, corrected by {2}. 'pipetwin plan MODEL --stack "
+                    "{0}' estimates with it\n\n{3}",
+                    options.common.out.string(),
+                    base,
+                    counted(std::ssize(rows), "measured run"),
+                    stack_calibration_text(found, console)));
+}
+
+void execute_calibrate(const CalibrateOptions& options, Console& console) {
+    expect_kind(options.source,
+                {FileKind::TorchTrace, FileKind::Nsys},
+                "a trace of PyTorch's profiler, an export of nsys, or rows of measured runs");
+    const FileKind kind = kind_of_file(options.source);
+    const bool is_trace = kind == FileKind::TorchTrace || kind == FileKind::Nsys;
+    is_trace ? calibrate_layers(options, console) : calibrate_stack(options, console);
+}
+
 Command declare_calibrate(CLI::App& app) {
     const auto options = std::make_shared<CalibrateOptions>();
-    app.add_option("trace",
-                   options->trace,
-                   "Trace of one rank, from PyTorch's profiler or exported by nsys")
-        ->type_name("TRACE")
+    app.add_option("source",
+                   options->source,
+                   "Trace of one rank, from PyTorch's profiler or exported by nsys; or rows of "
+                   "measured runs as JSON, each with its model, device, stack and sequence: they "
+                   "correct the stack, whose file is written")
+        ->type_name("TRACE|ROWS.json")
         ->required();
-    app.add_option("--forward",
-                   options->forward,
-                   "KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
-                   "as in 'attention=*.attn'; * is any text. Once for each kind")
+    app.add_option(
+           "--forward",
+           options->forward,
+           "Traces: KIND is a kind of layer; PATTERN matches the profiler ranges of its forward, "
+           "as in 'attention=*.attn'; * is any text. Once for each kind")
         ->type_name("KIND=PATTERN")
         ->take_all()
-        ->expected(1)
-        ->required();
+        ->expected(1);
     app.add_option(
            "--backward",
            options->backward,
@@ -185,8 +260,7 @@ Command declare_calibrate(CLI::App& app) {
     app.add_option(
            "--micro-batch-size", options->micro_batch_size, "Samples per micro-batch in the trace")
         ->type_name("N")
-        ->check(CLI::Range(1, 1 << 16))
-        ->required();
+        ->check(CLI::Range(1, 1 << 16));
     needs_out_file(app);
     reads_no_scenario(app);
     return command_with(options, execute_calibrate);
@@ -196,9 +270,7 @@ Command declare_calibrate(CLI::App& app) {
 
 CommandRow calibrate_command() {
     return {.name = "calibrate",
-            .help =
-                "Read the time of each kind of layer from a trace, to correct the estimates of "
-                "import hf",
+            .help = "Correct a stack by measured runs, or read times of layers from a trace",
             .declare = declare_calibrate};
 }
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "cli/base/options.h"
@@ -19,7 +17,6 @@ struct SweepOptions {
     CommonOptions common;
     std::vector<std::filesystem::path> scenarios;  ///< empty: plain numbers
     std::filesystem::path profile;                 ///< of all scenarios
-    std::optional<std::string> stack;              ///< of all scenarios
     PlainOptions plain;
     SweepFiles files{};
 };

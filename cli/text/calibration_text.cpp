@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -59,17 +60,29 @@ struct LeaveOneOut {
     double largest = 0;
 };
 
-std::optional<LeaveOneOut> leave_one_out(const sim::Calibration& calibration) {
-    if (calibration.runs.size() < 2) {
+std::optional<LeaveOneOut> leave_one_out(const std::vector<sim::CalibratedRun>& runs) {
+    std::vector<double> sizes;
+    for (const sim::CalibratedRun& run : runs) {
+        if (run.leave_one_out_error) {
+            sizes.push_back(std::abs(*run.leave_one_out_error));
+        }
+    }
+    if (sizes.empty()) {
         return std::nullopt;
     }
-    LeaveOneOut errors;
-    for (const sim::CalibratedRun& run : calibration.runs) {
-        const double size = std::abs(run.leave_one_out_error.value_or(0));
-        errors.mean += size / static_cast<double>(calibration.runs.size());
-        errors.largest = std::max(errors.largest, size);
+    LeaveOneOut errors{.largest = std::ranges::max(sizes)};
+    for (const double size : sizes) {
+        errors.mean += size / static_cast<double>(sizes.size());
     }
     return errors;
+}
+
+std::string leave_one_out_text(const LeaveOneOut& errors) {
+    return fmt::format(
+        "A run predicted by the factor of all others is {:.1f} % off in the mean, {:.1f} % at "
+        "most.",
+        100 * errors.mean,
+        100 * errors.largest);
 }
 
 template <class Value>
@@ -95,6 +108,17 @@ Json run_json(const sim::CalibratedRun& run) {
         {"leave_one_out_peak_error_percent", percent_or_null(run.leave_one_out_peak_error)}};
 }
 
+void add_runs(const std::vector<sim::CalibratedRun>& runs,
+              const std::vector<std::string>& warnings,
+              Json& json) {
+    json["rows"] = Json::array();
+    std::ranges::transform(runs, std::back_inserter(json["rows"]), run_json);
+    const std::optional<LeaveOneOut> errors = leave_one_out(runs);
+    json["leave_one_out_mean_percent"] = errors ? Json(100 * errors->mean) : Json(nullptr);
+    json["leave_one_out_largest_percent"] = errors ? Json(100 * errors->largest) : Json(nullptr);
+    json["warnings"] = warnings;
+}
+
 }  // namespace
 
 std::string calibration_text(const std::optional<sim::Calibration>& calibration,
@@ -106,14 +130,36 @@ std::string calibration_text(const std::optional<sim::Calibration>& calibration,
     for (const sim::CalibratedRun& run : calibration->runs) {
         paragraph.lines.push_back(run_text(run));
     }
-    if (const std::optional<LeaveOneOut> errors = leave_one_out(*calibration)) {
-        paragraph.lines.push_back(fmt::format(
-            "A run predicted by the factor of all others is {:.1f} % off in the mean, {:.1f} % at "
-            "most.",
-            100 * errors->mean,
-            100 * errors->largest));
+    if (const auto errors = leave_one_out(calibration->runs)) {
+        paragraph.lines.push_back(leave_one_out_text(*errors));
     }
     return paragraph_text(paragraph, console.width()) + '\n';
+}
+
+std::string stack_calibration_text(const sim::StackCalibration& calibration,
+                                   const Console& console) {
+    Paragraph paragraph{.heading = "Times over those that the stack estimates", .lines = {}};
+    for (const Stack::Calibrated& of : calibration.stack.calibrated) {
+        const MeasuredFactors& by = of.factors.value;
+        paragraph.lines.push_back(fmt::format(
+            "{} in {}: products {:.3f}, attention {:.3f}, passes {:.3f}, messages inside a node "
+            "{:.3f}, between nodes {:.3f}; bytes of activations {:.3f}",
+            of.device,
+            of.precision,
+            by.products,
+            by.attention,
+            by.passes,
+            by.inside,
+            by.between,
+            by.activations));
+    }
+    std::string text = paragraph_text(paragraph, console.width());
+    paragraph = {.heading = "Runs", .lines = {}};
+    std::ranges::transform(calibration.runs, std::back_inserter(paragraph.lines), run_text);
+    if (const auto errors = leave_one_out(calibration.runs)) {
+        paragraph.lines.push_back(leave_one_out_text(*errors));
+    }
+    return text + paragraph_text(paragraph, console.width());
 }
 
 Json calibration_json(const std::optional<sim::Calibration>& calibration) {
@@ -121,19 +167,25 @@ Json calibration_json(const std::optional<sim::Calibration>& calibration) {
         return nullptr;
     }
     Json json{{"compute_factor", calibration->compute_factor},
-              {"memory_factor", value_or_null(calibration->memory_factor)},
-              {"rows", Json::array()},
-              {"leave_one_out_mean_percent", nullptr},
-              {"leave_one_out_largest_percent", nullptr},
-              {"warnings", calibration->warnings}};
-    for (const sim::CalibratedRun& run : calibration->runs) {
-        json["rows"].push_back(run_json(run));
-    }
-    if (const std::optional<LeaveOneOut> errors = leave_one_out(*calibration)) {
-        json["leave_one_out_mean_percent"] = 100 * errors->mean;
-        json["leave_one_out_largest_percent"] = 100 * errors->largest;
-    }
+              {"memory_factor", value_or_null(calibration->memory_factor)}};
+    add_runs(calibration->runs, calibration->warnings, json);
     return json;
+}
+
+void add_stack_calibration(const sim::StackCalibration& calibration, Json& json) {
+    json["calibrated"] = Json::array();
+    for (const Stack::Calibrated& of : calibration.stack.calibrated) {
+        const MeasuredFactors& by = of.factors.value;
+        json["calibrated"].push_back({{"device", of.device},
+                                      {"precision", of.precision},
+                                      {"products", by.products},
+                                      {"attention", by.attention},
+                                      {"passes", by.passes},
+                                      {"inside", by.inside},
+                                      {"between", by.between},
+                                      {"activations", by.activations}});
+    }
+    add_runs(calibration.runs, calibration.warnings, json);
 }
 
 }  // namespace pipetwin::cli
