@@ -81,6 +81,52 @@ TEST_F(CalibrateStack, TextSaysWhatWasFound) {
     EXPECT_THAT(outcome.out, HasSubstr("llama-3-8b on h100-sxm in bf16, 1 stage, 8 replicas"));
 }
 
+/// Rows of another model correct costs of which no run was measured: both take as many times as
+/// long.
+TEST_F(CalibrateStack, RowsOfAnotherModelCorrectACostFile) {
+    ASSERT_EQ(pipetwin({"import",
+                        "hf",
+                        "llama-2-7b",
+                        "--device",
+                        "h100-sxm",
+                        "--sequence",
+                        "4096",
+                        "--micro-batch-size",
+                        "1",
+                        "--precision",
+                        "bf16",
+                        "--stack",
+                        "nemo-2024",
+                        "--out",
+                        path("other.profile.json")})
+                  .code,
+              0);
+    const std::string scenario = file("run.toml", R"([model]
+kind = "profile"
+file = "other.profile.json"
+[training]
+batch = 128
+precision = "bf16"
+[cluster]
+profile = "8x-h100-sxm"
+[pipeline]
+data_parallel = 8
+micro_batches = 16
+shard = "weights"
+schedule = "1f1b"
+recompute = "none"
+)");
+    const double before = pipetwin({"simulate", scenario, "--json"}).json()["step_ms"];
+    const Outcome outcome =
+        pipetwin({"simulate", scenario, "--calibrate", file("rows.json", row), "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const nlohmann::json calibration = outcome.json()["calibration"];
+    const double slower = calibration["rows"][0]["measured_step_ms"].get<double>() /
+                          calibration["rows"][0]["predicted_step_ms"].get<double>();
+    EXPECT_GT(slower, 1.05);
+    EXPECT_NEAR(outcome.json()["step_ms"].get<double>() / before, slower, 0.01);
+}
+
 TEST_F(CalibrateStack, WhatIsWrongIsRefused) {
     EXPECT_EQ(calibrated(row, {"--forward", "block=h.0"}).code, 2);
     const Outcome no_stack = calibrated(R"({"model": "llama-3-8b", "device": "h100-sxm",

@@ -128,5 +128,29 @@ TEST(MeasuredRuns, RefuseTextsThatHaveNoRows) {
     EXPECT_THAT(refused(many + "]").text(), HasSubstr("65 rows, expected 1 to 64"));
 }
 
+/// A row may be of another model than the scenario's; "model" may be a table of the scenario, too.
+TEST(MeasuredRuns, NameModelDeviceStackAndPrecision) {
+    const MeasuredRun run =
+        parse_measured_runs(
+            R"({"model": "llama-3-8b", "device": "h100-sxm", "stack": "nemo-2024", "precision": "fp8",
+            "sequence": 8192, "step_seconds": 2})",
+            "runs.json")
+            .front();
+    EXPECT_EQ(run.model, "llama-3-8b");
+    EXPECT_EQ(run.device, "h100-sxm");
+    EXPECT_EQ(run.stack, "nemo-2024");
+    EXPECT_EQ(run.precision, "fp8");
+    EXPECT_EQ(run.tokens_per_sample, 8192);
+    EXPECT_TRUE(run.keys.empty());
+    const MeasuredRun table =
+        parse_measured_runs(R"({"model": {"kind": "gpt"}, "step_seconds": 2})", "runs.json")
+            .front();
+    EXPECT_TRUE(table.model.empty());
+    EXPECT_EQ(table.keys.size(), 1U);
+    EXPECT_THROW(parse_measured_runs(
+                     R"({"sequence": 4096, "tokens_per_sample": 8192, "step_seconds": 2})", "x"),
+                 Error);
+}
+
 }  // namespace measured_runs_test
 }  // namespace pipetwin
