@@ -16,7 +16,7 @@ namespace pipetwin::cli {
 std::string calibration_text(const std::optional<sim::Calibration>& calibration,
                              const Console& console);
 
-/// The same of a stack that runs of any models corrected.
+/// Paragraphs on the factors of a stack that runs of any models corrected, and on each run.
 std::string stack_calibration_text(const sim::StackCalibration& calibration,
                                    const Console& console);
 

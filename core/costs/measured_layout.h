@@ -22,7 +22,7 @@ struct MeasuredLayout {
     int micro_batch_size = 1;  ///< samples
     std::string recompute = "none";
     std::string shard = "none";  ///< and of which groups: "optimizer, of a node"
-    std::string schedule = "1f1b";
+    std::string schedule{};
     /// By which share its step is predicted too long or too short by the factors of all other runs;
     /// none where there is no other.
     std::optional<double> left_out{};

@@ -100,6 +100,26 @@ void complete(const MeasuredRun& row, RunSetup& setup) {
         std::max(1, scenario.training.batch / (replicas * or_one(scenario.pipeline.micro_batches)));
 }
 
+/// Model, device and stack of a row, which names them. Errors are at the row.
+RunSetup estimated_setup(const MeasuredRun& row) {
+    try {
+        const std::filesystem::path file = config_file(row.model, "model");
+        const ModelConfig config =
+            model_config(read_file(file, JsonLimits{}.max_bytes), file.string());
+        RunSetup setup{.place = row.place,
+                       .model = config.model,
+                       .device = find_device(row.device, "device").name,
+                       .keys = row.keys};
+        setup.estimate.sequence = *row.tokens_per_sample;
+        setup.estimate.precision = row.precision.empty() ? "bf16" : row.precision;
+        take_stack(find_stack(row.stack, "stack"), setup.estimate);
+        product_rate(find_device(row.device), setup.estimate, "name one of these in \"precision\"");
+        return setup;
+    } catch (const Error& error) {
+        throw error.placed(fmt::format("{}, {}", row.place, error.place()));
+    }
+}
+
 }  // namespace
 
 StackRow stack_row(const MeasuredRun& measured, const MeasuredRun& otherwise) {
@@ -120,33 +140,13 @@ StackRow stack_row(const MeasuredRun& measured, const MeasuredRun& otherwise) {
     if (!row.tokens_per_sample) {
         refuse_missing(row, "sequence", "8192");
     }
-    try {
-        const std::filesystem::path file = config_file(row.model, "model");
-        const ModelConfig config =
-            model_config(read_file(file, JsonLimits{}.max_bytes), file.string());
-        StackRow result{.setup = {.place = row.place,
-                                  .model = config.model,
-                                  .device = find_device(row.device, "device").name,
-                                  .keys = row.keys},
-                        .model = row.model};
-        EstimateOptions& estimate = result.setup.estimate;
-        estimate.sequence = *row.tokens_per_sample;
-        estimate.precision = row.precision.empty() ? "bf16" : row.precision;
-        take_stack(find_stack(row.stack, "stack"), estimate);
-        product_rate(find_device(row.device), estimate, "name one of these in \"precision\"");
-        complete(row, result.setup);
-        Scenario scenario = scenario_of(result.setup);
-        RunCosts costs = costs_of(result.setup, scenario);
-        result.run = settled_run(row, std::move(scenario), costs.profile);
-        result.run.costs = std::make_shared<const RunCosts>(std::move(costs));
-        return result;
-    } catch (const Error& error) {
-        if (error.place().starts_with(row.place)) {
-            throw;
-        }
-        throw error.placed(error.place().empty() ? row.place
-                                                 : fmt::format("{}, {}", row.place, error.place()));
-    }
+    StackRow result{.setup = estimated_setup(row), .model = row.model};
+    complete(row, result.setup);
+    Scenario scenario = scenario_of(result.setup);
+    RunCosts costs = costs_of(result.setup, scenario);
+    result.run = settled_run(row, std::move(scenario), costs.profile);
+    result.run.costs = std::make_shared<const RunCosts>(std::move(costs));
+    return result;
 }
 
 PredictedRun predicted_row(const StackRow& row, std::shared_ptr<const Stack> stack) {
