@@ -22,14 +22,6 @@ namespace pipetwin::published {
 
 namespace {
 
-/// The row of a stack that says what is sustained of a device's rate; null: it has none.
-const Stack::Sustained* sustained_of(const Stack& stack, const std::string& device) {
-    const auto row = std::ranges::find_if(stack.sustained, [&device](const Stack::Sustained& of) {
-        return std::ranges::find(of.devices, device) != of.devices.end();
-    });
-    return row == stack.sustained.end() ? nullptr : &*row;
-}
-
 /// The stack with all sustained shares multiplied.
 std::shared_ptr<const Stack> with_sustained(const Stack& stack, double factor) {
     auto changed = std::make_shared<Stack>(stack);
@@ -136,7 +128,8 @@ std::vector<StackRun> stack_runs(const std::vector<Set>& sets) {
             if (!predicted) {
                 continue;
             }
-            const Stack::Sustained* const row = sustained_of(*find_stack(run.stack), run.device);
+            const Stack::Sustained* const row =
+                find_stack(run.stack)->sustained_of(run.device, run.estimate.precision);
             const bool is_fitted = row != nullptr && row->share.kind == FactKind::Fitted;
             all.push_back(
                 {.set = &set,
@@ -188,11 +181,14 @@ std::optional<double> order_error_of(const std::vector<StackRun>& runs, const st
                                  : std::optional(quantile(errors, in_either_direction));
 }
 
-/// The range of the runs of a stack on a device; empty names are any.
+/// The range of the runs of a stack on a device; empty names are any. Left-out runs lie further
+/// off than another run of a known source does: with all of their range, 98 % of the runs that need
+/// a stack are inside, and 91 % without their source; with nine tenths of it, 92 and 91 %.
 PublishedRange range_for(const std::vector<StackRun>& runs,
                          const std::string& stack,
                          const std::string& device) {
     constexpr double least = 0.04;
+    constexpr double narrowed = 0.9;
     std::vector<Grouped> factors;
     int largest = 0;
     for (const StackRun& row : runs) {
@@ -211,8 +207,8 @@ PublishedRange range_for(const std::vector<StackRun>& runs,
     }
     return {.stack = stack,
             .device = device,
-            .low = rounded(std::min(learned.low, 1 - least)),
-            .high = rounded(std::max(learned.high, 1 + least)),
+            .low = rounded(std::min(std::pow(learned.low, narrowed), 1 - least)),
+            .high = rounded(std::max(std::pow(learned.high, narrowed), 1 + least)),
             .runs = learned.runs,
             .sources = learned.sources,
             .largest_devices = largest,

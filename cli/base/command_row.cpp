@@ -9,6 +9,9 @@
 
 #include "cli/base/help_format.h"
 #include "core/base/error.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack_choice.h"
+#include "core/scenario/scenario_writer.h"
 
 namespace pipetwin::cli {
 
@@ -36,6 +39,23 @@ void add_scenario(CLI::App& app, std::filesystem::path& file) {
 
 void add_profile(CLI::App& app, std::filesystem::path& file, const std::string& text) {
     app.add_option("--profile", file, text)->type_name("FILE");
+}
+
+void add_stack(CLI::App& app, std::optional<std::string>& stack, const std::string& text) {
+    app.add_option("--stack", stack, text)->type_name("NAME");
+}
+
+void set_stack_key(const std::optional<std::string>& stack, std::vector<Override>& overrides) {
+    if (!stack) {
+        return;
+    }
+    refuse_key_of_option("--stack", "cluster.stack", overrides);
+    const std::string name = stack_named(*stack);
+    if (!name.empty()) {
+        find_stack(name, "--stack");
+    }
+    overrides.push_back(
+        {.key = "cluster.stack", .value = toml_string(name.empty() ? no_stack : name)});
 }
 
 void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text) {

@@ -81,6 +81,18 @@ void add_profile(CLI::App& app,
                  std::filesystem::path& file,
                  const std::string& text = "Costs of the layers: *.profile.json or CSV");
 
+/// What --stack says of the scenarios that a command reads.
+inline constexpr const char* stack_help =
+    "Training software of the scenario, as 'pipetwin devices' names it, or a stack's file; costs "
+    "of another one are refused (default: cluster.stack)";
+
+/// --stack of commands that read scenarios.
+void add_stack(CLI::App& app, std::optional<std::string>& stack, const std::string& text);
+
+/// Makes --stack the key of the scenario that it sets, cluster.stack. Throws Error(Usage) if --set
+/// sets it, too, and Error(BadInput) for an unknown stack.
+void set_stack_key(const std::optional<std::string>& stack, std::vector<Override>& overrides);
+
 /// --sequence, whose k is the 1024 of models' contexts, and whose M is that squared.
 void add_sequence(CLI::App& app, std::optional<int>& tokens, const std::string& text);
 

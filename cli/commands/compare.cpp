@@ -80,9 +80,9 @@ BothSides sides_of_run(const std::filesystem::path& folder) {
             .folder = folder};
 }
 
-/// Where the measured step was to be expected; none where costs were measured, or the folder of the
-/// prediction does not say what it was planned from.
-std::optional<ErrorRange> expected_range(const BothSides& sides) {
+/// Where the measured step was to be expected beside a predicted one; none where costs were
+/// measured, or the folder of the prediction does not say what it was planned from.
+std::optional<ErrorRange> expected_range(const BothSides& sides, Duration step) {
     const std::filesystem::path& folder = sides.folder;
     try {
         const Profile profile = read_profile(folder / run_file::profile);
@@ -91,7 +91,7 @@ std::optional<ErrorRange> expected_range(const BothSides& sides) {
         const Plan plan =
             sim::make_settled_plan(settled, scenario_model(scenario, &profile), profile);
         const bool is_of_trace = plan.hash() == sides.predicted.plan_hash;
-        return is_of_trace ? sim::step_range(plan, settled, profile) : std::nullopt;
+        return is_of_trace ? sim::step_range(plan, settled, profile, step) : std::nullopt;
     } catch (const Error&) {
         return std::nullopt;
     }
@@ -182,7 +182,7 @@ void execute_compare(const CompareOptions& options, Console& console) {
     const BothSides sides =
         options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
     const Comparison comparison = compared(sides, options);
-    const std::optional<ErrorRange> expected = expected_range(sides);
+    const std::optional<ErrorRange> expected = expected_range(sides, comparison.step.predicted);
     const std::string json = json_text(comparison_json(comparison, expected));
     write_result(json, options.common, console);
     console.result(options.common.json ? json : comparison_text(comparison, console, expected));

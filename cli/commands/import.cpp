@@ -71,6 +71,7 @@ struct Importer {
     bool chunks = false;
     bool micro_batch_size = false;
     bool hf = false;
+    bool stack = false;    ///< --device and --stack alone
     bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown and --insist
 };
@@ -91,11 +92,13 @@ constexpr std::array importers{
              .read = &import_torchtitan,
              .kinds = {FileKind::Torchtitan},
              .expected = "torchtitan's TOML",
+             .stack = true,
              .unknown = true},
     Importer{.name = "deepspeed",
              .read = &import_deepspeed,
              .kinds = {FileKind::DeepSpeed},
              .expected = "DeepSpeed's JSON",
+             .stack = true,
              .unknown = true},
     Importer{.name = "csv",
              .read = &import_csv,
@@ -160,8 +163,13 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
                fmt::format("a file of format '{}' says itself which rank holds which stage",
                            importer.name));
     }
-    if (!options.hf.given().empty() && !importer.hf) {
-        refuse(options.hf.given(),
+    HfOptions costs = options.hf;
+    if (importer.stack) {
+        costs.device.reset();
+        costs.stack.reset();
+    }
+    if (!costs.given().empty() && !importer.hf) {
+        refuse(costs.given(),
                fmt::format("a file of format '{}' has its costs, or none", importer.name));
     }
     if (options.micro_batch_size && !importer.micro_batch_size) {
@@ -221,9 +229,11 @@ void execute_import(const ImportOptions& options, Console& console) {
 
 /// Options for what a config.json leaves open.
 void add_hf_options(CLI::App& app, HfOptions& hf) {
-    app.add_option("--device",
-                   hf.device,
-                   "hf, megatron: device to estimate the costs for, as 'pipetwin devices' names it")
+    app.add_option(
+           "--device",
+           hf.device,
+           "hf, megatron: device to estimate the costs for, as 'pipetwin devices' names it; "
+           "torchtitan, deepspeed: cluster.device")
         ->type_name("NAME");
     add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
     app.add_option(
@@ -233,13 +243,11 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "rest in bf16); with --stack also fp8-block, mxfp8 and nvfp4; default: that of the "
            "file")
         ->type_name("NAME");
-    app.add_option("--stack",
-                   hf.stack,
-                   "hf, megatron: training software whose rates the costs have, as 'pipetwin "
-                   "devices' names it, or a stack's file (default: the newest of Megatron that "
-                   "knows the device; "
-                   "none: rates of the device alone)")
-        ->type_name("NAME");
+    add_stack(app,
+              hf.stack,
+              "hf, megatron: training software whose rates the costs have, as 'pipetwin devices' "
+              "names it, or a stack's file; torchtitan, deepspeed: cluster.stack (default: the "
+              "newest of the program that knows the device; none: rates of the device alone)");
     app.add_option(
            "--efficiency",
            hf.efficiency,

@@ -67,14 +67,14 @@ std::string searched_list(const std::vector<std::string>& lists) {
 
 /// The first option that says something of a model by its name; empty: none is given.
 std::string_view option_of_question(const PlanOptions& plan) {
-    return plan.nodes != 1     ? "--nodes"
-           : plan.sequence     ? "--sequence"
-           : plan.batch_tokens ? "--batch-tokens"
-           : plan.precision    ? "--precision"
-           : plan.stack        ? "--stack"
-           : plan.whole_blocks ? "--whole-blocks"
-           : plan.tokens       ? "--tokens"
-                               : "";
+    return plan.nodes != 1                   ? "--nodes"
+           : plan.sequence                   ? "--sequence"
+           : plan.batch_tokens               ? "--batch-tokens"
+           : plan.precision                  ? "--precision"
+           : plan.stack && names_model(plan) ? "--stack"
+           : plan.whole_blocks               ? "--whole-blocks"
+           : plan.tokens                     ? "--tokens"
+                                             : "";
 }
 
 /// What to do with an option of a model beside a scenario.
@@ -92,7 +92,6 @@ std::string hint_beside_scenario(const PlanOptions& plan, std::string_view optio
                        option == "--nodes"          ? "cluster.count"
                        : option == "--batch-tokens" ? "training.batch"
                        : option == "--precision"    ? "training.precision"
-                       : option == "--stack"        ? "cluster.stack"
                                                     : "[model]");
 }
 
@@ -160,13 +159,11 @@ void add_question(CLI::App& app, PlanOptions& options) {
            "Number type: bf16 (default), fp16, fp32 or fp8; with --stack also fp8-block, mxfp8 "
            "and nvfp4")
         ->type_name("NAME");
-    app.add_option("--stack",
-                   options.stack,
-                   "Training software whose rates the costs of a model have, as 'pipetwin devices' "
-                   "names it, or a stack's file (default: the newest of Megatron that knows the "
-                   "device; none: rates "
-                   "of the device alone)")
-        ->type_name("NAME");
+    add_stack(app,
+              options.stack,
+              "Training software whose rates the costs of a model have, as 'pipetwin devices' "
+              "names it, or a stack's file (default: the newest of Megatron that knows the "
+              "device; none: rates of the device alone); of a scenario: cluster.stack");
     app.add_option("--schedule",
                    options.schedules,
                    "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
@@ -253,6 +250,9 @@ void complete_plan(const PlanOptions& options, CommonOptions& common) {
     }
     refuse_other_picture("--heatmap", options.heat_map);
     refuse_question_without_cluster(options);
+    if (options.cluster.empty() && !names_model(options)) {
+        set_stack_key(options.stack, common.overrides);
+    }
 }
 
 void expect_plan_files(const PlanOptions& options) {

@@ -48,6 +48,7 @@ struct SimulateOptions {
     std::filesystem::path profile;
     std::filesystem::path calibration;      ///< measured runs; empty: none
     std::optional<FlopsCount> flops_count;  ///< of --mfu
+    std::optional<std::string> stack;       ///< of the scenario
     PlainOptions plain;
     SweepFiles files{};
     UncertaintyOptions uncertainty;
@@ -221,15 +222,17 @@ void refuse_costs_beside_numbers(const SimulateOptions& options) {
     const std::string_view option = !options.profile.empty()       ? "--profile"
                                     : !options.calibration.empty() ? "--calibrate"
                                     : options.flops_count          ? "--mfu"
+                                    : options.stack                ? "--stack"
                                                                    : "";
     if (options.plain.any() && options.scenario.empty() && !option.empty()) {
-        throw Error(ErrorKind::Usage,
-                    std::string(option),
-                    option == "--profile" ? "the costs are on the command line already"
-                    : option == "--mfu"
-                        ? "costs on the command line say no operations that it could count"
-                        : "costs on the command line have no layers that it could correct",
-                    "leave it out, or simulate a scenario with it");
+        throw Error(
+            ErrorKind::Usage,
+            std::string(option),
+            option == "--profile" ? "the costs are on the command line already"
+            : option == "--stack" ? "costs on the command line are of no software in particular"
+            : option == "--mfu" ? "costs on the command line say no operations that it could count"
+                                : "costs on the command line have no layers that it could correct",
+            "leave it out, or simulate a scenario with it");
     }
 }
 
@@ -296,13 +299,15 @@ Command declare_simulate(CLI::App& app) {
         "Seed of the random steps of --jitter and similar options (default 1, or training.seed)");
     add_run_calibration(app, options->calibration);
     add_flops_count(app, options->flops_count);
+    add_stack(app, options->stack, stack_help);
     add_plans(app, costs_group, default_schedule, options->plain, options->files);
     add_costs(app, options->plain);
     add_uncertain(app, options->uncertainty);
     Command command = scenario_command(options, execute_simulate);
-    command.complete = [options](const std::vector<std::string>& args, CommonOptions&) {
+    command.complete = [options](const std::vector<std::string>& args, CommonOptions& common) {
         complete_plans(args, {options->scenario}, options->files, options->plain);
         refuse_costs_beside_numbers(*options);
+        set_stack_key(options->stack, common.overrides);
     };
     command.expect_files = [options, expect_scenario_files = command.expect_files] {
         expect_scenario_files();

@@ -98,6 +98,12 @@ void check(const SweepOptions& options) {
         refuse_beside_scenario(
             costs_of(options.plain), options.scenarios.front(), options.common.overrides);
     }
+    if (options.scenarios.empty() && options.stack) {
+        throw Error(ErrorKind::Usage,
+                    "--stack",
+                    "costs on the command line are of no software in particular",
+                    "leave it out, or compare scenarios with it");
+    }
     if (options.scenarios.empty() && !options.common.overrides.empty()) {
         throw Error(ErrorKind::Usage,
                     "--set " + options.common.overrides.front().key,
@@ -195,6 +201,7 @@ Command declare_sweep(CLI::App& app) {
                    "Scenario files; leave them out to give costs on the command line")
         ->type_name("SCENARIO.toml...");
     add_profile(app, options->profile);
+    add_stack(app, options->stack, stack_help);
     add_plans(app,
               "Plans to compare",
               fmt::format("that of the scenario, or else {}", default_schedule),
@@ -212,6 +219,7 @@ Command declare_sweep(CLI::App& app) {
                                      common.overrides);
             }
         }
+        set_stack_key(options->stack, common.overrides);
     };
     command.expect_files = [options] {
         std::ranges::for_each(options->scenarios, expect_scenario);

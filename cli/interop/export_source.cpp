@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/interop/export_source.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,11 +14,13 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
 #include "core/costs/number_type.h"
+#include "core/costs/stack.h"
 #include "core/interop/hf_trainable.h"
 #include "core/interop/torchtitan.h"
 #include "core/model/model.h"
 #include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
+#include "core/scenario/rank_device.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/rows_hash.h"
 #include "core/text/json_object.h"
@@ -256,6 +259,8 @@ ExportSource::Placed ExportSource::placed() const {
     }
     const bool has_own_type = found && (found->profile.precision == "fp16" ||
                                         has_narrow_products(found->profile.precision));
+    const std::shared_ptr<const Stack> stack =
+        stack_of(settled, found ? found->profile : Profile{});
     return {.scenario = settled,
             .schedule = sim::scenario_rows(settled, found ? &found->profile : nullptr),
             .partition = partition_in_halves(*partition, names),
@@ -263,7 +268,9 @@ ExportSource::Placed ExportSource::placed() const {
             .sequence = static_cast<int>(is_profile ? found->profile.tokens_per_sample
                                                     : settled.model.tokens_per_sample()),
             .precision = has_own_type ? found->profile.precision
-                                      : std::string(to_string(settled.training.precision))};
+                                      : std::string(to_string(settled.training.precision)),
+            .hides_tensor =
+                settled.pipeline.tensor_overlap.value_or(stack && stack->overlap.tensor.value)};
 }
 
 namespace {

@@ -77,6 +77,7 @@ class ExportSource {
         /// Number type of the products: "fp16" or that of narrow ones where the costs are of these,
         /// which a scenario has no word for; else that of the training.
         std::string precision;
+        bool hides_tensor = false;  ///< messages of tensor parallelism go on beside products
 
         /// Devices of all replicas, and of all that share a rank.
         int devices() const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/base/options.h"
@@ -17,6 +19,7 @@ struct SweepOptions {
     CommonOptions common;
     std::vector<std::filesystem::path> scenarios;  ///< empty: plain numbers
     std::filesystem::path profile;                 ///< of all scenarios
+    std::optional<std::string> stack;              ///< of all scenarios
     PlainOptions plain;
     SweepFiles files{};
 };

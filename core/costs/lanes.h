@@ -45,6 +45,7 @@ struct MessageLanes {
     MessageLane tensor_gather{1.0 / 132, 4};  ///< beside the product that reads what is gathered
     MessageLane tensor_sum{20.0 / 132, 4};    ///< beside the product whose results are summed
     MessageLane tensor_bulk{4.0 / 132, 0};    ///< beside another product
+    bool hides_weights = false;               ///< those of weights that replicas have updated
     MessageLane gradients{};                  ///< of replicas: sums beside backwards
     MessageLane weights{};                    ///< of replicas: gathers beside forwards
 

@@ -42,6 +42,20 @@ std::string_view to_string(FactKind kind) {
     PIPETWIN_EXPECT(false, "kind of a fact out of range");
 }
 
+const Stack::Sustained* Stack::sustained_of(std::string_view device,
+                                            std::string_view precision) const {
+    const auto row_of = [&](auto lists) {
+        const auto row = std::ranges::find_if(sustained, [&](const Sustained& of) {
+            return lists_device(of, device) && lists(of.precisions);
+        });
+        return row == sustained.end() ? nullptr : &*row;
+    };
+    const Sustained* const own = row_of([&](const std::vector<std::string>& precisions) {
+        return std::ranges::find(precisions, precision) != precisions.end();
+    });
+    return own != nullptr ? own : row_of([](const auto& precisions) { return precisions.empty(); });
+}
+
 std::optional<MatrixEfficiency> Stack::products_of(std::string_view device,
                                                    std::string_view precision) const {
     const auto row_of = [&](std::string_view wanted) {
@@ -57,10 +71,8 @@ std::optional<MatrixEfficiency> Stack::products_of(std::string_view device,
         return std::nullopt;
     }
     MatrixEfficiency reached = row->reached.value;
-    for (const Sustained& of : sustained) {
-        if (lists_device(of, device)) {
-            reached.large *= of.share.value;
-        }
+    if (const Sustained* const of = sustained_of(device, row->precision)) {
+        reached.large *= of->share.value;
     }
     return reached;
 }
@@ -92,6 +104,7 @@ MessageLanes Stack::lanes(const DeviceProfile& device) const {
             .tensor_gather = lane(overlap.tensor_gather.value),
             .tensor_sum = lane(overlap.tensor_sum.value),
             .tensor_bulk = lane(overlap.tensor_bulk.value),
+            .hides_weights = overlap.weights.value.is_hidden,
             .gradients = lane(overlap.gradients.value),
             .weights = lane(overlap.weights.value)};
 }

@@ -144,6 +144,7 @@ struct Stack {
     /// What is left of the rate of products in training: the power limit holds the clock down.
     struct Sustained {
         std::vector<std::string> devices{};
+        std::vector<std::string> precisions{};  ///< none: all that no other row lists
         Fact<double> share{};
 
         bool operator==(const Sustained&) const = default;
@@ -178,7 +179,6 @@ struct Stack {
         Fact<HiddenMessage> tensor_bulk{};  ///< beside another product than its own
         Fact<HiddenMessage> gradients{};    ///< of replicas
         Fact<HiddenMessage> weights{};      ///< of replicas
-        Fact<bool> boundaries{};            ///< between stages
 
         bool operator==(const Overlap&) const = default;
     } overlap{};
@@ -254,6 +254,8 @@ struct Stack {
 
     bool operator==(const Stack&) const = default;
 
+    /// The share of products in that precision; null: nothing is known of the device.
+    const Sustained* sustained_of(std::string_view device, std::string_view precision) const;
     /// The correction of estimates on a device in a precision; of 1 where there is none.
     MeasuredFactors factors_of(std::string_view device, std::string_view precision) const;
 

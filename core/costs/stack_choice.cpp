@@ -39,9 +39,15 @@ bool is_of(const Stack& stack, std::string_view framework) {
 
 std::string newest_stack(std::string_view framework,
                          std::string_view device,
-                         std::string_view precision) {
+                         std::string_view precision,
+                         bool (*fits)(const Stack& stack)) {
     return newest_that([&](const Stack& stack) {
-        return is_of(stack, framework) && stack.products_of(device, precision);
+        const std::vector<std::string> devices =
+            device.empty() ? stack.devices() : std::vector{std::string(device)};
+        return is_of(stack, framework) && (fits == nullptr || fits(stack)) &&
+               std::ranges::any_of(devices, [&](const std::string& one) {
+                   return stack.products_of(one, precision).has_value();
+               });
     });
 }
 

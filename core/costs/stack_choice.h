@@ -10,11 +10,12 @@ namespace pipetwin {
 
 struct Stack;
 
-/// The newest stack of a framework ("megatron") that has products of the device in that precision;
-/// of one year the last by name. Empty: there is none.
+/// The newest stack of a framework ("megatron") that has products of the device (empty: of any) in
+/// that precision, and `fits` (null: any does); of one year the last by name. Empty: there is none.
 std::string newest_stack(std::string_view framework,
                          std::string_view device,
-                         std::string_view precision = "bf16");
+                         std::string_view precision = "bf16",
+                         bool (*fits)(const Stack& stack) = nullptr);
 
 /// The word for an estimate without a stack, with rates of the device alone.
 inline constexpr std::string_view no_stack = "none";

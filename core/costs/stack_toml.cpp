@@ -67,9 +67,11 @@ class StackReader {
         for (const TomlTable& row : root_.tables("sustained")) {
             stack_.sustained.push_back(
                 {.devices = required_texts(row, "devices"),
-                 .share = fact<double>(row, {"devices", "share"}, [](const TomlTable& of) {
-                     return share(of, "share");
-                 })});
+                 .precisions = row.has("precisions") ? required_texts(row, "precisions")
+                                                     : std::vector<std::string>{},
+                 .share = fact<double>(row,
+                                       {"devices", "precisions", "share"},
+                                       [](const TomlTable& of) { return share(of, "share"); })});
         }
         for (const TomlTable& row : root_.tables("attention")) {
             read_attention(row);
@@ -328,26 +330,18 @@ class StackReader {
     }
 
     void read_overlap(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 7>{"tensor",
-                                                     "tensor_gather",
-                                                     "tensor_sum",
-                                                     "tensor_bulk",
-                                                     "gradients",
-                                                     "weights",
-                                                     "boundaries"});
-        const auto is_hidden = [&](string_view key) {
-            return fact<bool>(required_table(table, key), {"hidden"}, [](const TomlTable& of) {
-                return flag(of, "hidden");
-            });
-        };
-        stack_.overlap = {.tensor = is_hidden("tensor"),
-                          .tensor_gather = message(
-                              table, "tensor_gather", {"multiprocessors", "chunks", "in_8_bits"}),
-                          .tensor_sum = message(table, "tensor_sum", {"multiprocessors", "chunks"}),
-                          .tensor_bulk = message(table, "tensor_bulk", {"multiprocessors"}),
-                          .gradients = message(table, "gradients", {"hidden", "multiprocessors"}),
-                          .weights = message(table, "weights", {"hidden", "multiprocessors"}),
-                          .boundaries = is_hidden("boundaries")};
+        table.expect_keys(std::array<string_view, 6>{
+            "tensor", "tensor_gather", "tensor_sum", "tensor_bulk", "gradients", "weights"});
+        stack_.overlap = {
+            .tensor = fact<bool>(required_table(table, "tensor"),
+                                 {"hidden"},
+                                 [](const TomlTable& of) { return flag(of, "hidden"); }),
+            .tensor_gather =
+                message(table, "tensor_gather", {"multiprocessors", "chunks", "in_8_bits"}),
+            .tensor_sum = message(table, "tensor_sum", {"multiprocessors", "chunks"}),
+            .tensor_bulk = message(table, "tensor_bulk", {"multiprocessors"}),
+            .gradients = message(table, "gradients", {"hidden", "multiprocessors"}),
+            .weights = message(table, "weights", {"hidden", "multiprocessors"})};
     }
 
     void read_collectives(const TomlTable& table) {
@@ -507,10 +501,14 @@ class StackReader {
     void expect_whole() const {
         for (const std::string& device : stack_.devices()) {
             const auto has = [&device](const Stack::Sustained& row) {
-                return std::ranges::find(row.devices, device) != row.devices.end();
+                return row.precisions.empty() &&
+                       std::ranges::find(row.devices, device) != row.devices.end();
             };
             if (std::ranges::count_if(stack_.sustained, has) != 1) {
-                root_.missing("sustained", fmt::format("one entry with the device '{}'", device));
+                root_.missing("sustained",
+                              fmt::format("one entry with the device '{}' for all precisions that "
+                                          "no other entry lists",
+                                          device));
             }
             if (stack_.attention_of(device, 1) == nullptr) {
                 root_.missing("attention", fmt::format("an entry with the device '{}'", device));

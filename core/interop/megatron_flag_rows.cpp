@@ -267,6 +267,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"microbatch-group-size-per-virtual-pipeline-stage", WholeFlag{&Flags::group_size}},
     {"micro-batch-size", WholeFlag{&Flags::micro_batch_size}},
     {"global-batch-size", WholeFlag{&Flags::global_batch_size}},
+    {"num-distributed-optimizer-instances", WholeFlag{&Flags::optimizer_groups}},
     {"pipeline-model-parallel-layout", OwnFlag{take_layout, print_layout}, FlagRule::Once},
     {"num-layer-list", WholesFlag{&Flags::rank_layers}},
     {"noop-layers", WholesFlag{&Flags::empty_layers, 0}},
@@ -274,6 +275,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     // Kernels, and what else the model is.
     {"attention-backend", OwnFlag{take_backend, print_backend}, FlagRule::Plain, false},
     {"fp8-format", ChoiceFlag{&Flags::fp8, "hybrid e4m3 none false False null", "hybrid e4m3"}},
+    {"fp8-recipe", WordFlag{&Flags::fp8_recipe}, FlagRule::Plain, false},
     {"transformer-impl", WordFlag{&Flags::transformer_kernels}, FlagRule::Plain, false},
     {"normalization", ChoiceFlag{&Flags::rms_norm, "LayerNorm RMSNorm", "RMSNorm"}},
     {"position-embedding-type", OwnFlag{take_positions, print_positions}},
@@ -304,6 +306,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"overlap-grad-reduce", &Flags::overlap_reduction},
     {"overlap-param-gather", &Flags::overlap_gather},
     {"sequence-parallel", &Flags::sequence_parallel},
+    {"tp-comm-overlap", &Flags::tensor_overlap},
     {"no-scatter-gather-tensors-in-pipeline", &Flags::whole_boundaries},
     {"accumulate-allreduce-grads-in-fp32", &Flags::gradients_fp32},
     {"grad-reduce-in-bf16", &Flags::gradients_narrow},

@@ -82,7 +82,6 @@ class FlagReader {
         settle_recompute(file);
         expect_precision_beside_eight_bits(file);
         settle_batch(file);
-        warn_of_gathers(file);
         if (!flags_.tokenizer && find(file, "merge-file") != nullptr) {
             flags_.tokenizer = "GPT2BPETokenizer";  // of its kind: words and merges
             flags_.warnings.emplace_back(
@@ -278,6 +277,7 @@ class FlagReader {
         flags_.is_before_2023 = flags_.is_before_2023 || is_old(flags_before_2023);
         flags_.is_before_core_models = flags_.is_before_core_models || flags_.is_before_2023 ||
                                        is_old(flags_before_core_models);
+        flags_.is_key_file = flags_.is_key_file || setting.is_key;
         flags_.is_after_core_models = flags_.is_after_core_models || setting.is_key ||
                                       has_word(flags_after_core_models, setting.name);
     }
@@ -344,20 +344,6 @@ class FlagReader {
             problem(*method,
                     "recomputes some layers of a stage and keeps the others, which has no word "
                     "here");
-        }
-    }
-
-    /// The weights that replicas hand to each other after the update; a model whose weights are
-    /// gathered layer by layer has no such messages.
-    void warn_of_gathers(const LaunchFile& file) {
-        const Setting* const gather = find(file, "overlap-param-gather");
-        if (gather != nullptr && flags_.overlap_gather &&
-            megatron_shard(flags_) != Shard::Weights) {
-            flags_.warnings.push_back(
-                fmt::format("{}: {}: the prediction waits for the weights that replicas hand to "
-                            "each other; overlapped, a step is at most as long",
-                            gather->place,
-                            gather->written));
         }
     }
 

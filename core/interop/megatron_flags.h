@@ -36,6 +36,8 @@ struct MegatronFlags {
     bool overlap_reduction = false;       ///< --overlap-grad-reduce
     bool overlap_gather = false;          ///< --overlap-param-gather
     bool sequence_parallel = false;       ///< --sequence-parallel
+    bool tensor_overlap = false;          ///< --tp-comm-overlap
+    std::optional<int> optimizer_groups;  ///< --num-distributed-optimizer-instances
     bool whole_boundaries = false;        ///< --no-scatter-gather-tensors-in-pipeline
     bool megatron_fsdp = false;           ///< --use-megatron-fsdp, or --use-custom-fsdp
     bool torch_fsdp = false;              ///< --use-torch-fsdp2
@@ -57,6 +59,7 @@ struct MegatronFlags {
     bool bf16 = false;                             ///< --bf16
     bool fp16 = false;                             ///< --fp16
     bool fp8 = false;                              ///< --fp8-format hybrid or e4m3
+    std::optional<std::string> fp8_recipe{};       ///< --fp8-recipe, as written
     std::optional<std::string> optimizer;          ///< --optimizer: adam or sgd
     std::optional<double> clip_norm;               ///< --clip-grad
     std::optional<double> hidden_dropout;          ///< --hidden-dropout
@@ -115,6 +118,7 @@ struct MegatronFlags {
     bool is_before_2023 = false;             ///< a flag that Megatron dropped in 2022 is there
     bool is_before_core_models = false;      ///< one that it dropped until the middle of 2024 is
     bool is_after_core_models = false;       ///< one that came since then is, or a YAML file
+    bool is_key_file = false;                ///< keys of a YAML file, which may be one of several
     bool forbids_fused_attention = false;    ///< NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0 are set
     std::vector<std::string> unseen{};       ///< variables with flags that the reader has not seen
     std::vector<std::string> unused{};       ///< harmless flags, as written

@@ -21,6 +21,19 @@ Duration time_of_gradients(const PlanParts& parts, const Action& action) {
     return action.op == Op::Backward ? cost.backward : cost.backward_weight;
 }
 
+/// Time for which a rank computes in an action of a micro-batch; zero for others.
+Duration time_of_compute(const PlanParts& parts, const Action& action) {
+    if (!is_compute(action.op) || !has_micro_batch(action.op)) {
+        return {};
+    }
+    const std::size_t number = as_index(parts.cost_class[as_index(action.micro_batch)]);
+    const StageCost& cost = parts.costs[number][as_index(action.stage)];
+    return action.op == Op::Forward         ? cost.forward
+           : action.op == Op::Backward      ? cost.backward
+           : action.op == Op::BackwardInput ? cost.backward_input
+                                            : cost.backward_weight;
+}
+
 }  // namespace
 
 void add_bucketed_sums(PlanParts& parts, const std::vector<int>& buckets, double share) {
@@ -40,6 +53,29 @@ void add_bucketed_sums(PlanParts& parts, const std::vector<int>& buckets, double
                     .tail = sums / buckets[stage],
                     .slowed = scaled(std::min(last[stage] - bucket, sums), share)};
             }
+        }
+    }
+}
+
+void hide_weight_gathers(PlanParts& parts, const std::vector<int>& buckets, double share) {
+    PIPETWIN_EXPECT(buckets.size() == parts.weight_gather.size(), "each stage has its buckets");
+    std::vector<bool> begun(buckets.size());
+    for (const auto& row : parts.schedule.ranks) {
+        Duration now{};       // of the rank's computation
+        Duration gathered{};  // when the network has carried the gathers so far
+        for (const Action& action : row) {
+            const std::size_t stage = as_index(action.stage);
+            const Duration time = time_of_compute(parts, action);
+            if (action.op == Op::Forward && !begun[stage]) {
+                begun[stage] = true;
+                gathered += parts.weight_gather[stage];
+                const Duration beside = time - time / buckets[stage];
+                const Duration slowed = scaled(std::min(beside, parts.weight_gather[stage]), share);
+                const Duration waits = std::max(Duration{}, gathered - beside - now);
+                parts.weight_gather[stage] = std::min(parts.weight_gather[stage], waits + slowed);
+                now += waits;
+            }
+            now += time;
         }
     }
 }

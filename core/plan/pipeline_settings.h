@@ -39,6 +39,7 @@ struct PipelineSettings {
     OrAuto<int> channel_capacity;
     AllReduceKind all_reduce = AllReduceKind::Fastest;
     bool overlap_reduction = false;  ///< reductions go on beside later actions of the rank
+    OrAuto<bool> overlap_gather;     ///< weights are gathered beside the next step's forwards
     ShardGroup shard_group{};
     OrAuto<bool>
         tensor_overlap;  ///< messages of devices that share a layer; auto: as the costs say

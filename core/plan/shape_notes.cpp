@@ -88,6 +88,12 @@ std::vector<std::string> shape_notes(const AskedShape& asked) {
     nothing(asked.shard_group && asked.data_parallel > 1 && asked.shard == "none",
             "shard_group",
             "replicas divide nothing");
+    nothing(
+        asked.overlap_gather && asked.data_parallel == 1, "overlap_gather", "there is one replica");
+    nothing(asked.overlap_gather && asked.data_parallel > 1 &&
+                (asked.shard == "none" || asked.shard == "weights"),
+            "overlap_gather",
+            "no weights are gathered after an update");
     nothing(asked.prefetch != 1 && asked.shard != "weights",
             "prefetch",
             "it is for shard = \"weights\"");

@@ -22,6 +22,7 @@ struct AskedShape {
     bool scatter_boundaries = false;
     std::string_view shard = "none";  ///< the scenario's word
     bool shard_group = false;         ///< asked for
+    bool overlap_gather = false;      ///< asked for
     int prefetch = 1;
 };
 

@@ -148,6 +148,7 @@ AskedShape asked_shape(const SettledScenario& scenario) {
             .scatter_boundaries = pipeline.scatter_boundaries,
             .shard = to_string(pipeline.shard),
             .shard_group = !pipeline.shard_group.is_all(),
+            .overlap_gather = pipeline.overlap_gather == true,
             .prefetch = pipeline.prefetch};
 }
 
@@ -338,6 +339,7 @@ struct Planner::Common {
     /// Links and what shares them.
     void join(PlanParts& of, const Schedule& grid) const;
     void add_all_reduce(PlanParts& of, const Schedule& grid) const;
+    std::vector<int> stage_buckets(const PlanParts& of, int each) const;
     /// How sums over replicas go on beside backwards; the parts have their rows.
     void add_buckets(PlanParts& of) const;
 
@@ -515,19 +517,35 @@ void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const 
     }
 }
 
-void Planner::Common::add_buckets(PlanParts& of) const {
-    const std::optional<MessageLanes> lanes = place.cluster.message_lanes();
-    if (!lanes || !of.overlap_reduction || of.all_reduce.empty()) {
-        return;
-    }
+/// [stage]: buckets in which replicas send so many bytes for each byte of its weights. Without a
+/// stack each layer is one.
+std::vector<int> Planner::Common::stage_buckets(const PlanParts& of, int each) const {
     std::vector<int> buckets;
     for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
+        if (!replicas[stage].stack) {
+            const int piece = of.schedule.weights_of_stage[stage];
+            buckets.push_back(of.partition->layers_in(piece));
+            continue;
+        }
         const Bytes bytes = of.states[stage].weights;
-        buckets.push_back(buckets_of(replicas[stage],
-                                     {.count = bytes.count / bytes_per_number(profile.precision),
-                                      .bytes = bytes * gradient}));
+        buckets.push_back(buckets_of(
+            replicas[stage],
+            {.count = bytes.count / bytes_per_number(profile.precision), .bytes = bytes * each}));
     }
-    add_bucketed_sums(of, buckets, lanes->gradients.share);
+    return buckets;
+}
+
+/// Messages of replicas go on beside backwards and forwards, as the stack and the scenario say.
+void Planner::Common::add_buckets(PlanParts& of) const {
+    const std::optional<MessageLanes> lanes = place.cluster.message_lanes();
+    if (lanes && of.overlap_reduction && !of.all_reduce.empty()) {
+        add_bucketed_sums(of, stage_buckets(of, gradient), lanes->gradients.share);
+    }
+    const bool as_stack = lanes && lanes->hides_weights && of.overlap_reduction;
+    if (!of.weight_gather.empty() && scenario.pipeline.overlap_gather.value_or(as_stack)) {
+        const MessageLanes known = lanes.value_or(MessageLanes{});
+        hide_weight_gathers(of, stage_buckets(of, 1), known.weights.share);
+    }
 }
 
 PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {

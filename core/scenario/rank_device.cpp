@@ -13,8 +13,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/costs/number_type.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack.h"
+#include "core/costs/stack_choice.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
@@ -73,20 +75,6 @@ void require_a_device_to_scale_from(const SettledScenario& scenario, const Profi
             fmt::format("cluster.devices has '{}' beside devices with a profile", this_machine),
             "name all of them, or say how fast each is with cluster.speeds")
             .about("cluster.devices");
-    }
-}
-
-/// Throws Error(BadInput) for costs of another stack than the scenario's.
-void require_same_stack(const SettledScenario& scenario, const Profile& profile) {
-    const std::string& stack = scenario.cluster.stack;
-    if (!stack.empty() && !profile.stack.empty() && profile.stack != stack) {
-        throw Error(ErrorKind::BadInput,
-                    scenario.file.string(),
-                    fmt::format("the costs are those of the stack '{}', but the scenario has '{}'",
-                                profile.stack,
-                                stack),
-                    fmt::format("estimate them with --stack {}, or leave cluster.stack out", stack))
-            .about("cluster.stack");
     }
 }
 
@@ -243,6 +231,26 @@ std::optional<std::string> precision_note(const SettledScenario& scenario, const
         trained);
 }
 
+/// Throws Error(BadInput) for a device of the scenario that the stack says nothing of, or nothing
+/// in the narrow precision of the costs.
+void expect_devices_of(const Stack& stack, const ScenarioParts& scenario, const Profile& profile) {
+    std::vector<std::string> names = scenario.cluster.devices;
+    names.push_back(scenario.cluster.devices.empty() ? scenario.cluster.device : this_machine);
+    for (const std::string& name : names) {
+        if (name == this_machine) {
+            continue;
+        }
+        try {
+            expect_products(stack,
+                            name,
+                            has_narrow_products(profile.precision) ? profile.precision : "bf16",
+                            scenario.file.string());
+        } catch (const Error& error) {
+            throw error.about("cluster.stack");
+        }
+    }
+}
+
 /// Throws Error(BadInput) where the stack's file that costs were estimated with is not there.
 void expect_file_of_costs(const std::string& file) {
     std::error_code ignored;
@@ -257,16 +265,37 @@ void expect_file_of_costs(const std::string& file) {
 
 }  // namespace
 
-std::shared_ptr<const Stack> stack_of(const SettledScenario& scenario, const Profile& profile) {
+std::shared_ptr<const Stack> stack_of(const ScenarioParts& scenario, const Profile& profile) {
     const bool has_own = !profile.stack.empty();
     const std::string& name = has_own ? profile.stack : scenario.cluster.stack;
-    if (name.empty()) {
+    if (name.empty() || name == no_stack) {
         return nullptr;
     }
     if (has_own && is_stack_file(name)) {
         expect_file_of_costs(name);
     }
     return find_stack(name, has_own ? "the profile's stack" : "cluster.stack");
+}
+
+void expect_stack_of_costs(const ScenarioParts& scenario, const Profile& profile) {
+    const std::string& stack = scenario.cluster.stack;
+    if (stack.empty() || stack == profile.stack) {
+        return;
+    }
+    if (!profile.stack.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("the costs are those of the stack '{}', but the scenario has '{}'",
+                                profile.stack,
+                                stack),
+                    fmt::format("import the model again with --stack {}, or leave the scenario's "
+                                "stack out",
+                                stack))
+            .about("cluster.stack");
+    }
+    if (stack != no_stack) {
+        expect_devices_of(*find_stack(stack, "cluster.stack"), scenario, profile);
+    }
 }
 
 double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {
@@ -286,7 +315,7 @@ std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
     require_one_per_rank(scenario, "speeds", cluster.speeds.size(), ranks);
     require_one_per_rank(scenario, "memory_limit", cluster.memory_limits.size(), ranks);
     require_a_device_to_scale_from(scenario, profile);
-    require_same_stack(scenario, profile);
+    expect_stack_of_costs(scenario, profile);
     Devices known;
     const double slowest = slowest_device(scenario, profile, ranks);
     std::vector<RankDevice> devices;
@@ -304,12 +333,13 @@ std::vector<std::string> device_notes(const SettledScenario& scenario,
     if (std::optional<std::string> note = precision_note(scenario, profile)) {
         notes.push_back(*std::move(note));
     }
-    if (!scenario.cluster.stack.empty() && profile.stack.empty() &&
+    const std::string& stack = scenario.cluster.stack;
+    if (!stack.empty() && stack != no_stack && profile.stack.empty() &&
         profile.source == CostSource::Estimated) {
         notes.push_back(
             fmt::format("the costs were estimated without a stack: --stack {} of 'import hf' or "
                         "'plan MODEL' estimates those of the scenario's",
-                        scenario.cluster.stack));
+                        stack));
     }
     const double slowest = slowest_device(scenario, profile, static_cast<int>(devices.size()));
     std::set<std::string> told;

@@ -11,6 +11,7 @@
 
 namespace pipetwin {
 
+struct ScenarioParts;
 struct SettledScenario;
 struct Stack;
 
@@ -36,7 +37,11 @@ struct RankDevice {
 
 /// The stack of training software that a run has: that of its costs, else the cluster's; null: none
 /// is named. Throws Error(BadInput) for one that is not known.
-std::shared_ptr<const Stack> stack_of(const SettledScenario& scenario, const Profile& profile);
+std::shared_ptr<const Stack> stack_of(const ScenarioParts& scenario, const Profile& profile);
+
+/// Throws Error(BadInput) about cluster.stack: where it is another than that of the costs, is not
+/// known, or says nothing of the scenario's devices.
+void expect_stack_of_costs(const ScenarioParts& scenario, const Profile& profile);
 
 /// How many times as long computation takes as on a device of mean speed: what the slowest of all
 /// devices is expected to take, 1 + spread sqrt(2 ln N), where the scenario or the stack says how

@@ -15,6 +15,7 @@
 #include "core/base/suggest.h"
 #include "core/costs/device_profile.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack_choice.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
@@ -150,7 +151,7 @@ void read_stack(const ScenarioKey& key, const TomlTable& table, Scenario& scenar
     if (is_stack_file(stack)) {
         stack = resolve(scenario.file, stack).string();
     }
-    if (!stack.empty()) {
+    if (!stack.empty() && stack != no_stack) {
         try {
             find_stack(stack);
         } catch (const Error& error) {
@@ -468,7 +469,8 @@ constexpr std::array<ScenarioKey, 31> keys_of_cluster{{
     keys::own("stack", read_stack, print_stack)
         .takes(Form::Text)
         .says("the [training software](devices.md#stacks) of the run: a name (`pipetwin devices` "
-              "lists them), or a stack's file, `FILE.toml`. Costs that were estimated with another "
+              "lists them), or a stack's file, `FILE.toml`; `none`: costs and messages are those "
+              "of the devices and links alone. Costs that were estimated with another "
               "one are refused",
               "that of the costs"),
     keys::number<&ClusterKeys::device_spread>("device_spread", {0, 1})

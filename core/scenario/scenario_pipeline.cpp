@@ -219,15 +219,15 @@ void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
-/// The old word for `shard = "optimizer"`: it cannot say something else than the new one.
-void print_tensor_overlap(const ScenarioKey& key,
-                          ScenarioWriter& writer,
-                          const Scenario& scenario) {
-    if (const OrAuto<bool>& overlap = scenario.pipeline.tensor_overlap; !overlap.is_auto()) {
-        writer.number(key.name, *overlap);
+/// Prints a flag that is not auto.
+template <auto Member>
+void print_flag(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const OrAuto<bool>& flag = scenario.pipeline.*Member; !flag.is_auto()) {
+        writer.number(key.name, *flag);
     }
 }
 
+/// The old word for `shard = "optimizer"`: it cannot say something else than the new one.
 void read_shard_optimizer(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     const std::optional<bool> written = table.boolean(key.name);
     if (!written) {
@@ -264,7 +264,7 @@ void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Sce
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 26> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 27> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -386,6 +386,13 @@ constexpr std::array<ScenarioKey, 26> keys_of_pipeline{{
               "see [replicas](cluster.md#replicas)"),
     keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction")
         .says("a rank continues while its gradients are summed, up to the stage's update"),
+    keys::boolean<&Pipeline::overlap_gather>("overlap_gather")
+        .printed_by(print_flag<&Pipeline::overlap_gather>)
+        .says("with `shard = \"optimizer\"` or `\"gradients\"`: weights that replicas have updated "
+              "are gathered beside the first forwards of the next step, and an update takes what "
+              "is waited for (in the schedule's order of a rank, as steps repeat). auto: with "
+              "`overlap_reduction`, where the [stack](devices.md#stacks) does so",
+              "auto"),
     keys::choice<&Pipeline::shard>("shard", words::shards)
         .says("what replicas divide among them; each word includes those before it (ZeRO-1, -2 and "
               "-3, FSDP). `optimizer`: its state and the update; updated weights are gathered. "
@@ -419,7 +426,7 @@ constexpr std::array<ScenarioKey, 26> keys_of_pipeline{{
               "all-gather, which take as long; a backward gathers a layer's input once more, which "
               "can take as much time as sequence parallelism saves"),
     keys::boolean<&Pipeline::tensor_overlap>("tensor_overlap")
-        .printed_by(print_tensor_overlap)
+        .printed_by(print_flag<&Pipeline::tensor_overlap>)
         .says("gathers and reduce-scatters among the devices of a rank go on beside matrix "
               "products, so that only their first or last part is waited for; with "
               "`sequence_parallel`. auto: as the [stack](devices.md#stacks) of the costs does; "

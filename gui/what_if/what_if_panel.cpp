@@ -604,7 +604,7 @@ std::string WhatIfPanel::expected_range_of(const WhatIfStep& step) const {
     }
     const PlannedRun& planned = *source()->run().planned;
     const std::optional<ErrorRange> range =
-        sim::step_range(step.plan, planned.scenario, planned.profile);
+        sim::step_range(step.plan, planned.scenario, planned.profile, step.metrics.step);
     return range ? " (likely " + sim::range_text(step.metrics.step, *range) + ")" : "";
 }
 

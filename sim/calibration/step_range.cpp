@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,17 +42,30 @@ std::vector<std::string> devices_of(const SettledScenario& scenario, const Profi
 
 namespace {
 
+/// The share of a device's rate of products that a stack says is sustained; 0: it does not say.
+double sustained_share(const Profile& profile, const std::string& device) {
+    const Stack::Sustained* const row =
+        find_stack(profile.stack)->sustained_of(device, profile.precision);
+    return row == nullptr ? 0 : row->share.value;
+}
+
 /// The range of costs that a stack estimated: where there are several kinds of devices, the
 /// widest.
-ErrorRange range_with_stack(RunKind kind, const std::vector<std::string>& devices) {
+ErrorRange range_with_stack(RunKind kind,
+                            const std::vector<std::string>& devices,
+                            const Profile& profile,
+                            const std::function<double(double sustained)>& least) {
     ErrorRange widest;
+    double sustained = 1;
     for (const std::string& device : devices) {
         kind.device = device;
+        sustained = std::min(sustained, sustained_share(profile, device));
         ErrorRange range = estimate_error(kind);
         if (widest.of.empty() || range.high / range.low > widest.high / widest.low) {
             widest = std::move(range);
         }
     }
+    widest.low = std::max(widest.low, std::min(1.0, least(sustained)));
     return widest;
 }
 
@@ -94,6 +108,23 @@ bool lacks_runs(const Plan& plan, const Profile& profile) {
     return is_estimated(plan) && has_routed_experts(profile) && profile.run_calibrations.empty();
 }
 
+Duration time_of_kernels(const Plan& plan, double sustained) {
+    const auto shorter = [sustained](Duration time) { return scaled(time, sustained); };
+    Duration most{};
+    for (const auto& row : plan->schedule.ranks) {
+        Duration sum{};
+        for (const Action& action : row) {
+            if (is_compute(action.op) && has_micro_batch(action.op)) {
+                const Duration messages =
+                    plan.with_computation(action, [](Duration) { return Duration{}; });
+                sum += shorter(plan.duration(action) - messages);
+            }
+        }
+        most = std::max(most, sum);
+    }
+    return most;
+}
+
 namespace {
 
 /// The runs that corrected the costs, or the stack that these were estimated with.
@@ -119,7 +150,8 @@ std::optional<ErrorRange> range_by_runs(const SettledScenario& scenario, const P
 
 std::optional<ErrorRange> step_range(const Plan& plan,
                                      const SettledScenario& scenario,
-                                     const Profile& profile) {
+                                     const Profile& profile,
+                                     Duration step) {
     if (!is_estimated(plan) || lacks_runs(plan, profile)) {
         return std::nullopt;
     }
@@ -135,7 +167,10 @@ std::optional<ErrorRange> step_range(const Plan& plan,
         return by_runs;
     }
     if (!kind.stack.empty()) {
-        return range_with_stack(kind, devices_of(scenario, profile));
+        return range_with_stack(
+            kind, devices_of(scenario, profile), profile, [&](double sustained) {
+                return to_seconds(time_of_kernels(plan, sustained)) / to_seconds(step);
+            });
     }
     ErrorRange range = estimate_error(kind);
     if (kind.calibrated) {

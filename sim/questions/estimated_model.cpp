@@ -387,13 +387,21 @@ double product_rate(const DeviceProfile& device,
         expect_products(*estimate.stack, device.name, precision, "--stack");
     } else if (has_narrow_products(precision) && precision != "fp8") {
         const std::string stack = newest_stack("megatron", device.name, precision);
+        if (stack.empty()) {
+            throw Error(ErrorKind::BadInput,
+                        "--device",
+                        fmt::format("no stack has products in {} on '{}', and what they reach is "
+                                    "known of stacks alone",
+                                    precision,
+                                    device.name),
+                        "choose another precision, or another device");
+        }
         throw Error(ErrorKind::Usage,
                     "--precision",
                     fmt::format("{} without --stack: what such products reach is known of stacks "
                                 "alone",
                                 precision),
-                    stack.empty() ? fmt::format("no stack has them on '{}'", device.name)
-                                  : fmt::format("add --stack {}", stack));
+                    fmt::format("add --stack {}", stack));
     }
     return rate;
 }

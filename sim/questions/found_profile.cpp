@@ -9,6 +9,7 @@
 #include "core/costs/profile_json.h"
 #include "core/model/model.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/rank_device.h"
 #include "core/scenario/scenario.h"
 
 namespace pipetwin::sim {
@@ -64,6 +65,7 @@ FoundProfile find_profile(const ScenarioParts& scenario,
                         scenario.file.string(),
                         is_changed ? " (with the same --set)" : ""));
     }
+    expect_stack_of_costs(scenario, found->profile);
     return *std::move(found);
 }
 

@@ -24,7 +24,7 @@ struct FoundProfile {
 /// Finds the costs of a scenario's layers, in this order: --profile, the scenario's own file (kind
 /// = "profile"), profile.json in `folder`, and NAME.profile.json in the current folder, which is
 /// what `pipetwin profile` writes. Throws Error(BadInput), saying how to make one, if there is
-/// none.
+/// none, and as `expect_stack_of_costs`.
 FoundProfile find_profile(const ScenarioParts& scenario,
                           const std::filesystem::path& option,
                           const std::filesystem::path& folder);

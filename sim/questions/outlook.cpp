@@ -6,6 +6,7 @@
 #include "core/costs/evidence.h"
 #include "core/costs/number_type.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
 #include "core/plan/plan.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
@@ -102,9 +103,10 @@ Outlook outlook(const Plan& plan,
             outlook.no_utilisation = why_unknown(flops_count, profile);
         }
     }
-    outlook.error = step_range(plan, scenario, profile);
+    outlook.error = step_range(plan, scenario, profile, metrics.step);
     outlook.lacks_runs = lacks_runs(plan, profile);
-    outlook.stack = profile.stack;
+    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
+    outlook.stack = stack ? stack->name : std::string();
     if (!profile.stack.empty()) {
         outlook.nearest = nearest_to(plan, scenario, profile);
     }

@@ -36,7 +36,7 @@ struct Outlook {
     std::optional<ErrorRange> error;
     /// True if the range is missing because no published run of a model with experts was compared.
     bool lacks_runs = false;
-    std::string stack;  ///< that the costs were estimated with; empty: none
+    std::string stack;  ///< of the costs, else of the cluster; empty: none
     /// Published runs with a stack that are nearest to the plan; empty without a stack.
     std::vector<NearRun> nearest;
 

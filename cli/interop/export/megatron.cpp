@@ -408,7 +408,10 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     std::vector<std::string>& further = model.further;
     flags.tensor_size = scenario.pipeline.tensor_parallel;
     set_shares(scenario, flags, further, console);
+    flags.tensor_overlap = flags.sequence_parallel && placed.hides_tensor;
     flags.overlap_reduction = scenario.pipeline.overlap_reduction;
+    flags.overlap_gather =
+        flags.overlap_reduction && scenario.pipeline.overlap_gather.value_or(false);
     flags.pipeline_size = placed.schedule.rank_count();
     const int chunks = placed.schedule.stage_count() / placed.schedule.rank_count();
     set_layout(layout, chunks, flags);

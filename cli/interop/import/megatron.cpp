@@ -23,6 +23,7 @@
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_model.h"
+#include "core/interop/megatron_stack.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
@@ -119,6 +120,7 @@ class FlagsImport {
         }
         chunks_ = megatron_chunks(flags_, ranks_, place_);
         replicas_ = replicas();
+        shard_group_ = shard_group();
         for (const std::string& warning : flags_.warnings) {
             warn(warning);
         }
@@ -126,7 +128,7 @@ class FlagsImport {
     }
 
     Imported imported() {
-        std::string text = "# Megatron's flags\n" + left_out_comment(flags_.left_out);
+        std::string text = "# Megatron's flags\n" + left_out_comment(left_out_);
         if (!flags_.unseen.empty()) {
             text += toml_comment(
                 fmt::format("flags that {} {} were not seen: what no line says, and Megatron's "
@@ -144,7 +146,7 @@ class FlagsImport {
         text += cluster_table();
         Imported result = with_counts(std::move(text), ranks_, ranks_ * chunks_);
         result.result.parameters = parameters_;
-        result.result.left_out = flags_.left_out;
+        result.result.left_out = left_out_;
         result.profile = std::move(profile_);
         say_what_is_left_out();
         result.notes = std::move(notes_);
@@ -193,6 +195,48 @@ class FlagsImport {
             left /= size;
         }
         return left;
+    }
+
+    /// What of groups of replicas, of which each divides the state, a scenario cannot say; empty:
+    /// nothing.
+    std::string_view fault_of_groups(int groups) const {
+        if (megatron_shard(flags_) == Shard::None) {
+            return "without --use-distributed-optimizer there is nothing to divide in groups";
+        }
+        if (flags_.context_size.value_or(1) > 1) {
+            return "the devices of context parallelism are in the groups, too";
+        }
+        if (!replicas_) {
+            return "the flags do not say how many GPUs there are, so the groups have no size";
+        }
+        return *replicas_ / groups < 2 ? "a group has one replica, and divides nothing" : "";
+    }
+
+    /// Replicas of a group that divides the state: Megatron makes groups of ranks that follow each
+    /// other. None: all replicas are one group, or --insist leaves the groups out.
+    std::optional<int> shard_group() {
+        const int groups = flags_.optimizer_groups.value_or(1);
+        if (groups == 1) {
+            return std::nullopt;
+        }
+        const std::string flag = fmt::format("--num-distributed-optimizer-instances {}", groups);
+        const std::string_view fault = fault_of_groups(groups);
+        if (fault.empty() && *replicas_ % groups == 0) {
+            return *replicas_ / groups;
+        }
+        if (fault.empty()) {
+            refuse(place_,
+                   fmt::format("{} do not make {} alike", counted(*replicas_, "replica"), flag),
+                   "Megatron refuses this, too");
+        }
+        if (leave_out(options_) != LeaveOut::All) {
+            throw Error(ErrorKind::BadInput,
+                        place_,
+                        fmt::format("{}: {}", flag, fault),
+                        "take it out; --insist leaves it out, and says so in the result");
+        }
+        left_out_.push_back(flag);
+        return std::nullopt;
     }
 
     // --- [model] ---
@@ -300,14 +344,34 @@ class FlagsImport {
         return text;
     }
 
+    /// The stack that the flags speak of, which a note says; none: there is none for the device.
+    std::optional<std::string> stack_of_flags(const std::string& device,
+                                              const std::string& precision) {
+        CoreAttention attention = attention_;
+        if (options_.hf.has_attention) {
+            attention = {.is_standard = options_.hf.attention == "standard",
+                         .reason = fmt::format("--attention {}", options_.hf.attention)};
+        }
+        const auto [stack, why] = megatron_stack(flags_, attention, device, precision);
+        if (stack.empty()) {
+            return std::nullopt;
+        }
+        notes_.push_back(fmt::format("stack {}: {} (--stack NAME changes this)", stack, why));
+        return stack;
+    }
+
     Profile estimated(const DecoderModel& model) {
         sim::EstimateQuestion question;
         EstimateOptions& estimate = question.estimate;
         estimate.sequence = *flags_.sequence;
         estimate.micro_batch_size = flags_.micro_batch_size.value_or(1);
-        estimate.precision = flags_.fp8 ? "fp8" : model.precision.value_or("fp32");
+        estimate.precision = flags_.fp8 ? std::string(megatron_narrow_type(flags_))
+                                        : model.precision.value_or("fp32");
         set_rates(options_.hf, question);
         const DeviceProfile device = find_device(*options_.hf.device, "--device");
+        if (!question.stack) {
+            question.stack = stack_of_flags(device.name, estimate.precision);
+        }
         sim::set_stack(question, device.name, estimate);
         const bool flags_say = attention_.is_certain && !attention_.reason.empty();
         if (!options_.hf.has_attention && (attention_.is_standard || flags_say)) {
@@ -411,14 +475,26 @@ class FlagsImport {
         if (divides_sequence(flags_)) {
             text += "sequence_parallel = true\n";
         }
+        // The command line says all; a YAML file may continue another one.
+        if (divides_sequence(flags_) && (flags_.tensor_overlap || !flags_.is_key_file)) {
+            text += fmt::format("tensor_overlap = {}\n", flags_.tensor_overlap);
+        }
         if (scatters_boundaries(flags_)) {
             text += "scatter_boundaries = true\n";
         }
-        if (const Shard shard = megatron_shard(flags_); shard != Shard::None) {
+        const Shard shard = megatron_shard(flags_);
+        if (shard != Shard::None) {
             text += fmt::format("shard = \"{}\"\n", to_string(shard));
+        }
+        if (shard_group_) {
+            text += fmt::format("shard_group = {}\n", *shard_group_);
         }
         if (flags_.overlap_reduction) {
             text += "overlap_reduction = true\n";
+        }
+        const bool gathers = shard == Shard::Optimizer || shard == Shard::Gradients;
+        if (gathers && (flags_.overlap_reduction || flags_.overlap_gather)) {
+            text += fmt::format("overlap_gather = {}\n", flags_.overlap_gather);
         }
         return text + partition_line();
     }
@@ -560,11 +636,13 @@ class FlagsImport {
 
     const MegatronFlags& flags_;
     const ImportOptions& options_;
+    std::vector<std::string> left_out_ = flags_.left_out;
     CoreAttention attention_ = megatron_attention(flags_);
     std::string place_;
     int ranks_;
     int chunks_ = 1;
     std::optional<int> replicas_;
+    std::optional<int> shard_group_;
     std::optional<std::int64_t> parameters_;
     std::optional<std::string> profile_;
     std::vector<std::string> notes_;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack_choice.h"
 #include "core/interop/launch/table_settings.h"
 #include "core/interop/launch/training_run.h"
 #include "core/scenario/scenario_writer.h"
@@ -23,8 +27,62 @@ std::string quoted_line(std::string_view key, const std::string& value) {
     return value.empty() ? std::string() : fmt::format("{} = {}\n", key, toml_string(value));
 }
 
+/// The stack that costs of the run are to have; empty: none. Says which, and what it does not know
+/// of the run.
+std::string stack_of_run(const TrainingRun& run,
+                         const HfOptions& options,
+                         std::string_view framework,
+                         std::vector<std::string>& notes) {
+    const std::string device = options.device.value_or("");
+    const std::string precision = run.precision.empty() ? "bf16" : run.precision;
+    std::string stack = chosen_stack(options.stack, framework, device, precision);
+    const std::string where = device.empty() ? "" : fmt::format(" that knows {}", device);
+    if (stack.empty() && !options.stack) {
+        notes.push_back(
+            fmt::format("no stack: there is none of {}{} in {}", framework, where, precision));
+    }
+    if (stack.empty()) {
+        return stack;
+    }
+    const std::shared_ptr<const Stack> known = find_stack(stack, "--stack");
+    if (!device.empty()) {
+        expect_products(*known, device, precision, "--stack");
+    }
+    if (!options.stack) {
+        notes.push_back(fmt::format(
+            "stack {}, the newest of {}{}: costs of the model have to be estimated with --stack "
+            "{}; --stack NAME changes this",
+            stack,
+            framework,
+            where,
+            stack));
+    }
+    if (run.compiles == false && known->kernels.blocks == BlockKernels::Compiled) {
+        notes.push_back(
+            fmt::format("warning: the file does not compile the model (compile.enable), and the "
+                        "stack does: estimate its costs with --stack {} --kernels eager",
+                        stack));
+    }
+    return stack;
+}
+
+/// The table [cluster]; empty where nothing is known of it.
+std::string cluster_table(const TrainingRun& run,
+                          const HfOptions& options,
+                          std::string_view framework,
+                          std::vector<std::string>& notes) {
+    const std::string device =
+        options.device ? find_device(*options.device, "--device").name : std::string();
+    const std::string text = quoted_line("device", device) +
+                             quoted_line("stack", stack_of_run(run, options, framework, notes));
+    return text.empty() ? text : "[cluster]\n" + text;
+}
+
 /// The tables of a scenario; [model] is left to its user.
-Imported tables_of(const TrainingRun& run, std::string_view origin) {
+Imported tables_of(const TrainingRun& run,
+                   std::string_view origin,
+                   const HfOptions& options,
+                   std::string_view framework) {
     std::string text =
         toml_comment(fmt::format("{}{}", origin, run.model.empty() ? "" : ", model " + run.model)) +
         left_out_comment(run.left_out);
@@ -47,6 +105,9 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
     if (run.sequence_parallel) {
         text += "sequence_parallel = true\n";
     }
+    if (run.tensor_overlap) {
+        text += fmt::format("tensor_overlap = {}\n", *run.tensor_overlap);
+    }
     text += quoted_line("shard", run.shard) + line("shard_group", run.shard_group) +
             line("prefetch", run.prefetch);
     if (!run.blocks.empty()) {
@@ -54,7 +115,9 @@ Imported tables_of(const TrainingRun& run, std::string_view origin) {
             fmt::format("# whole blocks; embedding and head go with the ends\npartition = [{}]\n",
                         fmt::join(run.blocks, ", "));
     }
-    Imported imported{.content = std::move(text), .result = {}};
+    std::vector<std::string> notes;
+    text += cluster_table(run, options, framework, notes);
+    Imported imported{.content = std::move(text), .result = {}, .notes = std::move(notes)};
     imported.result.ranks = run.stages.value_or(0);
     imported.result.stages = run.stages.value_or(0) * run.chunks;
     imported.result.micro_batches = run.micro_batches;
@@ -72,7 +135,10 @@ Imported import_torchtitan(const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_config_file);
     expect_known_program(text, place);
     const LaunchFile file = parse_toml_settings(text, place);
-    return tables_of(torchtitan_run(file, leave_out(options)), "torchtitan's configuration");
+    return tables_of(torchtitan_run(file, leave_out(options)),
+                     "torchtitan's configuration",
+                     options.hf,
+                     "torchtitan");
 }
 
 Imported import_deepspeed(const ImportOptions& options) {
@@ -80,7 +146,10 @@ Imported import_deepspeed(const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_config_file);
     expect_known_program(text, place);
     const LaunchFile file = parse_json_settings(text, place);
-    return tables_of(deepspeed_run(file, leave_out(options)), "DeepSpeed's configuration");
+    return tables_of(deepspeed_run(file, leave_out(options)),
+                     "DeepSpeed's configuration",
+                     options.hf,
+                     "deepspeed");
 }
 
 }  // namespace pipetwin::cli

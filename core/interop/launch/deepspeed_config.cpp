@@ -285,9 +285,38 @@ class DeepSpeedReader {
             reader_.problem("zero_optimization.zero_hpz_partition_size",
                             "weights are shared once more by groups of replicas");
         }
-        if (reader_.whole("zero_optimization.mics_shard_size", -1).value_or(-1) > 0) {
-            reader_.problem("zero_optimization.mics_shard_size",
-                            "weights are shared in groups of replicas");
+        read_mics();
+    }
+
+    /// MiCS (deepspeed/runtime/zero/mics.py): replicas that follow each other divide all state,
+    /// and sum their gradients between groups.
+    void read_mics() {
+        constexpr std::string_view size_key = "zero_optimization.mics_shard_size";
+        const int size = reader_.whole(size_key, -1).value_or(-1);
+        if (size < 1) {
+            return;
+        }
+        const bool divides =
+            !run_.data_parallel || (*run_.data_parallel % size == 0 && *run_.data_parallel >= size);
+        if (zero_stage_ != 3) {
+            reader_.problem(size_key, "groups of replicas divide weights without ZeRO 3");
+        } else if (size == 1) {
+            reader_.problem(size_key, "a group has one replica, and divides nothing");
+        } else if (!divides) {
+            reader_.problem(
+                size_key,
+                fmt::format("no divisor of the {}", counted(*run_.data_parallel, "replica")));
+        } else {
+            run_.shard_group = size;
+            if (run_.micro_batches != 1) {
+                run_.warnings.emplace_back(
+                    "zero_optimization.mics_shard_size: MiCS sums gradients between groups once a "
+                    "step, the prediction with every micro-batch; a step is at most as long");
+            }
+        }
+        if (reader_.answer("zero_optimization.mics_hierarchical_params_gather").value_or(false)) {
+            reader_.problem("zero_optimization.mics_hierarchical_params_gather",
+                            "weights are gathered in two steps");
         }
     }
 

@@ -112,7 +112,6 @@ constexpr auto refused = std::to_array<SettingGroup>({
      "1 null none"},
     {"megatron-fsdp-use-decoupled-grad", "gradients have another width", off_values},
     {"expert-model-parallel-size", "replicas share the experts", "1"},
-    {"num-distributed-optimizer-instances", "groups of replicas share it", "1"},
     {"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
     {"megatron-fsdp-main-params-dtype", "the copies of the weights have another width", "fp32"},
     {"megatron-fsdp-main-grads-dtype", "gradients have another width", "auto"},
@@ -202,7 +201,7 @@ constexpr auto noted = std::to_array<SettingGroup>({
      "the prediction waits for the weights that replicas hand to each other; "
      "overlapped, a step is at most as long",
      off_values},
-    {"tp-comm-overlap use-ascend-coc use-ascend-mc2",
+    {"use-ascend-coc use-ascend-mc2",
      "the prediction adds the messages of tensor parallelism to the time of a layer; "
      "overlapped, a step is at most as long",
      off_values},
@@ -361,7 +360,7 @@ constexpr std::string_view harmless =
     "flight-recorder-extra-dump-on-exec flight-recorder-include-only-active "
     "flight-recorder-include-stack-trace flight-recorder-trace-buffer-size fp4-recipe "
     "fp8-amax-compute-algo fp8-amax-history-len fp8-interval "
-    "fp8-margin fp8-recipe framework "
+    "fp8-margin framework "
     "fsdp-all-gather-in-start-param-sync fsdp-db-use-persist-buf-on-alloc-fail "
     "fsdp-double-buffer fsdp-manual-registration full-validation fully-parallel-load "
     "fully-parallel-save fused-padded-mla-attention fused-single-qkv-rope "

@@ -49,7 +49,7 @@ constexpr std::string_view harmless_titan =
     "validation.seq_len validation.freq validation.steps "
     "validation.dataloader.num_workers validation.dataloader.persistent_workers "
     "validation.dataloader.pin_memory validation.dataloader.prefetch_factor "
-    "compile.enable compile.components compile.backend "
+    "compile.backend "
     "debug.seed debug.deterministic debug.deterministic_warn_only debug.moe_force_load_balance "
     "float8.enable_fsdp_float8_all_gather float8.precompute_float8_dynamic_scale_for_fsdp "
     "float8.force_recompute_fp8_weight_in_bwd float8.recipe_name float8.filter_fqns "
@@ -73,7 +73,7 @@ constexpr std::string_view harmless_titan =
     "experimental.context_parallel_rotate_method "
     "parallelism.pipeline_parallel_expert_parallel_overlap "
     "parallelism.expert_parallel_comm_backend "
-    "training.steps training.seq_len training.dataset training.dataset_path training.compile "
+    "training.steps training.seq_len training.dataset training.dataset_path "
     "training.seed training.deterministic training.gc_freq training.gc_debug "
     "training.warmup_steps training.mixed_precision_reduce training.checkpoint_interval "
     "training.checkpoint_interval_type training.checkpoint_folder "
@@ -457,11 +457,12 @@ class TitanReader {
         expect_one("context_parallel_degree", "devices share the tokens of a sample");
         expect_one("expert_parallel_degree", "replicas share the experts");
         expect_one("expert_tensor_parallel_degree", "devices share each expert");
-        if (reader_.answer(split_key("enable_async_tensor_parallel")).value_or(false)) {
-            run_.warnings.emplace_back(
-                "enable_async_tensor_parallel: the prediction adds the messages of tensor "
-                "parallelism to the time of a layer; overlapped, a step is at most as long");
+        const bool overlaps =
+            reader_.answer(split_key("enable_async_tensor_parallel")).value_or(false);
+        if (run_.sequence_parallel) {
+            run_.tensor_overlap = overlaps;
         }
+        read_compile();
         read_recompute();
         const std::string mixed =
             reader_.text("training.mixed_precision_param").value_or("bfloat16");
@@ -494,6 +495,14 @@ class TitanReader {
                 "training.dtype = bfloat16: weights have no copies in fp32, and the optimizer's "
                 "state has two bytes; the fragment's precision = \"bf16\" has both in fp32");
         }
+    }
+
+    /// Until summer 2025 the switch stood in [training].
+    void read_compile() {
+        const bool was_on = reader_.answer("training.compile").value_or(false);
+        const bool is_on = reader_.answer("compile.enable").value_or(was_on);
+        const auto parts = reader_.texts("compile.components");
+        run_.compiles = is_on && (!parts || std::ranges::count(*parts, "model") > 0);
     }
 
     void read_recompute() {

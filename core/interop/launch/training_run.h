@@ -35,9 +35,11 @@ struct TrainingRun {
     std::optional<int> shard_group{};
     std::optional<int> prefetch{};
     bool sequence_parallel = false;
-    std::vector<std::string> harmless{};  ///< settings without effect, as written
-    std::vector<std::string> warnings{};  ///< what a prediction will not see
-    std::vector<std::string> left_out{};  ///< settings that change the run, with LeaveOut::All
+    std::optional<bool> tensor_overlap{};  ///< none: as the program does by default
+    std::optional<bool> compiles{};        ///< by torch.compile; none: the settings do not say
+    std::vector<std::string> harmless{};   ///< settings without effect, as written
+    std::vector<std::string> warnings{};   ///< what a prediction will not see
+    std::vector<std::string> left_out{};   ///< settings that change the run, with LeaveOut::All
 
     bool operator==(const TrainingRun&) const = default;
 };

@@ -285,8 +285,8 @@ std::string expected_range(const RunData& run) {
     if (!run.planned || !run.planned->knows_bytes || !run.predicted) {
         return "";
     }
-    const std::optional<ErrorRange> range =
-        sim::step_range(run.planned->plan, run.planned->scenario, run.planned->profile);
+    const std::optional<ErrorRange> range = sim::step_range(
+        run.planned->plan, run.planned->scenario, run.planned->profile, run.predicted->step);
     return range ? fmt::format(" (likely {})", sim::range_text(run.predicted->step, *range)) : "";
 }
 

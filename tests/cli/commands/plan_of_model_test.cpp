@@ -114,6 +114,22 @@ TEST_F(PlanOfModel, HasTheRatesOfAStack) {
     EXPECT_EQ(other.code, 3);
     EXPECT_THAT(in_one_line(other.err),
                 AllOf(HasSubstr("'megatron-bridge-2026'"), HasSubstr("'megatron-bridge-2025'")));
+    for (const char* const command : {"simulate", "sweep", "plan"}) {
+        const auto with = [&](const std::string& stack) {
+            return pipetwin({command, path("plan") + "/scenario.toml", "--stack", stack});
+        };
+        EXPECT_EQ(with("megatron-bridge-2026").code, 0) << command;
+        for (const char* const stack : {"megatron-bridge-2025", "none"}) {
+            const Outcome refused = with(stack);
+            EXPECT_EQ(refused.code, 3) << command;
+            EXPECT_THAT(
+                in_one_line(refused.err),
+                AllOf(HasSubstr("'megatron-bridge-2026'"),
+                      HasSubstr(fmt::format("'{}'", stack)),
+                      HasSubstr(fmt::format("import the model again with --stack {}", stack))));
+        }
+        EXPECT_THAT(with("megatron-2042").err, HasSubstr("error: --stack: no stack"));
+    }
     const Outcome simulated = pipetwin({"simulate", path("plan") + "/scenario.toml"});
     EXPECT_THAT(simulated.out, HasSubstr("nearest published runs"));
     EXPECT_EQ(planned({"--stack", "nemo-2024"}).code, 3);

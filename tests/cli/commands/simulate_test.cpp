@@ -650,6 +650,29 @@ TEST_F(SimulateFiles, DeviceJitterTakesThePlaceOfTheSlowestDeviceOfTheStack) {
     EXPECT_EQ(step({"--set", "cluster.device_spread=0.1", "--device-jitter", "0.02"}), alike);
 }
 
+/// Costs that name no stack take that of the option, which has to know the scenario's device.
+TEST_F(SimulateFiles, TheStackOfTheRunIsAnOption) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string profile = file("small.csv", small_profile);
+    const auto simulated = [&](const std::string& stack,
+                               const std::vector<std::string>& more = {}) {
+        return pipetwin(
+            joined({"simulate", scenario, "--profile", profile, "--stack", stack, "--json"}, more));
+    };
+    EXPECT_EQ(simulated("nemo-2024").json()["stack"], "nemo-2024");
+    EXPECT_EQ(simulated("nemo-2024").json()["step_ms"],
+              simulated("none", {"--set", "cluster.device_spread=0.012"}).json()["step_ms"]);
+    EXPECT_EQ(simulated("none").json()["stack"], nullptr);
+    const Outcome unknown = simulated("nemo-2024", {"--set", "cluster.device=gb200"});
+    EXPECT_EQ(unknown.code, 3);
+    EXPECT_THAT(unknown.err,
+                AllOf(HasSubstr("'nemo-2024' says nothing of the device 'gb200'"),
+                      HasSubstr("'megatron-bridge-2026'")));
+    EXPECT_EQ(simulated("nemo-2024", {"--set", "cluster.stack=nemo-2024"}).code, 2);
+    EXPECT_EQ(pipetwin({"simulate", "--stages", "2", "--stack", "nemo-2024"}).code, 2);
+    EXPECT_EQ(pipetwin({"sweep", "--stages", "2,4", "--stack", "nemo-2024"}).code, 2);
+}
+
 TEST_F(SimulateFiles, ProfileOfTheRunFolderIsUsed) {
     const std::string scenario = file("small.toml", small_scenario);
     const std::string profile = file("small.csv", small_profile);

@@ -114,7 +114,6 @@ tensor_sum = { multiprocessors = 20, chunks = 4, kind = "counted", source = "b" 
 tensor_bulk = { multiprocessors = 4, kind = "counted", source = "b" }
 gradients = { hidden = true, multiprocessors = 16, kind = "counted", source = "b" }
 weights = { hidden = true, multiprocessors = 16, kind = "counted", source = "b" }
-boundaries = { hidden = false, kind = "counted", source = "b" }
 [collectives]
 latency_us = { value = 22, kind = "measured", source = "a" }
 per_device_us = { value = 2.5, kind = "measured", source = "a" }
@@ -165,7 +164,6 @@ TEST(StackToml, IsReadWithKindsAndSources) {
     EXPECT_EQ(stack.overlap.tensor_sum.value.multiprocessors, 20);
     EXPECT_EQ(stack.overlap.tensor_bulk.value.chunks, 0);
     EXPECT_TRUE(stack.overlap.tensor_gather.value.in_8_bits);
-    EXPECT_FALSE(stack.overlap.boundaries.value);
     EXPECT_EQ(stack.stored.reshard, Reshard::LastMicroBatch);
     EXPECT_TRUE(stack.stored.fp32_gradients);
     EXPECT_TRUE(stack.casts_of("fp8")->once_a_step);
@@ -259,6 +257,19 @@ TEST(StackEstimate, ProductsHaveTheirSustainedRate) {
     EXPECT_NEAR(static_cast<double>(work.sample().forward.count()),
                 expected(operations, 100e12 * 0.4) + gap,
                 2);
+}
+
+/// A row that lists a precision goes before the one for all others.
+TEST(StackEstimate, PrecisionsMayHaveASustainedRateOfTheirOwn) {
+    Stack stack = *with_small_stack().stack;
+    const double of_all = stack.products_of("h100-sxm", "fp8")->large;
+    Stack::Sustained row = stack.sustained.front();
+    row.precisions = {"bf16"};
+    row.share.value = 0.25;
+    stack.sustained.push_back(row);
+    EXPECT_EQ(stack.products_of("h100-sxm", "bf16")->large, 0.8 * 0.25);
+    EXPECT_EQ(stack.products_of("h100-sxm", "fp16")->large, 0.8 * 0.25);
+    EXPECT_EQ(stack.products_of("h100-sxm", "fp8")->large, of_all);
 }
 
 TEST(StackEstimate, AttentionHasARateForEachDirection) {

@@ -8,6 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
+#include "core/costs/stack_choice.h"
+#include "core/interop/megatron_stack.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
@@ -368,6 +372,35 @@ TEST(MegatronAttention, IsThatOfTheFlagsAndOfTheirTime) {
         megatron_attention(flags_of("attention_backend: AttnBackend.unfused\n")).is_standard);
     EXPECT_FALSE(megatron_attention(flags_of("--num-layers 4")).is_certain);
     EXPECT_TRUE(megatron_attention(flags_of("--ckpt-format torch_dist")).is_certain);
+}
+
+/// Megatron-LM of 2021 alone has standard attention, its user buffers are Transformer Engine's, and
+/// recipes of 8 bits are in Transformer Engine 2.
+TEST(MegatronStack, IsThatOfTheFlags) {
+    const auto chosen = [](const std::string& text,
+                           std::string_view device = "h100-sxm",
+                           std::string_view precision = "bf16") {
+        const MegatronFlags flags = flags_of("--num-layers 4 " + text);
+        return megatron_stack(flags, megatron_attention(flags), device, precision).name;
+    };
+    EXPECT_EQ(chosen(""), newest_stack("megatron", "h100-sxm"));
+    EXPECT_EQ(chosen("--attention-backend unfused", "a100-sxm-80"), "megatron-2021");
+    EXPECT_EQ(chosen("--checkpoint-activations", "a100-sxm-80"), "megatron-2021");
+    EXPECT_EQ(chosen("--attention-backend unfused"), newest_stack("megatron", "h100-sxm"));
+    EXPECT_EQ(chosen("--transformer-impl local --use-flash-attn"), "megatron-2023");
+    EXPECT_EQ(chosen("--transformer-impl local --use-flash-attn", "mi300x"), "rocm-megatron");
+    EXPECT_GE(find_stack(chosen("--tp-comm-overlap"))->year, find_stack("nemo-2024")->year);
+    for (const std::string_view precision : {"fp8", "mxfp8"}) {
+        EXPECT_EQ(chosen("", "b200", precision), "megatron-bridge-2026") << precision;
+    }
+    EXPECT_EQ(chosen("", "v100-sxm2"), "");
+    const auto type = [](const std::string& text) {
+        return megatron_narrow_type(flags_of("--num-layers 4 --bf16 --fp8-format e4m3 " + text));
+    };
+    EXPECT_EQ(type(""), "fp8");
+    EXPECT_EQ(type("--fp8-recipe delayed"), "fp8");
+    EXPECT_EQ(type("--fp8-recipe blockwise"), "fp8-block");
+    EXPECT_EQ(type("--fp8-recipe mxfp8"), "mxfp8");
 }
 
 /// mindspeed_llm/features_manager/pipeline_parallel: the list has a number for each rank; empty

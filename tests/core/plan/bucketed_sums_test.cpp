@@ -59,5 +59,50 @@ TEST(BucketedSums, AreMadeByTheHalfOfTheWeights) {
     EXPECT_EQ(parts.bucketed_sums[0].head, milliseconds(7));
 }
 
+/// Two stages, F 1 ms and B 2 ms each, whose weights are gathered after the update.
+PlanParts gathering(Duration first, Duration second) {
+    PlanParts parts = make_plan(plain(ScheduleKind::GPipe, 2, 1)).parts();
+    parts.weight_gather = {first, second};
+    return parts;
+}
+
+/// With four buckets a forward begins when a quarter has come, so that three quarters of it hide.
+TEST(HiddenGathers, LeaveWhatTheFirstForwardWaitsFor) {
+    PlanParts parts = gathering(Duration(700'000), milliseconds(5));
+    hide_weight_gathers(parts, {4, 4}, 0);
+    EXPECT_EQ(parts.weight_gather[0], Duration{});
+    EXPECT_EQ(parts.weight_gather[1], milliseconds(5) - Duration(750'000));
+}
+
+TEST(HiddenGathers, OfOneBucketAreAwaited) {
+    PlanParts parts = gathering(Duration(700'000), milliseconds(5));
+    hide_weight_gathers(parts, {1, 1}, 0.1);
+    EXPECT_EQ(parts.weight_gather[0], Duration(700'000));
+    EXPECT_EQ(parts.weight_gather[1], milliseconds(5));
+}
+
+/// Messages take multiprocessors while they go on, and never more than they hide.
+TEST(HiddenGathers, SlowTheForward) {
+    PlanParts parts = gathering(Duration(100'000), milliseconds(5));
+    hide_weight_gathers(parts, {4, 4}, 0.1);
+    EXPECT_EQ(parts.weight_gather[0], Duration(10'000));
+    EXPECT_EQ(parts.weight_gather[1], milliseconds(5) - Duration(750'000) + Duration(75'000));
+}
+
+/// A later chunk of a rank has the forwards of all earlier ones to hide behind.
+TEST(HiddenGathers, OfLaterChunksHideBehindEarlierOnes) {
+    PlainCosts costs = plain(ScheduleKind::Interleaved1F1B, 2, 8);
+    costs.shape.chunks = 2;
+    costs.forward.assign(4, milliseconds(1));
+    costs.backward.assign(4, milliseconds(2));
+    PlanParts parts = make_plan(costs).parts();
+    parts.weight_gather.assign(4, milliseconds(2));
+    hide_weight_gathers(parts, {4, 4, 4, 4}, 0);
+    // 2 ms less 0.75 of the first forward; the second chunk's comes at 4 ms, after 1.25 ms of
+    // waiting, two forwards of the first chunk and 0.75 of its own.
+    EXPECT_EQ(parts.weight_gather[0], Duration(1'250'000));
+    EXPECT_EQ(parts.weight_gather[2], Duration{});
+}
+
 }  // namespace bucketed_sums_test
 }  // namespace pipetwin

@@ -52,6 +52,18 @@ TEST(ShapeNotes, NameHiddenSumsThatAreNotThere) {
                 ElementsAre(HasSubstr("tensor_overlap changes nothing: a rank has one device")));
 }
 
+TEST(ShapeNotes, NameGathersThatAreNotThere) {
+    AskedShape asked = shape();
+    asked.overlap_gather = true;
+    asked.data_parallel = 2;
+    EXPECT_THAT(shape_notes(asked), ElementsAre(HasSubstr("no weights are gathered")));
+    asked.shard = "optimizer";
+    EXPECT_THAT(shape_notes(asked), IsEmpty());
+    asked.data_parallel = 1;
+    EXPECT_THAT(shape_notes(asked),
+                ::testing::Contains(HasSubstr("overlap_gather changes nothing: there is one")));
+}
+
 TEST(ShapeNotes, NameBoundariesThatAreNotThereOrDividedAlready) {
     AskedShape asked = shape();
     asked.scatter_boundaries = true;

@@ -466,6 +466,26 @@ TEST(PlanClusters, SumsAreHiddenAsTheStackOrTheScenarioSays) {
     EXPECT_EQ(sums("", {}), of_costs);
 }
 
+/// Weights are gathered beside the next step where the stack does so and gradients overlap, too.
+TEST(PlanClusters, GathersAreHiddenAsTheStackOrTheScenarioSays) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.pipeline.data_parallel = 2;
+    scenario.pipeline.shard = Shard::Optimizer;
+    scenario.cluster.link_gbps = 8;
+    const auto gather = [&](const std::string& stack, bool gradients, OrAuto<bool> overlap) {
+        scenario.cluster.stack = stack;
+        scenario.pipeline.overlap_reduction = gradients;
+        scenario.pipeline.overlap_gather = overlap;
+        return plan_of(scenario).weight_gather_time(0);
+    };
+    for (const auto& [stack, hides] : {std::pair("deepspeed", false), {"nemo-2024", true}}) {
+        EXPECT_LE(gather(stack, true, true), gather(stack, true, false)) << stack;
+        EXPECT_EQ(gather(stack, true, {}), gather(stack, true, hides)) << stack;
+        EXPECT_EQ(gather(stack, false, {}), gather(stack, false, false)) << stack;
+    }
+    EXPECT_LT(gather("", true, true), gather("", true, {}));
+}
+
 TEST(PlanClusters, DevicesOfARankSitOnOneNodeAndCountAgainstTheDevices) {
     SettledScenario scenario = partitioned({2, 3});
     scenario.pipeline.tensor_parallel = 4;

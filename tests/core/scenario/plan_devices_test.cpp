@@ -75,6 +75,31 @@ TEST(PlanDevices, TheSpreadIsThatOfTheStackOrOfTheScenario) {
     EXPECT_THAT(moved.hint(), HasSubstr("--stack FILE.toml"));
 }
 
+/// Costs of a stack are combined with no other; costs of none with one that knows the devices.
+TEST(PlanDevices, CostsOfAnotherStackAreRefused) {
+    SettledScenario scenario = partitioned({2, 3}, 2, 8);
+    Profile profile = chain_profile();
+    const auto refusal = [&] { return plan_error_of(scenario, profile); };
+    scenario.cluster.stack = "nemo-2024";
+    plan_of(scenario, profile);
+    profile.stack = "megatron-2023";
+    EXPECT_EQ(refusal().key(), "cluster.stack");
+    EXPECT_THAT(refusal().text(), AllOf(HasSubstr("'nemo-2024'"), HasSubstr("'megatron-2023'")));
+    scenario.cluster.stack = "none";
+    EXPECT_THAT(refusal().hint(), HasSubstr("--stack none"));
+    profile.stack = "";
+    plan_of(scenario, profile);
+    EXPECT_EQ(stack_of(scenario, profile), nullptr);
+    scenario.cluster.stack = "nemo-2024";
+    scenario.cluster.device = "b200";
+    EXPECT_THAT(refusal().text(), HasSubstr("'b200'"));
+    scenario.cluster.device = "h100-sxm";
+    plan_of(scenario, profile);
+    profile.precision = "mxfp8";
+    EXPECT_THAT(refusal().text(), HasSubstr("in mxfp8 on 'h100-sxm'"));
+    EXPECT_EQ(refusal().kind(), ErrorKind::BadInput);
+}
+
 /// f + b: 40 80 120 80 160 = 480. Twice as slow in front: 120 * 2 = 240 and 360; behind: 320 and
 /// 160 * 2 = 320.
 TEST(PlanDevices, AutoBalancesForTheSpeedsInTheirOrder) {

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
+#include "tests/support/plain_plan.h"
 #include "tests/support/scenario_plans.h"
 
 /// Where a measured step is to be expected around a predicted one.
@@ -14,7 +17,8 @@ using pipetwin::testing::partitioned;
 using pipetwin::testing::plan_of;
 
 std::optional<ErrorRange> range_of(const SettledScenario& scenario, const Profile& profile) {
-    return step_range(plan_of(scenario, profile), scenario, profile);
+    constexpr Duration long_step = std::chrono::hours(1);
+    return step_range(plan_of(scenario, profile), scenario, profile, long_step);
 }
 
 TEST(StepRange, IsThatOfTheKindOfSetUpWhereCostsAreEstimated) {
@@ -60,6 +64,33 @@ TEST(StepRange, WithAStackIsThatOfItsRunsOnTheDevice) {
               estimate_error({.stack = "nemo-2024", .device = "h100-sxm", .devices = 2}));
     profile.device = "h200-sxm";
     EXPECT_EQ(range_of(scenario, profile)->unseen_device, "h200-sxm");
+}
+
+/// No step is shorter than kernels alone allow, however wide the range of its runs is.
+TEST(StepRange, WithAStackEndsWhereKernelsAloneDo) {
+    Profile profile = chain_profile();
+    profile.source = CostSource::Estimated;
+    profile.device = "mi300x";
+    profile.precision = "bf16";
+    profile.stack = "nemo-2024";  // another device: a wider range
+    const SettledScenario scenario = partitioned({2, 3});
+    const ErrorRange wide =
+        estimate_error({.stack = "nemo-2024", .device = "mi300x", .devices = 2});
+    EXPECT_EQ(range_of(scenario, profile), wide);
+    profile.device = "h100-sxm";
+    const Plan plan = plan_of(scenario, profile);
+    const double sustained = find_stack("nemo-2024")->sustained_of("h100-sxm", "bf16")->share.value;
+    const Duration least = time_of_kernels(plan, sustained);
+    const Duration step = scaled(least, 1 / 0.97);
+    EXPECT_NEAR(step_range(plan, scenario, profile, step)->low, 0.97, 1e-3);
+    EXPECT_LE(step_range(plan, scenario, profile, least / 2)->low, 1);
+}
+
+/// Forward 1 ms and backward 2 ms of two micro-batches, the busiest of two equal ranks.
+TEST(TimeOfKernels, IsWhatTheBusiestRankComputes) {
+    const Plan plan = make_plan(pipetwin::testing::plain(ScheduleKind::GPipe, 2, 2));
+    EXPECT_EQ(time_of_kernels(plan, 1), std::chrono::milliseconds(6));
+    EXPECT_EQ(time_of_kernels(plan, 0.5), std::chrono::milliseconds(3));
 }
 
 /// The factors of one row of docs/validation.md were printed with the words of another.

@@ -48,7 +48,7 @@ TEST_F(ImportHf, AModelKnownByNameBecomesAProfileThatIsSimulated) {
     EXPECT_EQ(
         outcome.err,
         "estimated for h100-sxm with the stack megatron-bridge-2026, the newest for it (--stack "
-        "NAME changes this): matrix products at up to 69.37 % (depending on their sizes) of 989 "
+        "NAME changes this): matrix products at up to 66.99 % (depending on their sizes) of 989 "
         "TFLOP/s, memory at 76 to 85 % (by the kind of kernel) of 3350 GB/s\n");
     EXPECT_EQ(
         import("llama-3-8b", {"--stack", "none", "--force"}).err,
@@ -152,6 +152,9 @@ TEST_F(ImportHf, AStackWithoutDeviceOrPrecisionIsRefusedAndTheNearestNamed) {
         import("llama-3-8b", {"--device", "gb200", "--precision", "mxfp8", "--stack", "none"});
     EXPECT_EQ(without.code, 2);
     EXPECT_THAT(without.err, HasSubstr("--stack megatron-bridge-2026"));
+    const Outcome nowhere = import("llama-3-8b", {"--precision", "mxfp8"});
+    EXPECT_EQ(nowhere.code, 3);
+    EXPECT_THAT(nowhere.err, HasSubstr("no stack has products in mxfp8 on 'h100-sxm'"));
 }
 
 /// The costs of a stack's own file belong to that file wherever they are read.

@@ -69,6 +69,18 @@ TEST_F(ImportMegatron, AGatedModelIsCountedAndItsProfileNamed) {
     EXPECT_FALSE(std::filesystem::exists(path("x.profile.json")));
 }
 
+/// Weights are gathered beside the next step only with a flag of their own, which comes back.
+TEST_F(ImportMegatron, GathersOfWeightsOverlapAsTheFlagSays) {
+    const std::string sums = std::string(llama_8b) + "--overlap-grad-reduce ";
+    EXPECT_THAT(fragment(llama_8b), Not(HasSubstr("overlap_gather")));
+    EXPECT_THAT(fragment(sums), HasSubstr("overlap_gather = false\n"));
+    EXPECT_THAT(fragment(sums + "--overlap-param-gather", {"--device", "h100-sxm"}),
+                HasSubstr("overlap_gather = true\n"));
+    ASSERT_EQ(pipetwin({"export", "megatron-flags", path("x.toml"), "--out", path("flags")}).code,
+              0);
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--overlap-param-gather"));
+}
+
 TEST_F(ImportMegatron, WithADeviceTheFragmentIsAWholeScenario) {
     for (const std::vector<std::string>& more :
          {std::vector<std::string>{}, std::vector<std::string>{"--whole-blocks"}}) {
@@ -334,7 +346,9 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
         {one + "--recompute-granularity selective", "recompute = \"selective\"\n"},
         {pairs + "--sequence-parallel", "tensor_parallel = 2\nsequence_parallel = true\n"},
         {pairs + "--sequence-parallel --use-distributed-optimizer",
-         "sequence_parallel = true\nshard = \"optimizer\"\n"},
+         "sequence_parallel = true\ntensor_overlap = false\nshard = \"optimizer\"\n"},
+        {pairs + "--sequence-parallel --tp-comm-overlap",
+         "sequence_parallel = true\ntensor_overlap = true\n"},
         {one + "--grad-reduce-in-bf16", "gradients = \"same\"\n"},
         {one + "--no-gradient-accumulation-fusion", "accumulation = \"separate\"\n"},
         {one + "--accumulate-allreduce-grads-in-fp32", "gradients = \"fp32\"\n"},
@@ -348,6 +362,9 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
          "shard = \"gradients\"\n"},
         {full + "--recompute-num-layers 1 " + fsdp + "--data-parallel-sharding-strategy optim",
          "shard = \"optimizer\"\n"},
+        {full + "--recompute-num-layers 1 --use-distributed-optimizer "
+                "--num-distributed-optimizer-instances 2",
+         "shard = \"optimizer\"\nshard_group = 8\n"},
         {full + "--recompute-num-layers 1 --use-torch-fsdp2", "shard = \"weights\"\n"},
     };
     for (const auto& [stages, cases] : {std::pair(4, pipelines), std::pair(1, replicas)}) {
@@ -489,35 +506,43 @@ TEST_F(ImportMegatron, SharesThatMegatronRefusesOrLeavesOpenAreTold) {
     EXPECT_EQ(import(llama_in(1) + "--outer-dp-sharding-strategy optim").code, 3);
 }
 
-/// Settings of torchtitan and DeepSpeed with costs of Llama 3 8B.
+/// Settings of torchtitan and DeepSpeed with costs of Llama 3 8B with their stacks.
 TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
-    ASSERT_EQ(pipetwin({"import",
-                        "hf",
-                        "llama-3-8b",
-                        "--device",
-                        "h100-sxm",
-                        "--sequence",
-                        "8192",
-                        "--micro-batch-size",
-                        "1",
-                        "--out",
-                        path("llama.profile.json")})
-                  .code,
-              0);
-    const auto simulated = [this](const std::string& format, const std::string& content) {
-        EXPECT_EQ(
-            pipetwin(
-                {"import", format, file("config", content), "--force", "--out", path("y.toml")})
-                .code,
-            0);
+    const std::vector<std::string> device{"--device", "h100-sxm"};
+    const auto simulated = [&](const std::string& format, const std::string& content) {
+        const Outcome imported =
+            pipetwin(joined({"import", format, file("config", content), "--force", "--out"},
+                            joined({path("y.toml")}, device)));
+        EXPECT_EQ(imported.code, 0) << imported.err;
         const std::string tables = content_of(path("y.toml"));
-        const Outcome outcome =
-            pipetwin({"simulate",
-                      file("whole.toml",
-                           tables + "[model]\nkind = \"profile\"\nfile = \"llama.profile.json\"\n"
-                                    "[cluster]\ndevice = \"h100-sxm\"\n"),
-                      "--set",
-                      between_nodes});
+        const std::string stack = format == "deepspeed" ? format : "torchtitan-2026";
+        EXPECT_THAT(
+            tables,
+            HasSubstr(fmt::format("[cluster]\ndevice = \"h100-sxm\"\nstack = \"{}\"\n", stack)));
+        EXPECT_THAT(imported.err, HasSubstr("--stack " + stack));
+        const auto costs = [&](const std::vector<std::string>& more) {
+            return pipetwin(joined({"import",
+                                    "hf",
+                                    "llama-3-8b",
+                                    "--sequence",
+                                    "8192",
+                                    "--micro-batch-size",
+                                    "1",
+                                    "--force",
+                                    "--out",
+                                    path("llama.profile.json")},
+                                   joined(device, more)));
+        };
+        const std::vector<std::string> whole{
+            "simulate",
+            file("whole.toml",
+                 tables + "[model]\nkind = \"profile\"\nfile = \"llama.profile.json\"\n"),
+            "--set",
+            between_nodes};
+        EXPECT_EQ(costs({}).code, 0);
+        EXPECT_EQ(pipetwin(whole).code, 3);  // of Megatron's stack
+        EXPECT_EQ(costs({"--stack", stack}).code, 0);
+        const Outcome outcome = pipetwin(whole);
         EXPECT_EQ(outcome.code, 0) << tables << outcome.err;
         EXPECT_THAT(outcome.err, Not(HasSubstr("changes nothing"))) << tables;
         return tables;
@@ -532,7 +557,8 @@ TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
                               full),
                 AllOf(HasSubstr("gradients = \"fp32\"\n"),
                       HasSubstr("data_parallel = 2\nrecompute = \"block\"\ntensor_parallel = 2\n"
-                                "sequence_parallel = true\nshard = \"optimizer\"\n")));
+                                "sequence_parallel = true\ntensor_overlap = false\n"
+                                "shard = \"optimizer\"\n")));
     EXPECT_THAT(simulated("torchtitan",
                           llama +
                               "[training]\nlocal_batch_size = 1\nseq_len = 8192\n[parallelism]\n"
@@ -546,6 +572,38 @@ TEST_F(ImportMegatron, OtherSystemsTablesSimulateWithTheirShares) {
                       "pipeline": {"stages": 1, "activation_checkpoint_interval": 1}})"),
                 AllOf(HasSubstr("gradients = \"same\"\n"),
                       HasSubstr("recompute = \"block\"\nshard = \"weights\"\nprefetch = 0\n")));
+}
+
+/// The file of another system names no device and no software: the options do.
+TEST_F(ImportMegatron, OtherSystemsTablesHaveTheStackOfTheirFramework) {
+    const auto imported = [this](const std::string& format,
+                                 const std::string& content,
+                                 const std::vector<std::string>& more = {}) {
+        return pipetwin(joined(
+            {"import", format, file("config", content), "--force", "--out", path("y.toml")}, more));
+    };
+    const std::string titan = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+    const auto cluster = [&](const std::vector<std::string>& more) {
+        const Outcome outcome = imported("torchtitan", titan, more);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        const std::string text = content_of(path("y.toml"));
+        return text.substr(std::min(text.find("[cluster]"), text.size()));
+    };
+    EXPECT_EQ(cluster({}), "[cluster]\nstack = \"torchtitan-2026\"\n");
+    EXPECT_EQ(cluster({"--stack", "none"}), "");
+    EXPECT_EQ(cluster({"--stack", "torchtitan-2024", "--device", "h200-sxm"}),
+              "[cluster]\ndevice = \"h200-sxm\"\nstack = \"torchtitan-2024\"\n");
+    EXPECT_EQ(cluster({"--device", "a100-sxm-80"}), "[cluster]\ndevice = \"a100-sxm-80\"\n");
+    const Outcome unknown =
+        imported("torchtitan", titan, {"--stack", "torchtitan-2024", "--device", "gb200"});
+    EXPECT_EQ(unknown.code, 3);
+    EXPECT_THAT(unknown.err, HasSubstr("the nearest stack that has them is 'torchtitan-2026'"));
+    EXPECT_EQ(imported("torchtitan", titan, {"--device", "h100"}).code, 3);
+    EXPECT_EQ(imported("torchtitan", titan, {"--attention", "flash"}).code, 2);
+    const auto warned = HasSubstr("--stack torchtitan-2026 --kernels eager");
+    EXPECT_THAT(imported("torchtitan", titan).err, warned);
+    EXPECT_THAT(imported("torchtitan", titan + "[compile]\nenable = true\n").err, Not(warned));
+    EXPECT_THAT(imported("torchtitan", titan + "[training]\ncompile = true\n").err, Not(warned));
 }
 
 // --- What changes the run is never left out in silence. ---
@@ -716,6 +774,11 @@ TEST_F(ImportMegatron, ProductsInEightBitsAreAPrecisionOfTheProfile) {
             .get<std::string>();
     };
     EXPECT_EQ(precision("--fp8-format hybrid"), "fp8");
+    EXPECT_EQ(precision("--fp8-format hybrid --fp8-recipe tensorwise"), "fp8");
+    EXPECT_EQ(precision("--fp8-format e4m3 --fp8-recipe blockwise"), "fp8-block");
+    EXPECT_EQ(
+        import(llama_in(4) + "--fp8-format e4m3 --fp8-recipe mxfp8", {"--device", "h100-sxm"}).code,
+        3);
     EXPECT_EQ(precision(""), "bf16");
     EXPECT_EQ(import(llama_in(4) + "--fp8-format hybrid", {"--device", "a100-sxm-80"}).code, 3);
     EXPECT_EQ(import(llama_in(4) + "--fp8-param-gather").code, 3);
@@ -730,6 +793,71 @@ TEST_F(ImportMegatron, AStackIsInTheProfileAndInTheFragment) {
         import(llama_in(4) + "--bf16", {"--device", "b200", "--stack", "nemo-2024"});
     EXPECT_EQ(other.code, 3);
     EXPECT_THAT(other.err, HasSubstr("'megatron-bridge-2026'"));
+}
+
+/// The flags say which software it is; --stack says it otherwise.
+TEST_F(ImportMegatron, TheStackIsThatOfTheFlags) {
+    const auto chosen = [this](const std::string& flags,
+                               const std::vector<std::string>& more = {}) {
+        const Outcome outcome =
+            import(llama_in(4) + flags, joined({"--device", "a100-sxm-80"}, more));
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        const auto profile = nlohmann::json::parse(content_of(path("x.profile.json")));
+        const std::string stack = profile["stack"].get<std::string>();
+        const bool is_said =
+            outcome.err.find(fmt::format("\nstack {}: ", stack)) != std::string::npos ||
+            outcome.err.starts_with(fmt::format("stack {}: ", stack));
+        EXPECT_EQ(is_said, more.empty() || more.front() == "--attention") << outcome.err;
+        return stack;
+    };
+    EXPECT_EQ(chosen("--use-flash-attn"), "megatron-2023");
+    EXPECT_EQ(chosen("--transformer-impl local"), "megatron-2021");
+    EXPECT_EQ(chosen("--transformer-impl local", {"--attention", "flash"}), "megatron-2023");
+    EXPECT_EQ(chosen("--transformer-impl local", {"--stack", "megatron-2023"}), "megatron-2023");
+    const Outcome local = import(llama_in(4) + "--transformer-impl local", {"--device", "b200"});
+    EXPECT_THAT(local.err,
+                HasSubstr("stack megatron-bridge-2026: the newest that knows b200, as none with "
+                          "standard attention does (--transformer-impl local without"));
+}
+
+TEST_F(ImportMegatron, GroupsThatDivideTheStateAreSaidWhereTheyAreKnown) {
+    const std::string groups = "--use-distributed-optimizer --num-distributed-optimizer-instances ";
+    // 16 devices, 4 stages
+    EXPECT_THAT(fragment(llama_in(4) + groups + "2", {"--device", "h100-sxm"}),
+                HasSubstr("shard_group = 2\n"));
+    EXPECT_THAT(fragment(llama_in(4) + groups + "1", {"--device", "h100-sxm"}),
+                Not(HasSubstr("shard_group")));
+    EXPECT_EQ(import(llama_in(1) + groups + "3").code, 4);
+    for (const std::string& flags : {llama_in(4) + groups + "4",
+                                     llama_in(4) + "--num-distributed-optimizer-instances 2",
+                                     llama_in(2) + "--context-parallel-size 2 " + groups + "2",
+                                     std::string(small_gpt) + groups + "2"}) {
+        const Outcome refused = import(flags);
+        EXPECT_EQ(refused.code, 3) << flags;
+        EXPECT_THAT(refused.err, HasSubstr("--num-distributed-optimizer-instances")) << flags;
+    }
+    const Outcome insisted = import(std::string(small_gpt) + groups + "2", {"--insist"});
+    EXPECT_EQ(insisted.code, 0) << insisted.err;
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("--num-distributed-optimizer-instances 2"));
+}
+
+TEST_F(ImportMegatron, MessagesBesideProductsAreAKey) {
+    const std::string pairs = "--tensor-model-parallel-size 2 --sequence-parallel ";
+    const auto with = [&](const std::string& flags) {
+        return import(llama_in(4) + pairs + flags, {"--device", "h100-sxm"});
+    };
+    EXPECT_THAT(with("--tp-comm-overlap").err,
+                AllOf(HasSubstr("stack megatron-bridge-2026: --tp-comm-overlap: "),
+                      Not(HasSubstr("overlapped, a step"))));
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("tensor_overlap = true\n"));
+    with("");
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("tensor_overlap = false\n"));
+    // A file of keys may leave out what another one says.
+    const std::string keys =
+        "num_layers: 8\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 32\n"
+        "pipeline_model_parallel_size: 2\ntensor_model_parallel_size: 2\nsequence_parallel: true\n";
+    EXPECT_THAT(fragment(keys), Not(HasSubstr("tensor_overlap")));
+    EXPECT_THAT(fragment(keys + "tp_comm_overlap: true\n"), HasSubstr("tensor_overlap = true\n"));
 }
 
 TEST_F(ImportMegatron, OtherProgramsConfigurationsAreCalledByTheirNames) {
@@ -804,9 +932,12 @@ bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
           "recompute_blocks",
           "tensor_parallel",
           "sequence_parallel",
+          "tensor_overlap",
           "scatter_boundaries",
           "shard",
+          "shard_group",
           "overlap_reduction",
+          "overlap_gather",
           "data_parallel",
           "partition"}},
         {"cluster", {"device", "per_node"}}};

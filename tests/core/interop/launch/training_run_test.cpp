@@ -118,6 +118,20 @@ TEST(TorchtitanRun, StagesOf2024HaveTheLayersOfThatTime) {
               ErrorKind::Infeasible);  // 12 samples in 5 micro-batches
 }
 
+TEST(TorchtitanRun, SaysWhatIsCompiledAndWhatIsBesideProducts) {
+    EXPECT_EQ(titan("[job]\n").compiles, false);
+    EXPECT_EQ(titan("[compile]\nenable = true\n").compiles, true);
+    EXPECT_EQ(titan("[training]\ncompile = true\n").compiles, true);
+    EXPECT_EQ(titan("[compile]\nenable = true\ncomponents = [\"loss\"]\n").compiles, false);
+    const auto overlap = [](const std::string& more) {
+        return titan("[parallelism]\ntensor_parallel_degree = 2\n" + more).tensor_overlap;
+    };
+    EXPECT_EQ(overlap(""), false);
+    EXPECT_EQ(overlap("enable_async_tensor_parallel = true\n"), true);
+    EXPECT_EQ(overlap("enable_sequence_parallel = false\n"), std::nullopt);
+    EXPECT_EQ(titan("[job]\n").tensor_overlap, std::nullopt);
+}
+
 TEST(TorchtitanRun, NoTableIsHarmlessAsAWhole) {
     for (const std::string table : {"[float8]\nenable_float8_linear = true\n",
                                     "[training]\nfp8_linear = \"dynamic\"\n",
@@ -470,6 +484,32 @@ TEST(DeepSpeedRun, ZeroTwoAndThreeAreRunsWithoutAPipeline) {
     EXPECT_EQ(deepspeed(R"({"zero_optimization": true})").shard, "optimizer");
     EXPECT_EQ(error_of([] { deepspeed(R"({"zero_optimization": {"stage": 4}})"); }).text(),
               "zero_optimization.stage = 4, expected 0, 1, 2 or 3");
+}
+
+/// MiCS divides all state in groups of replicas; ZeRO++ has a second share of the weights alone.
+TEST(DeepSpeedRun, GroupsThatDivideAllStateAreAGroup) {
+    const auto with = [](const std::string& zero) {
+        return deepspeed(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1,
+                             "gradient_accumulation_steps": 1, "zero_optimization": {)" +
+                         zero + "}}");
+    };
+    const TrainingRun run = with(R"("stage": 3, "mics_shard_size": 4)");
+    EXPECT_EQ(run.shard, "weights");
+    EXPECT_EQ(run.shard_group, 4);
+    EXPECT_THAT(run.warnings, Not(Contains(HasSubstr("mics"))));
+    EXPECT_EQ(with(R"("stage": 3, "mics_shard_size": -1)").shard_group, std::nullopt);
+    for (const std::string zero :
+         {R"("stage": 3, "mics_shard_size": 3)",
+          R"("stage": 3, "mics_shard_size": 1)",
+          R"("stage": 2, "mics_shard_size": 4)",
+          R"("stage": 3, "mics_shard_size": 4, "mics_hierarchical_params_gather": true)",
+          R"("stage": 3, "zero_hpz_partition_size": 4)"}) {
+        EXPECT_EQ(error_of([&] { with(zero); }).kind(), ErrorKind::BadInput) << zero;
+    }
+    EXPECT_THAT(deepspeed(R"({"gradient_accumulation_steps": 4,
+                              "zero_optimization": {"stage": 3, "mics_shard_size": 4}})")
+                    .warnings,
+                Contains(HasSubstr("MiCS sums gradients between groups once a step")));
 }
 
 /// PipelineModule: "The granularity activation checkpointing in terms of number of layers".
