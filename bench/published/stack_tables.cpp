@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -26,20 +27,22 @@ struct Group {
     int inside_others = 0;
 };
 
-/// "median, bias, largest" of errors, in per cent.
+/// "median, mean, bias, largest" of errors, in per cent.
 std::string error_columns(const std::vector<double>& errors) {
     std::vector<double> distances;
     std::ranges::transform(
         errors, std::back_inserter(distances), [](double error) { return std::abs(error); });
-    return fmt::format("{:6.1f} {:+6.1f} {:6.1f}",
+    const double sum = std::accumulate(distances.begin(), distances.end(), 0.0);
+    return fmt::format("{:6.1f} {:5.1f} {:+6.1f} {:6.1f}",
                        100 * median(distances),
+                       100 * sum / static_cast<double>(distances.size()),
                        100 * median(errors),
                        100 * std::ranges::max(distances));
 }
 
 std::string line(const std::string& name, const Group& group, const std::string& stated) {
     const auto runs = static_cast<double>(group.errors.size());
-    return fmt::format("  {:<34}{:5}  {}   {}   {:4.0f} {:4.0f} {:>8}\n",
+    return fmt::format("  {:<46}{:5}  {}   {}   {:4.0f} {:4.0f} {:>8}\n",
                        name,
                        group.errors.size(),
                        error_columns(group.errors),
@@ -93,24 +96,25 @@ std::string stack_tables(const std::vector<StackRun>& runs) {
         return text;
     };
     std::string text = fmt::format(
-        "\n  errors of steps in per cent          runs  median   bias largest   without the source "
-        " "
-        "      inside    file\n{:>100}\n",
+        "\n  errors of steps in per cent                      runs  median  mean   bias largest   "
+        "without the "
+        "source               inside    file\n{:>124}\n",
         "own  others  says");
-    text += table("by set", [](const StackRun& row) { return row.set->name; });
+    text += table("by stack and set", [](const StackRun& row) {
+        return fmt::format("{} {}", row.run->stack, row.set->name);
+    });
     text += table("by stack", [](const StackRun& row) { return row.run->stack; });
     text += table("by stack, device and precision", [](const StackRun& row) {
         return fmt::format(
             "{} {} {}", row.run->stack, row.run->device, row.run->estimate.precision);
     });
-    text += table("by device and precision, sets that need a stack", [](const StackRun& row) {
-        return row.set->needs_stack
-                   ? fmt::format("{} {}", row.run->device, row.run->estimate.precision)
-                   : std::string("(other sets)");
+    const auto kind_of = [](const StackRun& row) {
+        return row.set->needs_stack ? "sets that need a stack" : "other sets";
+    };
+    text += table("by device and precision", [&](const StackRun& row) {
+        return fmt::format("{} {}, {}", row.run->device, row.run->estimate.precision, kind_of(row));
     });
-    text += table("all", [](const StackRun& row) {
-        return std::string(row.set->needs_stack ? "sets that need a stack" : "other sets");
-    });
+    text += table("all", kind_of);
     text += "\nsustained shares: in the files, the best for all sources together\n";
     std::map<std::string, const StackRun*> shares;
     for (const StackRun& row : runs) {
@@ -121,9 +125,10 @@ std::string stack_tables(const std::vector<StackRun>& runs) {
     for (const auto& [fitted_to, row] : shares) {
         text += fmt::format("  {:.3f} {:.3f}  {}\n", row->sustained, row->best, fitted_to);
     }
-    return text + fmt::format("\n{} numbers of the stacks are fitted, {} runs with a stack\n",
-                              fitted_numbers(),
-                              runs.size());
+    return text +
+           fmt::format("\nnumbers of the stacks that are fitted: {}; runs with a stack: {}\n",
+                       fitted_numbers(),
+                       runs.size());
 }
 
 }  // namespace pipetwin::published
