@@ -292,7 +292,8 @@ Plan calibrated_plan(const SettledScenario& scenario,
     const int slots = optimizer_slots(scenario);
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
         StageState& state = parts.states[as_index(stage)];
-        state.optimizer = costs.optimizer(stage) / state_shards(scenario).optimizer;
+        state.optimizer =
+            costs.optimizer(stage) / state_shards(scenario, calibration.bytes).optimizer;
         state.norm = norm_time(state.optimizer, slots);
     }
     parts.dispatch = costs.dispatch();

@@ -8,6 +8,7 @@
 //   hold
 //   build/release/bench/published --stacks [folder] [name]  errors of runs with a stack, in sample
 //   and with each source left out, by set, stack, device and precision
+//   build/release/bench/published --peaks [folder] [name]   peaks by kind, and their errors
 //   build/release/bench/published --evidence FILE           writes profiles/stacks/evidence.json
 //
 // A run that is predicted not to fit although it ran is marked so; its step is predicted all the
@@ -104,7 +105,7 @@ void print_set(const Set& set) {
                        gib(of.peak.total()),
                        wrong ? "  FITS IS WRONG" : "");
         }
-        print_memory("peak", run.peak, of.peak.total());
+        print_memory("peak", run.peak, of.shown_peak);
         print_memory("state", run.state, of.block_state);
         print_memory("activations", run.activations, of.block_stash);
     }
@@ -187,6 +188,66 @@ void print_ranges(const std::vector<Compared>& runs) {
     }
 }
 
+/// Errors of published peaks, in per cent.
+struct PeakErrors {
+    int runs = 0;
+    double sum = 0;  ///< without signs
+    double lowest = 0;
+    double highest = 0;
+
+    void add(double error) {
+        ++runs;
+        sum += std::abs(error);
+        lowest = std::min(lowest, error);
+        highest = std::max(highest, error);
+    }
+    std::string text() const {
+        return fmt::format("{}: mean {:.1f} %, {:+.1f} to {:+.1f} %",
+                           counted(runs, "published peak"),
+                           sum / std::max(1, runs),
+                           lowest,
+                           highest);
+    }
+};
+
+/// Prints the peak of each run in GiB by kind, beside what was published and what there is room
+/// for.
+void print_peaks(const std::vector<Set>& sets) {
+    PeakErrors all;
+    int ran = 0;
+    int refused = 0;
+    for (const Set& set : sets) {
+        PeakErrors errors;
+        fmt::print("\n{}\n", set.name);
+        for (const Run& run : set.runs) {
+            const Prediction of = predict(run);
+            if (!of.step_seconds) {
+                continue;
+            }
+            const bool wrong = run.fits.value_or(false) && !of.fits;
+            ran += run.fits.value_or(false) ? 1 : 0;
+            refused += wrong ? 1 : 0;
+            std::string text = fmt::format("{:7.1f}", gib(of.peak.total()));
+            text += of.limit ? fmt::format(" of {:5.1f}", gib(*of.limit)) : "         ";
+            for (int kind = 0; kind < memory_kind_count; ++kind) {
+                const auto named = static_cast<MemoryKind>(kind);
+                text += fmt::format("  {} {:.1f}", to_string(named), gib(of.peak[named]));
+            }
+            if (run.peak) {
+                const double error = percent(gib(of.shown_peak), gib(*run.peak));
+                errors.add(error);
+                all.add(error);
+                text += fmt::format("  published {:.1f} {:+.1f} %", gib(*run.peak), error);
+            }
+            fmt::print("{} {}{}\n", text, run.name, wrong ? "  RAN, SAID NOT TO FIT" : "");
+        }
+        if (errors.runs > 0) {
+            fmt::print("  {}\n", errors.text());
+        }
+    }
+    fmt::print("\n{}; {} of {} that ran are said not to fit\n", all.text(), refused, ran);
+}
+
 int run(int argc, char** argv) {
     std::vector<std::string> words(argv + 1, argv + argc);
     const std::string what = !words.empty() && words.front().starts_with("--") ? words.front() : "";
@@ -212,6 +273,10 @@ int run(int argc, char** argv) {
         sets, [&words](const Set& set) { return set.name.find(words[1]) == std::string::npos; });
     if (what == "--stacks") {
         fmt::print("{}", stack_tables(stack_runs(sets)));
+        return 0;
+    }
+    if (what == "--peaks") {
+        print_peaks(sets);
         return 0;
     }
     if (what == "--ranges") {

@@ -135,6 +135,7 @@ Run read_run(const json& merged, string_view place, const std::string& pointer) 
     const JsonObject published = object.object("published");
     run.step_seconds = step_of(published, run);
     run.peak = bytes_of(published, "peak_bytes");
+    run.peak_kind = published.text_or("peak_kind", "unknown");
     run.state = bytes_of(published, "state_bytes");
     run.activations = bytes_of(published, "activation_bytes");
     if (published.has("fits")) {
@@ -165,6 +166,21 @@ Profile blocks_alone(const Profile& profile) {
         });
     }
     return blocks;
+}
+
+}  // namespace
+
+namespace {
+
+/// PyTorch counts what its memory pool holds: tensors and the workspaces of products, and, where
+/// reserved bytes are meant, what the pool has beyond them. The device counts everything; an
+/// unknown measure is taken for what is allocated, with the context.
+Bytes shown_peak(string_view kind, const MemoryUse& use, const BesideModel& beside) {
+    const Bytes in_pool = use.total() - use[MemoryKind::Context] + beside.product_workspace;
+    return kind == "allocated"  ? in_pool
+           : kind == "reserved" ? in_pool + beside.allocator_reserve
+           : kind == "device"   ? use.total() + beside.allocator_reserve
+                                : use.total();
 }
 
 }  // namespace
@@ -234,6 +250,9 @@ Prediction predict_with(const Run& run, std::shared_ptr<const Stack> stack) {
             prediction.fits = prediction.fits && use.total() <= limit;
             if (use.total() > prediction.peak.total()) {
                 prediction.peak = use;
+                prediction.limit = plan.memory_limit(rank);
+                prediction.shown_peak =
+                    shown_peak(run.peak_kind, use, beside_model(plan, rank, use));
             }
         }
         if (run.state || run.activations) {

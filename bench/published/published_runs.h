@@ -38,6 +38,7 @@ struct Run {
     int batch = 1;
     std::optional<double> step_seconds{};
     std::optional<Bytes> peak{};         ///< of the fullest device
+    std::string peak_kind{};             ///< allocated, reserved, device or unknown
     std::optional<Bytes> state{};        ///< weights, gradients, optimizer state of the fullest
     std::optional<Bytes> activations{};  ///< of the fullest
     std::optional<bool> fits{};          ///< none: the source does not say
@@ -71,6 +72,9 @@ std::vector<Set> read_sets(const std::filesystem::path& folder);
 struct Prediction {
     std::optional<double> step_seconds{};  ///< none where the run is refused
     MemoryUse peak{};                      ///< of the fullest rank
+    std::optional<Bytes> limit{};          ///< of that rank
+    /// What the source's measure would show of that rank.
+    Bytes shown_peak{};
     /// Weights, gradients and optimizer state of the first rank's blocks, without embedding and
     /// head. Set where the run states what it measured, as is the next.
     Bytes block_state{};

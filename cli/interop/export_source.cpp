@@ -253,7 +253,11 @@ ExportSource::Placed ExportSource::placed() const {
     if (!partition && !found) {  // the balancer's, which follows the costs
         found = sim::find_profile(read, profile_, folder());
     }
-    const SettledScenario settled = settle(read);
+    SettledScenario settled = settle(read);
+    if (found) {
+        settled.training.gradients =
+            has_fp32_gradients(settled, found->profile) ? GradientType::Fp32 : GradientType::Same;
+    }
     if (!partition) {
         partition = sim::make_settled_plan(settled, model, found->profile)->partition;
     }

@@ -178,7 +178,7 @@ std::vector<std::string> memory_warnings(const AnswerParts& parts, const Answer&
     }
     return {fmt::format("less than {:.0f} % is left{}; {}",
                         100 * least_headroom,
-                        parts.scenario.cluster.allocator_reserve > 0
+                        parts.best.plan->allocator_reserve > 0
                             ? ""
                             : ", and fragmentation of the allocator alone may take that",
                         roomier_text(parts, *answer.memory))};

@@ -75,6 +75,8 @@ Json beside_json(const Plan& plan, const DeviceMetrics& device) {
     const BesideModel beside = beside_model(plan, device.rank, device.peak.use);
     return {{"runtime", beside.runtime.count},
             {"communication", beside.communication.count},
+            {"product_workspace", beside.product_workspace.count},
+            {"tensor_buffers", beside.tensor_buffers.count},
             {"allocator_reserve", beside.allocator_reserve.count}};
 }
 

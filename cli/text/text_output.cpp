@@ -135,10 +135,16 @@ std::vector<std::string> sums_of_devices(const std::vector<DeviceMetrics>& devic
 std::string beside_text(const Plan& plan, const DeviceMetrics& device) {
     const BesideModel beside = beside_model(plan, device.rank, device.peak.use);
     std::string text;
-    if (beside.communication > Bytes{}) {
-        text += fmt::format("  the context is {} of the runtime and {} of message buffers\n",
-                            format_bytes(beside.runtime),
-                            format_bytes(beside.communication));
+    std::string parts;
+    for (const auto& [bytes, of] :
+         {std::pair(beside.communication, "message buffers"),
+          std::pair(beside.product_workspace, "workspaces of products"),
+          std::pair(beside.tensor_buffers, "buffers of messages beside products")}) {
+        parts += bytes > Bytes{} ? fmt::format(", {} of {}", format_bytes(bytes), of) : "";
+    }
+    if (!parts.empty()) {
+        text += fmt::format(
+            "  the context is {} of the runtime{}\n", format_bytes(beside.runtime), parts);
     }
     if (beside.allocator_reserve > Bytes{}) {
         text += fmt::format("  the memory pool reserves {} beside the tensors\n",

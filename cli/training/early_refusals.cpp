@@ -16,6 +16,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/planner.h"
+#include "core/scenario/rank_device.h"
 #include "core/scenario/scenario_words.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
@@ -62,7 +63,7 @@ void refuse_states_without_room(const ScenarioParts& scenario,
                                 const StateShards& shards,
                                 const Room& room) {
     const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),
-                            .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
+                            .fp32_gradients = has_fp32_gradients(scenario, sizes),
                             .shards = shards};
     const int layers = model.layer_count();
     const Partition each(std::vector<int>(as_index(layers), 1), layers);
@@ -234,6 +235,14 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
             "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"none\", or "
             "training.average_decay = 0");
     }
+    if (pipeline.offload_blocks.value_or(0) > 0) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.offload_blocks",
+                             fmt::to_string(pipeline.offload_blocks.value_or(0))},
+                    "activations of blocks in host memory can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.offload_blocks = 0, "
+                    "or pipeline.offload = \"stash\"");
+    }
     if (scenario.training.gradients == GradientType::Same &&
         scenario.training.precision == Precision::Bf16) {
         throw Error(
@@ -297,7 +306,7 @@ void refuse_what_no_costs_help(const SettledScenario& scenario, const Model& mod
     }
     if (const std::optional<Room> room = room_of(scenario.cluster, scenario.pipeline.stages)) {
         const Profile sizes = exec::unmeasured_profile(model, exec::profiler_options(scenario));
-        refuse_states_without_room(scenario, model, sizes, state_shards(scenario), *room);
+        refuse_states_without_room(scenario, model, sizes, state_shards(scenario, sizes), *room);
     }
 }
 
@@ -322,7 +331,7 @@ void refuse_what_no_costs_help(const Scenario& space, const Model& model) {
     const int ranks = space.pipeline.stages.value_or(std::min(devices, layers));
     if (const std::optional<Room> room = room_of(space.cluster, ranks)) {
         const Profile sizes = exec::unmeasured_profile(model, exec::profiler_options(settled));
-        refuse_states_without_room(space, model, sizes, state_shards(settled), *room);
+        refuse_states_without_room(space, model, sizes, state_shards(settled, sizes), *room);
     }
 }
 

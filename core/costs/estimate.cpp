@@ -460,8 +460,11 @@ class Estimator {
         work.loss(logits, options_.loss);
         if (options_.loss == LossKernels::Standard) {
             // Logits and log-softmax stay; then the gradients of the latter and of the former.
+            // Where devices share the logits, PyTorch's loss_parallel has an exponential beside
+            // both (torch/distributed/tensor/parallel/loss.py).
+            const double fp32_values = devices_ == 1 ? 2 : 3;
             bytes.saved_bytes = (value() + 4) * logits;
-            bytes.workspace_values = (4 + 4) * logits / value();
+            bytes.workspace_values = 4 * fp32_values * logits / value();
         } else {
             // The fp32 logits become their gradient in place; others stand beside them.
             bytes.saved_bytes = 4 * logits;

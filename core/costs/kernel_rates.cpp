@@ -75,7 +75,7 @@ void add_stack(const EstimateOptions& options, KernelRates& rates) {
         rates.casts->memory_share = options.memory_efficiency.value_or(casts->memory_share);
     }
     if (has_narrow_products(options.precision)) {
-        rates.weight_copy_bytes = stack.stored.weight_copy_bytes.value;
+        rates.weight_copy_bytes = rates.casts ? rates.casts->kept_of_weights : 0;
         if (stack.stored.inputs_in_8_bits.value) {
             rates.kept_input_bytes = product_bytes(options.precision);
         }

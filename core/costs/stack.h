@@ -67,6 +67,8 @@ struct CastBytes {
     double of_weights = 0;    ///< once a step; else in a forward, and half of it in a backward
     bool once_a_step = false;
     double memory_share = 1;  ///< that casts reach of the memory rate
+    /// That stay of a weight between micro-batches, beyond the two of its place in bf16.
+    double kept_of_weights = 0;
 
     bool operator==(const CastBytes&) const = default;
 };
@@ -222,9 +224,9 @@ struct Stack {
     /// Types of what is kept.
     struct Stored {
         bool fp32_gradients = true;
-        Fact<bool> inputs_in_8_bits{};     ///< of narrow products, until their backward
-        Fact<double> weight_copy_bytes{};  ///< of each parameter of narrow products
+        Fact<bool> inputs_in_8_bits{};  ///< of narrow products, until their backward
         Reshard reshard = Reshard::Always;
+        bool offloads_as_needed = false;  ///< activations of blocks that do not fit, to host memory
 
         bool operator==(const Stored&) const = default;
     } stored{};

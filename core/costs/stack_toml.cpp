@@ -303,13 +303,15 @@ class StackReader {
                   "gradient_bytes",
                   "weight_bytes",
                   "weights",
-                  "memory_share"},
+                  "memory_share",
+                  "kept_weight_bytes"},
                  [&times](const TomlTable& of) {
                      return CastBytes{.of_inputs = amount(of, "input_bytes"),
                                       .of_gradients = amount(of, "gradient_bytes"),
                                       .of_weights = amount(of, "weight_bytes"),
                                       .once_a_step = required_word<bool>(of, "weights", times),
-                                      .memory_share = share(of, "memory_share")};
+                                      .memory_share = share(of, "memory_share"),
+                                      .kept_of_weights = amount(of, "kept_weight_bytes")};
                  })});
     }
 
@@ -390,14 +392,15 @@ class StackReader {
 
     void read_stored(const TomlTable& table) {
         table.expect_keys(std::array<string_view, 4>{
-            "gradients", "inputs_in_8_bits", "weight_copy_bytes", "reshard_after_forward"});
+            "gradients", "inputs_in_8_bits", "reshard_after_forward", "offload_blocks"});
+        constexpr std::array<string_view, 2> offloads{"none", "as-needed"};
         constexpr std::array<string_view, 2> gradients{"bf16", "fp32"};
         constexpr std::array<string_view, 3> reshard{"always", "last-micro-batch", "never"};
         stack_.stored = {
             .fp32_gradients = required_word<bool>(table, "gradients", gradients),
             .inputs_in_8_bits = value<bool>(table, "inputs_in_8_bits", &StackReader::flag),
-            .weight_copy_bytes = amount_of(table, "weight_copy_bytes"),
-            .reshard = required_word<Reshard>(table, "reshard_after_forward", reshard)};
+            .reshard = required_word<Reshard>(table, "reshard_after_forward", reshard),
+            .offloads_as_needed = required_word<bool>(table, "offload_blocks", offloads)};
     }
 
     void read_memory(const TomlTable& table) {

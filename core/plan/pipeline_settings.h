@@ -35,6 +35,8 @@ struct PipelineSettings {
     int recompute_blocks = 1;           ///< "block": of a stage, that are computed again together
     bool recompute_early_stop = false;  ///< "block": as LayerRecomputeRules::stops_early
     Offload offload = Offload::None;
+    /// Blocks, from the first one on, whose activations go to host memory; auto: as the stack does.
+    OrAuto<int> offload_blocks;
     OrAuto<std::vector<int>> partition;  ///< as written: layers or whole blocks
     OrAuto<int> channel_capacity;
     AllReduceKind all_reduce = AllReduceKind::Fastest;

@@ -14,6 +14,7 @@
 #include "core/partition/partition.h"
 #include "core/plan/action_messages.h"
 #include "core/plan/bucketed_sums.h"
+#include "core/plan/context_parts.h"
 #include "core/plan/stage_cost.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/schedule.h"
@@ -67,7 +68,7 @@ struct PlanParts {
     std::optional<Bytes> memory_limit;   ///< of every rank
     std::vector<Bytes> memory_limits{};  ///< [rank]; takes the place of `memory_limit`
     std::vector<Bytes> context{};        ///< [rank]: taken by the device's runtime; empty: nothing
-    std::vector<Bytes> communication{};  ///< [rank]: part of `context` in buffers of messages
+    std::vector<ContextParts> context_parts{};  ///< [rank]: of `context`, beside the runtime itself
     /// What the memory pool of each device reserves beyond the tensors in it, as a share of them.
     /// The limits are what is left for tensors and context.
     double allocator_reserve = 0;

@@ -97,6 +97,7 @@ Cluster::Cluster(const SettledScenario& scenario,
                  const LinkFactors& factors)
     : scenario_(scenario),
       stack_(stack_of(scenario, profile)),
+      fp32_gradients_(has_fp32_gradients(scenario, profile)),
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel),
       tensor_(scenario.pipeline.tensor_parallel),
@@ -365,6 +366,20 @@ std::optional<MessageLanes> Cluster::tensor_lanes() const {
     return has_parts ? lanes : MessageLanes{};
 }
 
+bool Cluster::offloads_as_needed() const {
+    const SettledScenario::PipelinePart& pipeline = scenario_.pipeline;
+    return stack_ && stack_->stored.offloads_as_needed && pipeline.stages == 1 && replicas_ > 1 &&
+           divided_all_step(scenario_, stack_.get()) == Shard::Weights &&
+           pipeline.layer_recompute == LayerRecompute::None &&
+           devices_.front().memory_limit.has_value();
+}
+
+double Cluster::tensor_buffers() const {
+    const bool has_any =
+        stack_ && tensor_ > 1 && scenario_.pipeline.sequence_parallel && tensor_lanes();
+    return has_any ? stack_->memory.tensor_buffers.value : 0;
+}
+
 TensorParallel Cluster::tensor_parallel() const {
     if (tensor_ == 1) {
         return {};
@@ -444,20 +459,22 @@ LayerRules Cluster::layer_rules() const {
     LayerRules rules{.tensor = tensor_parallel(),
                      .recompute = {.mode = pipeline.layer_recompute,
                                    .blocks = pipeline.recompute_blocks,
-                                   .stops_early = pipeline.recompute_early_stop}};
-    if (replicas_ > 1 && pipeline.shard >= Shard::Gradients) {
+                                   .stops_early = pipeline.recompute_early_stop},
+                     .offloaded_blocks = pipeline.offload_blocks.value_or(0)};
+    const Shard divided = divided_all_step(scenario_, stack_.get());
+    if (replicas_ > 1 && divided >= Shard::Gradients) {
         ReplicaGroups groups = slowest_groups();
         rules.gathered = {.replicas = std::move(groups.sharing),
                           .between = std::move(groups.between),
                           .all_reduce = pipeline.all_reduce,
-                          .weights = pipeline.shard == Shard::Weights,
-                          .fp32_gradients = scenario_.training.gradients == GradientType::Fp32,
+                          .weights = divided == Shard::Weights,
+                          .fp32_gradients = fp32_gradients_,
                           .prefetch = pipeline.prefetch > 0,
                           .lanes = message_lanes()};
     } else {
         rules.accumulates = scenario_.pipeline.micro_batches > 1 &&
                             scenario_.training.accumulation == Accumulation::Separate;
-        rules.fp32_gradients = scenario_.training.gradients == GradientType::Fp32;
+        rules.fp32_gradients = fp32_gradients_;
     }
     return rules;
 }

@@ -48,6 +48,7 @@ struct LayerRules {
     GatheredWeights gathered{};
     bool accumulates = false;    ///< kernels of their own add up gradients over micro-batches
     bool fp32_gradients = true;  ///< as GatheredWeights
+    int offloaded_blocks = 0;    ///< whose activations are in host memory
 };
 
 /// The machine that a scenario describes: the device of every rank, which node it is on, and the
@@ -101,6 +102,13 @@ class Cluster {
     /// The devices of one rank, where there are several.
     TensorParallel tensor_parallel() const;
 
+    /// Whether the stack hands activations of blocks to host memory where they do not fit.
+    bool offloads_as_needed() const;
+
+    /// Buffers of messages beside products on each device, in inputs of a block; 0: no messages are
+    /// beside products, or nothing is known of them.
+    double tensor_buffers() const;
+
     /// What a layer's costs depend on beside the profile.
     LayerRules layer_rules() const;
 
@@ -126,6 +134,7 @@ class Cluster {
 
     const SettledScenario& scenario_;
     std::shared_ptr<const Stack> stack_;  ///< null: none
+    bool fp32_gradients_;
     int ranks_;
     int replicas_;
     int tensor_;  ///< devices of a rank

@@ -15,6 +15,7 @@
 #include "core/model/model.h"
 #include "core/partition/partition_search.h"
 #include "core/plan/layer_recompute.h"
+#include "core/plan/offloaded_blocks.h"
 #include "core/plan/plan.h"
 
 namespace pipetwin {
@@ -92,6 +93,7 @@ CostTable cost_table(const Model& model,
             LayerSamples of_one =
                 with_tensor_parallel(model, profile, on_device(samples, speed), tensor, known);
             of_one = with_layer_recompute(model, std::move(of_one), rules.recompute);
+            of_one = with_offloaded_blocks(model, std::move(of_one), rules.offloaded_blocks);
             if (rules.accumulates) {
                 add_accumulation(of_one, profile.precision, rules.fp32_gradients);
             }

@@ -12,6 +12,7 @@
 #include "core/base/number_text.h"
 #include "core/partition/partition_search.h"
 #include "core/plan/cost_notes.h"
+#include "core/plan/layer_recompute.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
 #include "core/plan/shape_notes.h"
@@ -107,22 +108,39 @@ Schedule grid_of(const SettledScenario& scenario) {
          .micro_batches = std::min(pipeline.micro_batches, replica_batch(scenario))});
 }
 
+/// Messages beside products go through buffers as large as the input of a block.
+void add_tensor_buffers(PlanParts& parts, const Profile& profile, const Cluster& cluster) {
+    const Bytes input = samples_at(profile, parts.micro_batch_sizes.front()).front().output;
+    const Bytes buffers{
+        static_cast<std::int64_t>(cluster.tensor_buffers() * static_cast<double>(input.count))};
+    for (std::size_t rank = 0; rank < parts.context.size(); ++rank) {
+        parts.context_parts[rank].tensor_buffers = buffers;
+        parts.context[rank] += buffers;
+    }
+}
+
 /// What the devices of the ranks have room for.
-void add_memory(PlanParts& parts, const SettledScenario& scenario, const Cluster& cluster) {
+void add_memory(PlanParts& parts,
+                const SettledScenario& scenario,
+                const Profile& profile,
+                const Cluster& cluster) {
     const Scenario::ClusterPart& written = scenario.cluster;
     bool any_profile = false;
     bool any_context = false;
     for (const RankDevice& device : cluster.devices()) {
         parts.context.push_back(device.context);
-        parts.communication.push_back(device.communication);
+        parts.context_parts.push_back(device.parts);
         any_profile = any_profile || device.profile != nullptr;
         any_context = any_context || device.context > Bytes{};
     }
     if (!any_profile && !any_context) {
         parts.context.clear();
-        parts.communication.clear();
+        parts.context_parts.clear();
+    } else {
+        add_tensor_buffers(parts, profile, cluster);
     }
-    parts.allocator_reserve = written.allocator_reserve / 100;
+    parts.allocator_reserve =
+        allocator_reserve(written.allocator_reserve, stack_of(scenario, profile).get());
     const bool no_limits = !written.memory_limit && written.memory_limits.empty() && !any_profile;
     if (no_limits || (written.memory_limit && parts.allocator_reserve == 0)) {
         parts.memory_limit = written.memory_limit;
@@ -206,22 +224,6 @@ bool is_tied_on_one_rank(const Model& model, const Schedule& grid) {
            grid.stage_count() > 1 && grid.rank_of_stage.front() == grid.rank_of_stage.back();
 }
 
-/// Costs of the layers for the micro-batches, devices and pieces of a plan.
-LayerCosts costs_of_layers(const Model& model,
-                           const Profile& profile,
-                           const std::vector<int>& micro_batch_sizes,
-                           const Cluster& cluster,
-                           const Schedule& grid) {
-    LayerCosts costs{
-        .samples = cost_table(
-            model, profile, micro_batch_sizes, device_kinds(cluster), cluster.layer_rules()),
-        .counted_once = {}};
-    if (is_tied_on_one_rank(model, grid)) {
-        costs.counted_once = tied_counted_once(model, profile);
-    }
-    return costs;
-}
-
 WeightRules weight_rules(const SettledScenario& scenario,
                          const Model& model,
                          const Profile& profile,
@@ -229,12 +231,90 @@ WeightRules weight_rules(const SettledScenario& scenario,
     const bool tied_once = costs.counted_once.has_value();
     return {.optimizer_slots = optimizer_slots(scenario),
             .devices = scenario.pipeline.tensor_parallel,
-            .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
-            .shards = state_shards(scenario),
+            .fp32_gradients = has_fp32_gradients(scenario, profile),
+            .shards = state_shards(scenario, profile),
             .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
             .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
             .tied_room = model.is_executable(),
             .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
+}
+
+/// Micro-batches of a row that are alive at once, from F to B or W; at least one.
+int alive_at_once(const std::vector<Action>& row) {
+    int alive = 0;
+    int most = 1;
+    for (const Action& action : row) {
+        alive += action.op == Op::Forward ? 1 : 0;
+        most = std::max(most, alive);
+        alive -= action.op == Op::Backward || action.op == Op::BackwardWeight ? 1 : 0;
+    }
+    return most;
+}
+
+/// Whether one stage with these costs fits into the memory of its device.
+bool fits_on_one_stage(const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile,
+                       const Cluster& cluster,
+                       const LayerCosts& costs,
+                       const std::vector<Action>& row) {
+    const int layers = model.layer_count();
+    const int others = alive_at_once(row) - 1;
+    const std::vector<LayerSamples>& samples = costs.samples.front();
+    const StageState state = stage_states(tied_counted_once(model, profile),
+                                          samples,
+                                          Partition({layers}, layers),
+                                          weight_rules(scenario, model, profile, costs))
+                                 .front();
+    Bytes most;
+    for (const LayerSamples& of_class : samples) {
+        const StageCost cost = StageCosts(model, of_class).of(0, layers);
+        most = std::max(
+            most,
+            cost.saved * others + std::max({cost.saved, cost.forward_peak, cost.backward_peak}));
+    }
+    const RankDevice& device = cluster.devices().front();
+    return device.context + kept_state(state) + state.workspace + most <=
+           device.memory_limit.value();
+}
+
+/// Costs of the layers for the micro-batches, devices and pieces of a plan. As few blocks as needed
+/// are offloaded where the stack does that.
+LayerCosts costs_of_layers(const SettledScenario& scenario,
+                           const Model& model,
+                           const Profile& profile,
+                           const std::vector<int>& micro_batch_sizes,
+                           const Cluster& cluster,
+                           const Schedule& grid) {
+    LayerRules rules = cluster.layer_rules();
+    const bool tied_once = is_tied_on_one_rank(model, grid);
+    const auto costs_with = [&](int blocks) {
+        rules.offloaded_blocks = blocks;
+        LayerCosts costs{
+            .samples = cost_table(model, profile, micro_batch_sizes, device_kinds(cluster), rules),
+            .counted_once = {},
+            .offloaded_blocks = blocks};
+        if (tied_once) {
+            costs.counted_once = tied_counted_once(model, profile);
+        }
+        return costs;
+    };
+    const OrAuto<int>& written = scenario.pipeline.offload_blocks;
+    LayerCosts costs = costs_with(written.value_or(0));
+    const auto fits = [&] {
+        return fits_on_one_stage(scenario, model, profile, cluster, costs, grid.ranks.front());
+    };
+    if (!written.is_auto() || !model.is_chain() || !cluster.offloads_as_needed() || fits()) {
+        return costs;
+    }
+    int too_few = 0;
+    int enough = static_cast<int>(recomputed_blocks(model).size());
+    while (enough - too_few > 1) {
+        const int blocks = too_few + (enough - too_few) / 2;
+        costs = costs_with(blocks);
+        (fits() ? enough : too_few) = blocks;
+    }
+    return costs_with(enough);
 }
 
 // --- Cut: the layers of each piece, and the messages between pieces. ---
@@ -401,7 +481,8 @@ Planner::Common::Common(const SettledScenario& of,
     parts.cost_class = place.micro_batches.of_micro_batch;
     Schedule& grid = place.grid;
     require_costs_at(place.micro_batches.sizes, scenario, profile);
-    costs = costs_of_layers(model, profile, place.micro_batches.sizes, place.cluster, grid);
+    costs =
+        costs_of_layers(scenario, model, profile, place.micro_batches.sizes, place.cluster, grid);
     for (const std::vector<LayerSamples>& of_kind : costs.samples) {
         std::vector<StageCosts>& costs_of_kind = stage_costs.emplace_back();
         for (const LayerSamples& of_layer : of_kind) {
@@ -412,7 +493,7 @@ Planner::Common::Common(const SettledScenario& of,
     own = cut(own_partition(parts.recompute));
     grid.skips = skips_of(own->routes, grid);
 
-    add_memory(parts, scenario, place.cluster);
+    add_memory(parts, scenario, profile, place.cluster);
     rules = weight_rules(scenario, model, profile, costs);
     gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
     weights = costs.counted_once ? *costs.counted_once : parameters_of(profile);
@@ -429,6 +510,13 @@ Planner::Common::Common(const SettledScenario& of,
     }
     require_known_attention(scenario, profile);
     add_notes(parts, scenario, profile, place.cluster, place.micro_batches.sizes);
+    if (costs.offloaded_blocks > 0) {
+        parts.notes.push_back(fmt::format(
+            "activations of the first {} are in host memory until their backward "
+            "(pipeline.offload_blocks{}); the copies are taken to be hidden",
+            counted(costs.offloaded_blocks, "block"),
+            scenario.pipeline.offload_blocks.is_auto() ? ": as many as are needed" : ""));
+    }
     const bool sets_interference =
         scenario.cluster.interference || !scenario.cluster.pair_interference.empty();
     add(parts.notes, share_notes(profile, parts.tensor_parallel));
@@ -495,9 +583,9 @@ void Planner::Common::join(PlanParts& of, const Schedule& grid) const {
 /// (core/costs/replica_sums.h).
 /// Gradients that go on to another stage are needed everywhere.
 void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const {
-    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
     for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
-        if (pipeline.shard == Shard::Weights) {  // all is done micro-batch by micro-batch
+        if (divided == Shard::Weights) {  // all is done micro-batch by micro-batch
             of.all_reduce.emplace_back();
             of.weight_gather.emplace_back();
             continue;
@@ -507,11 +595,11 @@ void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const 
         const std::int64_t numbers = bytes.count / bytes_per_number(profile.precision);
         const SentNumbers gradients{.count = numbers, .bytes = bytes * gradient};
         const bool stays =
-            pipeline.shard != Shard::None && !gradient_source(grid, static_cast<int>(stage));
-        of.all_reduce.push_back(pipeline.shard == Shard::Gradients ? Duration{}
-                                : stays ? share_sums_time(groups, gradients)
-                                        : whole_sums_time(groups, gradients));
-        if (pipeline.shard != Shard::None) {
+            divided != Shard::None && !gradient_source(grid, static_cast<int>(stage));
+        of.all_reduce.push_back(divided == Shard::Gradients ? Duration{}
+                                : stays                     ? share_sums_time(groups, gradients)
+                                                            : whole_sums_time(groups, gradients));
+        if (divided != Shard::None) {
             of.weight_gather.push_back(weights_time(groups, {.count = numbers, .bytes = bytes}));
         }
     }
@@ -697,7 +785,8 @@ LayerCosts layer_costs(const Plan& plan,
                        const SettledScenario& scenario,
                        const Model& model,
                        const Profile& profile) {
-    return costs_of_layers(model,
+    return costs_of_layers(scenario,
+                           model,
                            profile,
                            cost_classes(plan->micro_batch_sizes).sizes,
                            Cluster(scenario, profile, plan.rank_count()),

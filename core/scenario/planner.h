@@ -31,6 +31,7 @@ struct LayerCosts {
     /// The weights, with those that both ends share counted once; none where the ends are on
     /// different ranks.
     std::optional<ModelParameters> counted_once;
+    int offloaded_blocks = 0;  ///< whose activations are in host memory
 };
 /// The costs for the micro-batches, ranks and pieces of a plan of the scenario.
 LayerCosts layer_costs(const Plan& plan,

@@ -149,18 +149,23 @@ int process_groups(const SettledScenario& scenario) {
            (pipeline.tensor_parallel > 1 ? 1 : 0);
 }
 
-/// Sets what is taken before a model is there, and by what part of it messages are buffered.
-void set_context(RankDevice& device, const SettledScenario& scenario) {
+/// Sets what is taken before a model is there, and what libraries take of it.
+void set_context(RankDevice& device, const SettledScenario& scenario, const Stack* stack) {
+    Bytes runtime;
+    std::optional<Bytes> each = scenario.cluster.communicator_bytes;
     if (device.profile) {
-        device.context = device.profile->context.value;
-        device.communication =
-            device.profile->communication ? device.profile->communication->value : Bytes{};
+        const auto& communication = device.profile->communication;
+        device.parts.communication = communication ? communication->value : Bytes{};
+        runtime = device.profile->context.value - device.parts.communication;
+        if (stack != nullptr) {
+            each = each.value_or(stack->memory.communicator.value);
+            device.parts.product_workspace = stack->memory.products_workspace.value;
+        }
     }
-    if (const std::optional<Bytes>& each = scenario.cluster.communicator_bytes) {
-        const Bytes all = process_groups(scenario) * *each;
-        device.context += all - device.communication;
-        device.communication = all;
+    if (each) {
+        device.parts.communication = process_groups(scenario) * *each;
     }
+    device.context = runtime + device.parts.total();
 }
 
 /// What is left of a limit for the context and the tensors of a memory pool that reserves more than
@@ -173,6 +178,7 @@ Bytes without_reserve(Bytes limit, Bytes context, double reserve) {
 RankDevice device_of_rank(const SettledScenario& scenario,
                           const Profile& profile,
                           std::size_t rank,
+                          const Stack* stack,
                           Devices& devices) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const std::string& name = device_name(cluster, rank);
@@ -189,10 +195,10 @@ RankDevice device_of_rank(const SettledScenario& scenario,
         device.profile = devices.named(name);
         device.memory_limit = device.memory_limit.value_or(device.profile->memory.value);
     }
-    set_context(device, scenario);
-    if (device.memory_limit && cluster.allocator_reserve > 0) {
-        device.memory_limit =
-            without_reserve(*device.memory_limit, device.context, cluster.allocator_reserve / 100);
+    set_context(device, scenario, stack);
+    const double reserve = allocator_reserve(cluster.allocator_reserve, stack);
+    if (device.memory_limit && reserve > 0) {
+        device.memory_limit = without_reserve(*device.memory_limit, device.context, reserve);
     }
     if (!device.profile) {
         return device;
@@ -298,6 +304,22 @@ void expect_stack_of_costs(const ScenarioParts& scenario, const Profile& profile
     }
 }
 
+double allocator_reserve(const std::optional<double>& written, const Stack* stack) {
+    constexpr double per_cent = 100;
+    return written            ? *written / per_cent
+           : stack != nullptr ? stack->memory.allocator_reserve.value
+                              : 0;
+}
+
+bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile) {
+    if (const std::optional<GradientType>& written = scenario.training.gradients) {
+        return *written == GradientType::Fp32;
+    }
+    // Stacks that sum gradients in 16 bits do so in bf16: sums in fp16 would overflow.
+    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
+    return !stack || stack->stored.fp32_gradients || profile.precision == "fp16";
+}
+
 double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {
     const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
     const double spread =
@@ -318,9 +340,10 @@ std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
     expect_stack_of_costs(scenario, profile);
     Devices known;
     const double slowest = slowest_device(scenario, profile, ranks);
+    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
     std::vector<RankDevice> devices;
     for (std::size_t rank = 0; std::cmp_less(rank, ranks); ++rank) {
-        devices.push_back(device_of_rank(scenario, profile, rank, known));
+        devices.push_back(device_of_rank(scenario, profile, rank, stack.get(), known));
         devices.back().speed.factor *= slowest;
     }
     return devices;

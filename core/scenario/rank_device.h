@@ -8,6 +8,7 @@
 
 #include "core/costs/device_profile.h"
 #include "core/costs/profile.h"
+#include "core/plan/context_parts.h"
 
 namespace pipetwin {
 
@@ -30,9 +31,9 @@ struct RankDevice {
     /// The limit that is written, or all memory of the device, without what `allocator_reserve`
     /// takes of it.
     std::optional<Bytes> memory_limit;
-    Bytes context{};        ///< taken before a model is there
-    Bytes communication{};  ///< part of `context` in buffers of the process groups
-    bool scaled = false;    ///< the profile's costs are of another device
+    Bytes context{};       ///< taken before a model is there
+    ContextParts parts{};  ///< of `context`; without buffers of messages beside products
+    bool scaled = false;   ///< the profile's costs are of another device
 };
 
 /// The stack of training software that a run has: that of its costs, else the cluster's; null: none
@@ -42,6 +43,14 @@ std::shared_ptr<const Stack> stack_of(const ScenarioParts& scenario, const Profi
 /// Throws Error(BadInput) about cluster.stack: where it is another than that of the costs, is not
 /// known, or says nothing of the scenario's devices.
 void expect_stack_of_costs(const ScenarioParts& scenario, const Profile& profile);
+
+/// What a memory pool reserves beyond the tensors in it, as a share of them: what is written, in
+/// per cent, else what the stack says (null: none), else nothing.
+double allocator_reserve(const std::optional<double>& written, const Stack* stack);
+
+/// Whether gradients of two-byte weights are in fp32: as `training.gradients` says, else as the
+/// stack does, else they are. Throws as `stack_of`.
+bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile);
 
 /// How many times as long computation takes as on a device of mean speed: what the slowest of all
 /// devices is expected to take, 1 + spread sqrt(2 ln N), where the scenario or the stack says how

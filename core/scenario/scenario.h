@@ -114,7 +114,7 @@ struct ScenarioParts {
         double final_learning_rate = 0;  ///< towards which linear and cosine go
         double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
         Precision precision = Precision::Fp32;
-        GradientType gradients = GradientType::Fp32;
+        std::optional<GradientType> gradients{};  ///< none: as the stack of the costs has them
         Accumulation accumulation = Accumulation::Fused;
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never
@@ -161,7 +161,9 @@ struct ScenarioParts {
         double host_link_latency_us = 0;
         std::optional<Bytes> memory_limit;   ///< of every device
         std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
-        double allocator_reserve = 0;  ///< of a memory pool beyond its tensors, in per cent of them
+        /// Reserve of a memory pool beyond its tensors, in per cent of them; none: as the stack
+        /// says.
+        std::optional<double> allocator_reserve{};
         /// Buffers of each process group that a device is in; none: as the device's profile says.
         std::optional<Bytes> communicator_bytes{};
         TransferMode transfer = TransferMode::Asynchronous;

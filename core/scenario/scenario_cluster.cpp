@@ -593,14 +593,16 @@ constexpr std::array<ScenarioKey, 31> keys_of_cluster{{
         .says("bytes that a memory pool such as PyTorch's caching allocator reserves beyond the "
               "allocated ones, in per cent of them; the limit then applies to the sum. A run that "
               "reports `torch.cuda.max_memory_reserved` and `max_memory_allocated` shows the right "
-              "value"),
+              "value. Where none is written, what the [stack](devices.md#stacks) says, and without "
+              "one 0",
+              "as the stack"),
     keys::own("communicator_bytes", read_communicator, print_communicator)
         .typed("text or bytes")
         .takes(Form::Text | Form::Integer)
-        .says(
-            "buffers of each process group that a device is in (pipeline, replicas, tensor "
-            "parallelism); replaces the value of the [device's profile](devices.md#a-device-file)",
-            "none"),
+        .says("buffers of each process group that a device is in (pipeline, replicas, tensor "
+              "parallelism); replaces the value of the stack, and that of the "
+              "[device's profile](devices.md#a-device-file)",
+              "none"),
     ScenarioKey{.name = "shared_link",  // tables of their own, so nothing is printed behind them
                 .read = read_shared_links,
                 .print = print_shared_links,

@@ -219,11 +219,11 @@ void print_partition(const ScenarioKey& key, ScenarioWriter& writer, const Scena
     }
 }
 
-/// Prints a flag that is not auto.
+/// Prints a flag or a number that is not auto.
 template <auto Member>
-void print_flag(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
-    if (const OrAuto<bool>& flag = scenario.pipeline.*Member; !flag.is_auto()) {
-        writer.number(key.name, *flag);
+void print_unless_auto(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const auto& value = scenario.pipeline.*Member; !value.is_auto()) {
+        writer.number(key.name, *value);
     }
 }
 
@@ -264,7 +264,7 @@ void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Sce
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 27> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 28> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -356,6 +356,14 @@ constexpr std::array<ScenarioKey, 27> keys_of_pipeline{{
         .says("`stash`: stashes are copied to host memory and back over `cluster.host_link`, see "
               "[stashes in host memory](simulation.md#stashes-in-host-memory). Training with it "
               "needs `backend = \"cuda\"` or `\"paced\"`"),
+    keys::number<&Pipeline::offload_blocks>("offload_blocks", {0, layer_range.high})
+        .printed_by(print_unless_auto<&Pipeline::offload_blocks>)
+        .says("blocks, from the first of a model without branches on, whose activations go to host "
+              "memory until their backward, as Transformer Engine's `cpu_offloading` does; two of "
+              "them are on the device at a time, and their copies take no time. auto: as many as "
+              "are needed to fit, where the [stack](devices.md#stacks) offloads and one stage has "
+              "replicas that divide the weights, else none. Simulation and planning only",
+              "auto"),
     ScenarioKey{.name = "partition",
                 .read = read_partition,
                 .print = print_partition,
@@ -387,7 +395,7 @@ constexpr std::array<ScenarioKey, 27> keys_of_pipeline{{
     keys::boolean<&Pipeline::overlap_reduction>("overlap_reduction")
         .says("a rank continues while its gradients are summed, up to the stage's update"),
     keys::boolean<&Pipeline::overlap_gather>("overlap_gather")
-        .printed_by(print_flag<&Pipeline::overlap_gather>)
+        .printed_by(print_unless_auto<&Pipeline::overlap_gather>)
         .says("with `shard = \"optimizer\"` or `\"gradients\"`: weights that replicas have updated "
               "are gathered beside the first forwards of the next step, and an update takes what "
               "is waited for (in the schedule's order of a rank, as steps repeat). auto: with "
@@ -426,7 +434,7 @@ constexpr std::array<ScenarioKey, 27> keys_of_pipeline{{
               "all-gather, which take as long; a backward gathers a layer's input once more, which "
               "can take as much time as sequence parallelism saves"),
     keys::boolean<&Pipeline::tensor_overlap>("tensor_overlap")
-        .printed_by(print_flag<&Pipeline::tensor_overlap>)
+        .printed_by(print_unless_auto<&Pipeline::tensor_overlap>)
         .says("gathers and reduce-scatters among the devices of a rank go on beside matrix "
               "products, so that only their first or last part is waited for; with "
               "`sequence_parallel`. auto: as the [stack](devices.md#stacks) of the costs does; "

@@ -239,7 +239,9 @@ constexpr std::array<ScenarioKey, 26> keys_of_training{
         .says("`fp32`; `fp64` on the CPU; `bf16`, with fp32 master weights"),
     keys::choice<&Training::gradients>("gradients", words::gradient_types)
         .says("number type of the gradients of two-byte weights: `fp32`, or `same` as the weights "
-              "(simulation and planning only)"),
+              "(simulation and planning only). Where none is written, that of the "
+              "[stack](devices.md#stacks), and without one `fp32`",
+              "as the stack"),
     keys::choice<&Training::accumulation>("accumulation", words::accumulations)
         .says("how the gradients of the micro-batches are added up. `fused`: by the matrix "
               "products that compute them, as in the executor and in Megatron-LM since 2022. "

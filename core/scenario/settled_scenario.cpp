@@ -12,6 +12,8 @@
 
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/stack.h"
+#include "core/scenario/rank_device.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/shard_group.h"
@@ -85,9 +87,26 @@ int replica_batch(const SettledScenario& scenario) {
     return replica_batch(scenario, scenario.pipeline.data_parallel);
 }
 
-StateShards state_shards(const SettledScenario& scenario) {
-    const auto from = [&scenario, group = group_size(scenario)](Shard shard) {
-        return scenario.pipeline.shard >= shard ? group : 1;
+Shard divided_all_step(const SettledScenario& scenario, const Stack* stack) {
+    const Shard written = scenario.pipeline.shard;
+    if (stack == nullptr || written != Shard::Weights) {
+        return written;
+    }
+    switch (stack->stored.reshard) {
+        case Reshard::Always:
+            break;
+        case Reshard::LastMicroBatch:
+            return scenario.pipeline.stages > 1 ? Shard::Optimizer : written;
+        case Reshard::Never:
+            return Shard::Gradients;
+    }
+    return written;
+}
+
+StateShards state_shards(const SettledScenario& scenario, const Profile& profile) {
+    const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
+    const auto from = [divided, group = group_size(scenario)](Shard shard) {
+        return divided >= shard ? group : 1;
     };
     return {.weights = from(Shard::Weights),
             .gradients = from(Shard::Gradients),

@@ -14,6 +14,8 @@
 namespace pipetwin {
 
 class Model;
+struct Profile;
+struct Stack;
 
 /// A scenario of which nothing has to be planned any more: what a plan is made from. Partition and
 /// channel capacity may still be "auto", as every plan has its own.
@@ -41,8 +43,15 @@ bool is_open(const Scenario& scenario);
 /// the mini-batch cannot be shared out equally.
 int replica_batch(const SettledScenario& scenario);
 
-/// Replicas that have a stage's state between them, each a part; 1: each has all of it.
-StateShards state_shards(const SettledScenario& scenario);
+/// What replicas divide from the first micro-batch of a step to the last: `pipeline.shard`, or less
+/// where the stack (null: none) keeps weights together that were gathered once. Then a pipeline
+/// gathers weights and sums gradients once a step, as where replicas divide the optimizer's state,
+/// and a single stage keeps the weights that it gathers, as where they divide gradients, too.
+Shard divided_all_step(const SettledScenario& scenario, const Stack* stack);
+
+/// Replicas that have a stage's state between them, each a part; 1: each has all of it. Throws as
+/// `stack_of`.
+StateShards state_shards(const SettledScenario& scenario, const Profile& profile);
 
 /// Whether the scenario's order comes from the user's own file.
 bool has_schedule_file(const SettledScenario& scenario);

@@ -568,12 +568,14 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
 
 BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak) {
     const Bytes context = peak[MemoryKind::Context];
-    const Bytes communication =
-        plan->communication.empty() ? Bytes{} : plan->communication.at(as_index(rank));
+    const ContextParts parts =
+        plan->context_parts.empty() ? ContextParts{} : plan->context_parts.at(as_index(rank));
     const auto tensors = static_cast<double>((peak.total() - context).count);
     return {
-        .runtime = context - communication,
-        .communication = communication,
+        .runtime = context - parts.total(),
+        .communication = parts.communication,
+        .product_workspace = parts.product_workspace,
+        .tensor_buffers = parts.tensor_buffers,
         .allocator_reserve = Bytes{static_cast<std::int64_t>(tensors * plan->allocator_reserve)}};
 }
 

@@ -68,11 +68,13 @@ MemoryChange memory_change(const Plan& plan, const Action& action);
 /// each incoming skip as many as `channel_places` says (none while the capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
-/// What each device of a rank holds beside the model and its activations. The first two are
+/// What each device of a rank holds beside the model and its activations. All but the last are
 /// MemoryKind::Context; the last is part of no kind, and the memory limits leave room for it.
 struct BesideModel {
     Bytes runtime;            ///< the context of the device's runtime and its kernels
     Bytes communication;      ///< buffers of the process groups
+    Bytes product_workspace;  ///< of matrix products
+    Bytes tensor_buffers;     ///< of messages beside products, where devices share a layer
     Bytes allocator_reserve;  ///< of the memory pool at the peak, beyond the tensors in it
 };
 /// The parts for a rank whose peak is `peak`.

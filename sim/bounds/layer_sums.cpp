@@ -9,6 +9,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::sim {
@@ -67,9 +68,9 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      Partition(std::vector<int>(samples.size(), 1), layers),
                      {.optimizer_slots = optimizer_slots(scenario),
                       .devices = tensor.devices,
-                      .fp32_gradients = scenario.training.gradients == GradientType::Fp32});
+                      .fp32_gradients = has_fp32_gradients(scenario, profile)});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
-    const StateShards shards = state_shards(scenario);
+    const StateShards shards = state_shards(scenario, profile);
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},

@@ -151,19 +151,6 @@ Scenario over_cluster(Scenario begun,
     return scenario;
 }
 
-/// Sums gradients in the number type of the costs' stack, unless the user says otherwise.
-void take_gradients_of(const std::string& stack,
-                       Scenario& scenario,
-                       const std::vector<Override>& overrides) {
-    const bool is_said = std::ranges::count(overrides, "training.gradients", &Override::key) > 0;
-    if (is_said || stack.empty() || scenario.training.precision != Precision::Bf16) {
-        return;
-    }
-    if (!find_stack(stack)->stored.fp32_gradients) {
-        scenario.training.gradients = GradientType::Same;
-    }
-}
-
 /// The scenario on so many devices.
 Scenario scenario_on(const ModelQuestion& question, int samples, Precision precision, int devices) {
     Scenario scenario = open_scenario(question);
@@ -413,14 +400,11 @@ ModelOnCluster model_on_cluster(const ModelQuestion& question) {
                            : word == "fp64" ? Precision::Fp64
                                             : Precision::Fp32;
     asked.nodes.count = question.nodes;
-    // Stacks that sum gradients in 16 bits do so in bf16; sums in fp16 would overflow.
-    const std::string stack = profile.precision == "fp16" ? std::string() : profile.stack;
-    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type, stack](int nodes) {
+    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type](int nodes) {
         const int count = nodes * per_node;
         Scenario scenario =
             scenario_on(question, samples_for(tokens, sequence, count), type, count);
         scenario.file = question.model;  // of which errors speak
-        take_gradients_of(stack, scenario, question.overrides);
         return scenario;
     };
     asked.scenario = asked.nodes.scenario_on(question.nodes);

@@ -6,6 +6,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/rank_device.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/search/largest_model.h"
 #include "sim/search/plan_search.h"
@@ -22,12 +23,11 @@ int least_nodes(const Scenario& scenario,
     if (!closest) {
         return 1;
     }
-    const Bytes state =
-        kept_state(model,
-                   profile,
-                   {.optimizer_slots = optimizer_slots(scenario),
-                    .fp32_gradients = scenario.training.gradients == GradientType::Fp32,
-                    .shards = {}});
+    const Bytes state = kept_state(model,
+                                   profile,
+                                   {.optimizer_slots = optimizer_slots(scenario),
+                                    .fp32_gradients = has_fp32_gradients(scenario, profile),
+                                    .shards = {}});
     const std::int64_t of_node = closest->limit.count * (scenario.cluster.count / nodes);
     return static_cast<int>((state.count + of_node - 1) / of_node);
 }

@@ -184,6 +184,7 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
     if (gathers(shape, options)) {
         key.gathered = options.shard;
         key.replicas = shape.data_parallel;
+        key.is_pipeline = shape.stages > 1;
     }
     return key;
 }

@@ -69,6 +69,7 @@ class CandidateBounds {
         bool accumulates = false;      ///< gradients, over micro-batches
         Shard gathered = Shard::None;  ///< of messages that are part of the layers
         int stages = 0;                ///< where costs differ from shape to shape
+        bool is_pipeline = false;      ///< where replicas gather: stacks may keep weights gathered
         int replicas = 1;              ///< likewise
         bool takes_all = false;        ///< devices, where those of more are slower
 

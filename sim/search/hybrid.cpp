@@ -10,6 +10,7 @@
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/rank_device.h"
 #include "sim/engine/conditions.h"
 
 namespace pipetwin::sim {
@@ -87,8 +88,8 @@ Hybrid hybrid_like(const Scenario& scenario,
         problem.weights.push_back(states[as_index(layer)].weights);
         problem.boundary.push_back(layer == 0 ? Duration{} : occupation(link, cost.input));
     }
-    const int gradient = gradient_bytes_per_byte(profile.precision,
-                                                 scenario.training.gradients == GradientType::Fp32);
+    const int gradient =
+        gradient_bytes_per_byte(profile.precision, has_fp32_gradients(scenario, profile));
     const auto sum_of = [&](Bytes weights, int replicas) {
         ReplicaGroups some = groups;
         some.all.replicas = replicas;

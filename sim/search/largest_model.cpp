@@ -63,14 +63,14 @@ class Filler {
         }
         rules_ = {.optimizer_slots = optimizer_slots(settled),
                   .devices = plan->tensor_parallel,
-                  .fp32_gradients = settled.training.gradients == GradientType::Fp32,
+                  .fp32_gradients = has_fp32_gradients(settled, sized.profile),
                   .tied = tied_bytes(sized.model, sized.profile),
                   .tied_room = sized.model.is_executable()};
         states_ = stage_states(sized.profile,
                                samples_,
                                Partition(std::vector<int>(as_index(layers_), 1), layers_),
                                rules_);
-        rules_.shards = state_shards(settled);
+        rules_.shards = state_shards(settled, sized.profile);
         rules_.prefetch = 2 * settled.pipeline.prefetch;
         precision_ = sized.profile.precision;
     }
@@ -295,13 +295,13 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
                      Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
                      {.optimizer_slots = optimizer_slots(settled),
                       .devices = pipeline.tensor_parallel,
-                      .fp32_gradients = settled.training.gradients == GradientType::Fp32});
+                      .fp32_gradients = has_fp32_gradients(settled, one->profile)});
     const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;
     const std::int64_t parts = pipeline.chunks;
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
         const StageState& state = states[as_index(layer)];
-        Bytes bytes = least_share(state, state_shards(settled));
+        Bytes bytes = least_share(state, state_shards(settled, one->profile));
         bytes += keeps ? Bytes{samples[as_index(layer)].saved.count / parts} : Bytes{};
         if (layer >= repeated_.first && layer < repeated_.first + repeated_.group) {
             result.of_copy += bytes;

@@ -605,13 +605,15 @@ TEST_F(PlanOfModel, WarnsWhereLessThanOneTwentiethOfTheMemoryIsLeft) {
     // The plan fits into what it needs and 1 % more, so it stays the fastest.
     const std::string limit =
         "cluster.memory_limit=\"" + std::to_string(peak + peak / 100) + " B\"";
-    const Outcome narrow = pipetwin(question({"--set", limit}));
+    const char* const no_reserve = "cluster.allocator_reserve=0";
+    const Outcome narrow = pipetwin(question({"--set", limit, "--set", no_reserve}));
     ASSERT_EQ(narrow.code, 0) << narrow.err;
     EXPECT_THAT(narrow.out,
                 AllOf(HasSubstr("1.0 % is left"),
                       HasSubstr("warning: less than 5 % is left, and fragmentation")));
     // The plan with more room is the first of the listed ones that leaves a twentieth.
-    const auto answer = pipetwin(question({"--set", limit, "--json"})).json()["answer"];
+    const auto answer =
+        pipetwin(question({"--set", limit, "--set", no_reserve, "--json"})).json()["answer"];
     const double memory = static_cast<double>(peak + peak / 100);
     const double fastest = answer["shapes"][0]["step_ms"];
     std::string expected;

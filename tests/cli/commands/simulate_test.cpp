@@ -852,6 +852,8 @@ TEST_F(SimulateFiles, WhatIsHeldBesideTheModelIsNamed) {
         device["beside_bytes"],
         (nlohmann::json{{"runtime", 0},
                         {"communication", 1'000'000},
+                        {"product_workspace", 0},
+                        {"tensor_buffers", 0},
                         {"allocator_reserve",
                          (device["peak_bytes"]["total"].get<std::int64_t>() - 1'000'000) / 4}}));
     EXPECT_THAT(simulated("--verbose").out,

@@ -105,6 +105,7 @@ gradient_bytes = 6
 weight_bytes = 6
 weights = "once a step"
 memory_share = 0.6
+kept_weight_bytes = 2
 kind = "counted"
 source = "b"
 [overlap]
@@ -128,8 +129,8 @@ graphs = false
 [stored]
 gradients = "fp32"
 inputs_in_8_bits = { value = true, kind = "counted", source = "b" }
-weight_copy_bytes = { value = 2, kind = "counted", source = "b" }
 reshard_after_forward = "last-micro-batch"
+offload_blocks = "none"
 [memory]
 products_workspace_bytes = { value = 1000, kind = "datasheet", source = "a" }
 communicator_bytes = { value = 2000, kind = "measured", source = "a" }
@@ -167,6 +168,7 @@ TEST(StackToml, IsReadWithKindsAndSources) {
     EXPECT_EQ(stack.stored.reshard, Reshard::LastMicroBatch);
     EXPECT_TRUE(stack.stored.fp32_gradients);
     EXPECT_TRUE(stack.casts_of("fp8")->once_a_step);
+    EXPECT_EQ(stack.casts_of("fp8")->kept_of_weights, 2);
     EXPECT_EQ(stack.casts_of("mxfp8"), nullptr);
     EXPECT_EQ(stack.products_of("h100-sxm", "bf16")->large, 0.8 * 0.5);
     EXPECT_FALSE(stack.products_of("h100-sxm", "fp32"));
@@ -427,20 +429,27 @@ TEST(StackEstimate, NarrowProductsKeepNarrowInputs) {
 
 /// Two bytes, one for each way round, of every weight of a block's products; the head and the
 /// embedding are in bf16.
+/// Megatron-Bridge keeps 8-bit weights in place of those in bf16, and 4-bit ones both ways round,
+/// with a scale for 16 numbers, beside them (9/16 of a byte each).
 TEST(StackEstimate, NarrowCopiesOfWeightsStay) {
     const std::filesystem::path file = find_model("llama-3-8b");
-    EstimateOptions options{.sequence = 1024, .precision = "fp8"};
-    options.stack = find_stack("nemo-2024");
-    const Profile profile =
-        estimated_profile(parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string()),
-                          find_device("h100-sxm"),
-                          options);
-    EXPECT_EQ(profile.layers[1].weight_copies.count, 2 * 4096 * (4096 + 2 * 1024 + 4096));
-    EXPECT_EQ(profile.layers[2].weight_copies.count, 2 * 3 * 4096 * 14336);
+    EstimateOptions options{.sequence = 1024, .precision = "nvfp4"};
+    options.stack = find_stack("megatron-bridge-2026");
+    const auto estimated = [&] {
+        return estimated_profile(
+            parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string()),
+            find_device("gb300"),
+            options);
+    };
+    const Profile profile = estimated();
+    EXPECT_EQ(profile.layers[1].weight_copies.count, 4096 * (4096 + 2 * 1024 + 4096) * 9 / 8);
+    EXPECT_EQ(profile.layers[2].weight_copies.count, 3 * 4096 * 14336 / 8 * 9);
     EXPECT_EQ(profile.layers.front().weight_copies, Bytes{});
     EXPECT_EQ(profile.layers.back().weight_copies, Bytes{});
     EXPECT_EQ(parse_profile(print_profile(profile), "x.json").layers[1].weight_copies,
               profile.layers[1].weight_copies);
+    options.precision = "fp8";
+    EXPECT_EQ(estimated().layers[1].weight_copies, Bytes{});
 }
 
 TEST(StackEstimate, MoreTokensNeverTakeLessTime) {

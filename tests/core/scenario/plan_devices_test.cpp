@@ -2,7 +2,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/costs/estimate.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
+#include "core/interop/hf_config.h"
+#include "core/model/model.h"
+#include "core/scenario/planner.h"
 #include "core/scenario/rank_device.h"
+#include "core/scenario/scenario.h"
+#include "core/text/json_text.h"
 #include "core/timeline/footprint.h"
 #include "tests/support/scenario_plans.h"
 
@@ -208,7 +216,7 @@ TEST(PlanDevices, CostsOfTheSameDeviceStayWhatTheyAre) {
     EXPECT_THAT(plan->notes, IsEmpty());
     EXPECT_EQ(plan->links[0], profile.links[0]);
     // What it has, and what its runtime takes.
-    EXPECT_EQ(plan.memory_limit(0), Bytes{80'000'000'000});
+    EXPECT_EQ(plan.memory_limit(0), find_device("h100-sxm").memory.value);
     EXPECT_EQ(resident_memory(plan, 1)[MemoryKind::Context], Bytes{1'000'000'000});
     scenario.cluster.memory_limit = Bytes{5};
     EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{5});
@@ -235,20 +243,21 @@ TEST(PlanDevices, EveryRankCanHaveADeviceOfItsOwn) {
     const Plan plan = plan_of(scenario, profile);
     EXPECT_EQ(plan.cost(0, 0).forward, Duration(30));
     EXPECT_EQ(plan.cost(1, 0).forward, Duration(75 + 50 + 100));  // x 2.496
-    EXPECT_EQ(plan.memory_limit(0), Bytes{80'000'000'000});
+    EXPECT_EQ(plan.memory_limit(0), find_device("a100-sxm-80").memory.value);
     EXPECT_EQ(plan.memory_limit(1), Bytes{32'000'000'000});
     EXPECT_EQ(plan->links[0].bytes_per_second, 50e9);  // the slower end
     scenario.cluster.memory_limits = {Bytes{7}, Bytes{8}};
     EXPECT_EQ(plan_of(scenario, profile).memory_limit(1), Bytes{8});
 }
 
-/// 80 GB, of which the context takes 1: tensors may take what 1.25 times as much of leaves room.
+/// What the context of 1 GB leaves of the memory holds 1.25 times the tensors.
 TEST(PlanDevices, AMemoryPoolThatReservesMoreLeavesLessToTensors) {
     SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "h100-sxm";
     scenario.cluster.allocator_reserve = 25;
     const Plan plan = plan_of(scenario);
-    EXPECT_EQ(plan.memory_limit(1), Bytes{1'000'000'000 + 63'200'000'000});
+    const Bytes left = find_device("h100-sxm").memory.value - Bytes{1'000'000'000};
+    EXPECT_EQ(plan.memory_limit(1), Bytes{1'000'000'000 + left.count * 4 / 5});
     MemoryUse peak;
     peak[MemoryKind::Context] = {1'000'000'000};
     peak[MemoryKind::Stash] = {8000};
@@ -259,21 +268,100 @@ TEST(PlanDevices, AMemoryPoolThatReservesMoreLeavesLessToTensors) {
     EXPECT_EQ(plan_of(scenario).memory_limit(0), Bytes{800});
 }
 
+/// Libraries of a stack hold workspaces of products and its own buffers for each process group, and
+/// its memory pool reserves a share of the tensors. What the cluster writes goes before.
+TEST(PlanDevices, StacksSayWhatLibrariesHold) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    const Plan without = plan_of(scenario);
+    const Stack::Memory says = find_stack("megatron-bridge-2026")->memory;
+    scenario.cluster.stack = "megatron-bridge-2026";
+    const Plan with = plan_of(scenario);
+    const ContextParts& parts = with->context_parts.at(0);
+    EXPECT_EQ(parts.product_workspace, says.products_workspace.value);
+    EXPECT_EQ(parts.communication, says.communicator.value);  // of the pipeline
+    EXPECT_EQ(parts.tensor_buffers, Bytes{});                 // a rank has one device
+    EXPECT_EQ(with->context.at(0) - parts.total(),
+              without->context.at(0) - without->context_parts.at(0).total());
+    EXPECT_EQ(with->allocator_reserve, says.allocator_reserve.value);
+    scenario.cluster.communicator_bytes = Bytes{1000};
+    scenario.cluster.allocator_reserve = 0;
+    EXPECT_EQ(plan_of(scenario)->context_parts.at(0).communication, Bytes{1000});
+    EXPECT_EQ(plan_of(scenario)->allocator_reserve, 0);
+}
+
+/// PyTorch's FSDP keeps what a pipeline has gathered up to the last micro-batch, and sums gradients
+/// behind it: the replicas divide the optimizer's state alone. One stage gathers each time.
+TEST(PlanDevices, StacksKeepWeightsGatheredInAPipeline) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.pipeline.data_parallel = 2;
+    scenario.training.batch = 4;
+    const auto states = [&scenario](const char* stack, Shard shard) {
+        scenario.cluster.stack = stack;
+        scenario.pipeline.shard = shard;
+        const Plan plan = plan_of(scenario);
+        return std::pair(kept_state(plan->states[0]), plan->all_reduce[0]);
+    };
+    EXPECT_EQ(states("torchtitan-2024", Shard::Weights),
+              states("torchtitan-2024", Shard::Optimizer));
+    EXPECT_LT(states("", Shard::Weights).first, states("", Shard::Optimizer).first);
+    EXPECT_LT(states("megatron-bridge-2025", Shard::Weights),
+              states("megatron-bridge-2025", Shard::Optimizer));
+    scenario = partitioned({5});
+    scenario.pipeline.data_parallel = 2;
+    scenario.training.batch = 4;
+    EXPECT_EQ(states("torchtitan-2024", Shard::Weights).first, states("", Shard::Weights).first);
+}
+
+/// NVIDIA's recipes of Llama 3 70B on 64 devices hand the activations of 40 of 80 blocks to host
+/// memory on GB200 and of 20 on GB300 (Megatron-Bridge, perf_recipes/llama, fp8_cs, two samples).
+TEST(PlanDevices, BlocksAreOffloadedAsRecipesDo) {
+    const std::filesystem::path file = find_model("llama-3-70b");
+    const DecoderModel model =
+        parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string());
+    EstimateOptions options{.sequence = 8192, .precision = "fp8"};
+    options.micro_batch_size = 2;
+    options.stack = find_stack("megatron-bridge-2026");
+    for (const auto& [device, recipe] : {std::pair("gb200", 40), std::pair("gb300", 20)}) {
+        const Profile profile = estimated_profile(model, find_device(device), options);
+        const Scenario scenario = parse_scenario(
+            "[model]\nkind = \"profile\"\nfile = \"none.json\"\n[training]\nbatch = 256\n"
+            "optimizer = \"adamw\"\n[pipeline]\nstages = 1\nschedule = \"1f1b\"\nmicro_batches = "
+            "2\n"
+            "data_parallel = 64\nshard = \"weights\"\nrecompute = \"none\"\n[cluster]\ncount = 64\n"
+            "profile = \"" +
+                std::string(device) + "-nvl72\"\nstack = \"megatron-bridge-2026\"\n",
+            "x.toml");
+        const SettledScenario settled = settle(scenario);
+        const Model layers = scenario_model(scenario, &profile);
+        const Plan plan = make_plan(settled, layers, profile);
+        const LayerCosts costs = layer_costs(plan, settled, layers, profile);
+        EXPECT_NEAR(costs.offloaded_blocks, recipe, 0.3 * recipe) << device;
+        EXPECT_LE(peak_totals(plan).front(), plan.memory_limit(0)) << device;
+        EXPECT_THAT(plan->notes, Contains(HasSubstr("in host memory until their backward")));
+        SettledScenario fewer = settled;
+        fewer.pipeline.offload_blocks = costs.offloaded_blocks - 1;
+        const Plan too_large = make_plan(fewer, layers, profile);
+        EXPECT_GT(peak_totals(too_large).front(), too_large.memory_limit(0)) << device;
+        EXPECT_EQ(too_large.cost(0, 0).forward, plan.cost(0, 0).forward);  // copies are hidden
+    }
+}
+
 /// A device is in a group for its pipeline, and in one for the replicas of its rank.
 TEST(PlanDevices, ProcessGroupsHaveBuffers) {
     SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "h100-sxm";
     const Bytes context = plan_of(scenario)->context.at(0);
-    const Bytes buffers = plan_of(scenario)->communication.at(0);
+    const Bytes buffers = plan_of(scenario)->context_parts.at(0).communication;
     EXPECT_EQ(context, Bytes{1'000'000'000});
     EXPECT_GT(buffers, Bytes{});
     EXPECT_LT(buffers, context);
     scenario.cluster.communicator_bytes = Bytes{300'000'000};
-    EXPECT_EQ(plan_of(scenario)->communication.at(1), Bytes{300'000'000});
+    EXPECT_EQ(plan_of(scenario)->context_parts.at(1).communication, Bytes{300'000'000});
     EXPECT_EQ(plan_of(scenario)->context.at(1), context - buffers + Bytes{300'000'000});
     scenario.pipeline.data_parallel = 2;
     scenario.cluster.node_link = "infiniband-ndr";
-    EXPECT_EQ(plan_of(scenario)->communication.at(0), Bytes{600'000'000});
+    EXPECT_EQ(plan_of(scenario)->context_parts.at(0).communication, Bytes{600'000'000});
     scenario.cluster.device = this_machine;
     EXPECT_EQ(plan_of(scenario)->context.at(0), Bytes{600'000'000});
 }

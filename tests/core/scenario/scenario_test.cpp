@@ -514,7 +514,8 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_TRUE(none.pipeline.tensor_overlap.is_auto());
     EXPECT_NO_THROW(settle(none));  // every plan finds it
     EXPECT_EQ(print_scenario(none).find("tensor_overlap"), std::string::npos);
-    EXPECT_EQ(none.training.gradients, GradientType::Fp32);
+    EXPECT_EQ(none.training.gradients, std::nullopt);
+    EXPECT_EQ(print_scenario(none).find("gradients"), std::string::npos);
     EXPECT_EQ(none.training.accumulation, Accumulation::Fused);
     const Scenario s = parse(with(gpt,
                                   "[training]\ngradients = \"same\"\naccumulation = \"separate\"\n"
