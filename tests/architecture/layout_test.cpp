@@ -64,7 +64,7 @@ const std::vector<House>& houses() {
         {"core",
          {{"core/base"},
           {"core/text"},
-          {"core/model"},
+          {"core/grid", "core/model"},
           {"core/costs", "core/schedule"},
           {"core/schedule/generators", "core/partition", "core/sharing"},
           {"core/plan"},
