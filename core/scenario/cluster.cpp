@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack.h"
+#include "core/grid/group_spread.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
@@ -101,6 +103,8 @@ Cluster::Cluster(const SettledScenario& scenario,
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel),
       tensor_(scenario.pipeline.tensor_parallel),
+      grid_(placed_grid(scenario.cluster.placement,
+                        {.tensor = tensor_, .data = replicas_, .pipeline = ranks})),
       factors_{.inside = factors.inside / profile.messages_inside,
                .between = factors.between / profile.messages_between},
       devices_(rank_devices(scenario, profile, ranks)),
@@ -130,25 +134,30 @@ Cluster::Cluster(const SettledScenario& scenario,
 }
 
 int Cluster::node_of(int rank, int replica) const {
-    return pipetwin::node_of(scenario_.cluster, grid(), rank, replica);
+    return pipetwin::node_of(scenario_.cluster, grid_, rank, replica);
 }
 
-DeviceGrid Cluster::grid() const {
-    return {.ranks = ranks_, .replicas = replicas_, .tensor = tensor_};
+/// [replica]: its node.
+std::vector<int> Cluster::nodes_of(int rank) const {
+    std::vector<int> nodes;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        nodes.push_back(node_of(rank, replica));
+    }
+    return nodes;
 }
 
 DevicePlace Cluster::place_of(int rank, int replica, int device) const {
     const Scenario::ClusterPart& part = scenario_.cluster;
     const int per_node = std::max(1, part.per_node);
     const int node = node_of(rank, replica);
-    const int in_order = part.placement == Placement::ReplicasFirst ? rank * replicas_ + replica
-                                                                    : replica * ranks_ + rank;
+    const int first = grid_.device_at({.data = replica, .pipeline = rank});
+    const int in_order = first / tensor_;
     switch (part.placement) {
         case Placement::ReplicasFirst:
         case Placement::Fill:
-            return {.node = node, .device = tensor_ * in_order % per_node + device};
+            return {.node = node, .device = first % per_node + device};
         case Placement::RoundRobin: {
-            const int nodes = (tensor_ * ranks_ * replicas_ + per_node - 1) / per_node;
+            const int nodes = (grid_.devices() + per_node - 1) / per_node;
             return {.node = node, .device = tensor_ * (in_order / nodes) + device};
         }
         case Placement::Written: {
@@ -480,20 +489,15 @@ LayerRules Cluster::layer_rules() const {
 }
 
 ReplicaGroup Cluster::replicas_of(int rank) const {
-    std::map<int, int> on_node;
-    for (int replica = 0; replica < replicas_; ++replica) {
-        ++on_node[node_of(rank, replica)];
-    }
-    int most = 1;
-    for (const auto& [node, count] : on_node) {
-        most = std::max(most, count);
-    }
+    std::vector<int> all(as_index(replicas_));
+    std::iota(all.begin(), all.end(), 0);
+    const GroupSpread spread = spread_of({all}, nodes_of(rank));
     ReplicaGroup group{.replicas = replicas_,
-                       .per_node = most,
+                       .per_node = spread.per_node,
                        .inside = inside(rank, rank),
-                       .between = on_node.size() > 1 ? between(rank, rank) : LinkCost{},
+                       .between = spread.nodes > 1 ? between(rank, rank) : LinkCost{},
                        .between_alone = std::nullopt,
-                       .latency = group_latency(on_node.size() > 1)};
+                       .latency = group_latency(spread.nodes > 1)};
     if (!sum_shares_.empty()) {
         const SumShares& shares = sum_shares_[as_index(rank)];
         group.inside = within_share(group.inside, shares.inside);
@@ -504,42 +508,6 @@ ReplicaGroup Cluster::replicas_of(int rank) const {
     }
     return group;
 }
-
-namespace {
-
-/// [group]: most of its members on one node, and whether any are on two.
-struct Spread {
-    int per_node = 1;
-    bool crosses = false;
-};
-
-/// How the members of the groups lie that are spread over the most nodes.
-Spread spread_of(const std::vector<int>& groups, const std::vector<int>& nodes) {
-    std::map<int, std::map<int, int>> on_node;
-    for (std::size_t replica = 0; replica < groups.size(); ++replica) {
-        ++on_node[groups[replica]][nodes[replica]];
-    }
-    Spread spread{.per_node = static_cast<int>(groups.size())};
-    for (const auto& [group, counts] : on_node) {
-        const auto most = std::ranges::max_element(
-            counts, {}, [](const auto& of_node) { return of_node.second; });
-        spread.per_node = std::min(spread.per_node, most->second);
-        spread.crosses = spread.crosses || counts.size() > 1;
-    }
-    return spread;
-}
-
-/// [replica]: its place in its group.
-std::vector<int> places_in(const std::vector<int>& groups) {
-    std::map<int, int> members;
-    std::vector<int> places;
-    for (const int group : groups) {
-        places.push_back(members[group]++);
-    }
-    return places;
-}
-
-}  // namespace
 
 ReplicaGroups Cluster::replica_groups(int rank) const {
     ReplicaGroups groups{
@@ -559,24 +527,21 @@ ReplicaGroups Cluster::replica_groups(int rank) const {
 
 /// Leaves `size` of the replicas in a group.
 void Cluster::divide(ReplicaGroups& groups, int rank, int size) const {
-    std::vector<int> nodes;
-    for (int replica = 0; replica < replicas_; ++replica) {
-        nodes.push_back(node_of(rank, replica));
-    }
-    const std::vector<int> of_replica =
-        group_of_replica(scenario_.pipeline.shard_group, scenario_.cluster, grid(), rank, size);
-    const auto group = [&](const std::vector<int>& of, int replicas) {
-        const Spread spread = spread_of(of, nodes);
+    const std::vector<int> nodes = nodes_of(rank);
+    const auto group = [&](const DeviceGroups& lists) {
+        const GroupSpread spread = spread_of(lists, nodes);
         const bool is_as_dense = spread.per_node == groups.all.per_node;
-        return ReplicaGroup{.replicas = replicas,
+        return ReplicaGroup{.replicas = static_cast<int>(lists.front().size()),
                             .per_node = spread.per_node,
                             .inside = groups.all.inside,
                             .between = groups.all.between,
                             .between_alone = is_as_dense ? groups.all.between_alone : std::nullopt,
-                            .latency = group_latency(spread.crosses)};
+                            .latency = group_latency(spread.nodes > 1)};
     };
-    groups.sharing = group(of_replica, size);
-    groups.between = group(places_in(of_replica), replicas_ / size);
+    const DeviceGroups sharing =
+        shard_groups(scenario_.pipeline.shard_group, scenario_.cluster, grid_, rank, size);
+    groups.sharing = group(sharing);
+    groups.between = group(across(sharing));
 }
 
 std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order) {

@@ -10,6 +10,7 @@
 #include "core/costs/contention.h"
 #include "core/costs/profile.h"
 #include "core/costs/replica_sums.h"
+#include "core/grid/device_grid.h"
 #include "core/plan/gathered_weights.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
@@ -19,7 +20,6 @@
 
 namespace pipetwin {
 
-struct DeviceGrid;
 struct SettledScenario;
 struct Stack;
 
@@ -123,7 +123,7 @@ class Cluster {
     void divide(ReplicaGroups& groups, int rank, int size) const;
     std::optional<GroupLatency> group_latency(bool leaves_node) const;
     std::vector<std::vector<DevicePlace>> replicas_on_nodes(int rank, int device) const;
-    DeviceGrid grid() const;
+    std::vector<int> nodes_of(int rank) const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
     std::optional<MessageLanes> tensor_lanes() const;
@@ -138,6 +138,7 @@ class Cluster {
     int ranks_;
     int replicas_;
     int tensor_;  ///< devices of a rank
+    DeviceGrid grid_;
     LinkFactors factors_;
     std::vector<RankDevice> devices_;
     WrittenLink written_inside_;

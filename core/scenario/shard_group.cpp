@@ -15,19 +15,22 @@
 
 namespace pipetwin {
 
+DeviceGrid placed_grid(Placement placement, const AxisSizes& sizes) {
+    return DeviceGrid(sizes, placement == Placement::ReplicasFirst ? pipeline_last : data_last);
+}
+
 int node_of(const Scenario::ClusterPart& cluster, const DeviceGrid& grid, int rank, int replica) {
     const int per_node = std::max(1, cluster.per_node);
-    const int device = grid.tensor * (replica * grid.ranks + rank);
+    const int device = grid.device_at({.data = replica, .pipeline = rank});
+    const int in_order = device / grid.sizes().tensor;
     switch (cluster.placement) {
         case Placement::ReplicasFirst:
-            return grid.tensor * (rank * grid.replicas + replica) / per_node;
         case Placement::Fill:
             return device / per_node;
         case Placement::RoundRobin:
-            return device / grid.tensor %
-                   ((grid.tensor * grid.ranks * grid.replicas + per_node - 1) / per_node);
+            return in_order % ((grid.devices() + per_node - 1) / per_node);
         case Placement::Written:
-            return cluster.nodes.at(as_index(replica * grid.ranks + rank));
+            return cluster.nodes.at(as_index(in_order));
     }
     PIPETWIN_EXPECT(false, "placement out of range");
 }
@@ -37,9 +40,9 @@ namespace {
 /// Replicas of a rank on each of its nodes, if all ranks have as many on all of theirs.
 std::optional<int> replicas_on_node(const Scenario::ClusterPart& cluster, const DeviceGrid& grid) {
     std::optional<int> size;
-    for (int rank = 0; rank < grid.ranks; ++rank) {
+    for (int rank = 0; rank < grid.sizes().pipeline; ++rank) {
         std::map<int, int> on_node;
-        for (int replica = 0; replica < grid.replicas; ++replica) {
+        for (int replica = 0; replica < grid.sizes().data; ++replica) {
             ++on_node[node_of(cluster, grid, rank, replica)];
         }
         for (const auto& [node, count] : on_node) {
@@ -53,9 +56,10 @@ std::optional<int> replicas_on_node(const Scenario::ClusterPart& cluster, const 
 }
 
 DeviceGrid device_grid(const SettledScenario& scenario) {
-    return {.ranks = scenario.pipeline.stages,
-            .replicas = scenario.pipeline.data_parallel,
-            .tensor = scenario.pipeline.tensor_parallel};
+    return placed_grid(scenario.cluster.placement,
+                       {.tensor = scenario.pipeline.tensor_parallel,
+                        .data = scenario.pipeline.data_parallel,
+                        .pipeline = scenario.pipeline.stages});
 }
 
 /// The largest part of the replicas that is no larger than `most`; 1: there is none.
@@ -72,15 +76,15 @@ int divisor_up_to(int replicas, int most) {
 std::optional<int> group_size(const ShardGroup& group,
                               const Scenario::ClusterPart& cluster,
                               const DeviceGrid& grid) {
-    if (group.is_all() || grid.replicas == 1) {
-        return grid.replicas;
+    if (group.is_all() || grid.sizes().data == 1) {
+        return grid.sizes().data;
     }
-    const std::size_t all = as_index(grid.ranks) * as_index(grid.replicas);
+    const std::size_t all = as_index(grid.sizes().pipeline) * as_index(grid.sizes().data);
     if (group.of_node && cluster.placement == Placement::Written && cluster.nodes.size() != all) {
-        return grid.replicas;  // a cluster of this scenario refuses the list
+        return grid.sizes().data;  // a cluster of this scenario refuses the list
     }
     const int size = group.of_node ? replicas_on_node(cluster, grid).value_or(1) : group.replicas;
-    return size > 1 && grid.replicas % size == 0 ? std::optional(size) : std::nullopt;
+    return size > 1 && grid.sizes().data % size == 0 ? std::optional(size) : std::nullopt;
 }
 
 int group_size(const SettledScenario& scenario) {
@@ -112,20 +116,25 @@ int group_size(const SettledScenario& scenario) {
         .about("pipeline.shard_group");
 }
 
-std::vector<int> group_of_replica(const ShardGroup& group,
-                                  const Scenario::ClusterPart& cluster,
-                                  const DeviceGrid& grid,
-                                  int rank,
-                                  int size) {
-    std::vector<int> groups;
-    std::map<int, int> of_node;
-    for (int replica = 0; replica < grid.replicas; ++replica) {
-        const bool by_node = group.of_node && size < grid.replicas;
-        groups.push_back(by_node ? of_node
-                                       .emplace(node_of(cluster, grid, rank, replica),
-                                                static_cast<int>(of_node.size()))
-                                       .first->second
-                                 : replica / size);
+DeviceGroups shard_groups(const ShardGroup& group,
+                          const Scenario::ClusterPart& cluster,
+                          const DeviceGrid& grid,
+                          int rank,
+                          int size) {
+    std::vector<int> replicas(as_index(grid.sizes().data));
+    std::iota(replicas.begin(), replicas.end(), 0);
+    if (!group.of_node || size == grid.sizes().data) {
+        return parts_of(replicas, grid.sizes().data / size);
+    }
+    DeviceGroups groups;
+    std::map<int, std::size_t> of_node;
+    for (const int replica : replicas) {
+        const auto [node, is_new] =
+            of_node.emplace(node_of(cluster, grid, rank, replica), groups.size());
+        if (is_new) {
+            groups.emplace_back();
+        }
+        groups[node->second].push_back(replica);
     }
     return groups;
 }

@@ -4,19 +4,18 @@
 #include <optional>
 #include <vector>
 
+#include "core/grid/device_grid.h"
 #include "core/scenario/scenario.h"
 
-/// Groups of replicas that divide a rank's state among them (pipeline.shard_group).
+/// Where ranks and their replicas lie, and groups of replicas that divide a rank's state among them
+/// (pipeline.shard_group).
 namespace pipetwin {
 
 struct SettledScenario;
 
-/// Ranks, their replicas, and the devices that share a rank's layers.
-struct DeviceGrid {
-    int ranks = 1;
-    int replicas = 1;
-    int tensor = 1;
-};
+/// The numbers by which nodes take devices: all replicas of a rank before the next rank, or, where
+/// the placement does not say so, all ranks of a replica before the next replica.
+DeviceGrid placed_grid(Placement placement, const AxisSizes& sizes);
 
 /// Index of the node that the first device of a rank's replica is on, from 0.
 int node_of(const Scenario::ClusterPart& cluster, const DeviceGrid& grid, int rank, int replica);
@@ -31,11 +30,11 @@ std::optional<int> group_size(const ShardGroup& group,
 /// groups would not be alike.
 int group_size(const SettledScenario& scenario);
 
-/// [replica]: the group that it is in, of the replicas of a rank; groups have `size` each.
-std::vector<int> group_of_replica(const ShardGroup& group,
-                                  const Scenario::ClusterPart& cluster,
-                                  const DeviceGrid& grid,
-                                  int rank,
-                                  int size);
+/// Lists of a rank's replicas that have its state between them, `size` in each.
+DeviceGroups shard_groups(const ShardGroup& group,
+                          const Scenario::ClusterPart& cluster,
+                          const DeviceGrid& grid,
+                          int rank,
+                          int size);
 
 }  // namespace pipetwin

@@ -82,10 +82,12 @@ std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
 }
 
 /// Whether replicas form groups that divide a state, where any is divided.
-bool may_divide(const Scenario& scenario, const DeviceGrid& grid) {
+bool may_divide(const Scenario& scenario, const AxisSizes& sizes) {
     const OrAuto<Shard>& shard = scenario.pipeline.shard;
     return (!shard.is_auto() && *shard == Shard::None) ||
-           group_size(scenario.pipeline.shard_group, scenario.cluster, grid);
+           group_size(scenario.pipeline.shard_group,
+                      scenario.cluster,
+                      placed_grid(scenario.cluster.placement, sizes));
 }
 
 /// More than eight chunks of one rank are never seen in practice.
@@ -253,7 +255,8 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {
                 continue;
             }
             for (const int replicas : replica_counts(scenario, devices / (stages * tensor))) {
-                if (!may_divide(scenario, {stages, replicas, tensor})) {
+                if (!may_divide(scenario,
+                                {.tensor = tensor, .data = replicas, .pipeline = stages})) {
                     continue;
                 }
                 for (const int micro_batches : micro_batch_counts(scenario, replicas)) {

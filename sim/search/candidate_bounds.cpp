@@ -193,9 +193,10 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
 int CandidateBounds::shards_of(const Shape& shape) const {
     return group_size(scenario_.pipeline.shard_group,
                       scenario_.cluster,
-                      {.ranks = shape.stages,
-                       .replicas = shape.data_parallel,
-                       .tensor = shape.tensor_parallel})
+                      placed_grid(scenario_.cluster.placement,
+                                  {.tensor = shape.tensor_parallel,
+                                   .data = shape.data_parallel,
+                                   .pipeline = shape.stages}))
         .value_or(shape.data_parallel);
 }
 

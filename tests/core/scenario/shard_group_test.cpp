@@ -11,7 +11,6 @@ namespace pipetwin {
 namespace shard_group_test {
 
 using testing::chain_profile;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::partitioned;
 using testing::plan_error_of;
@@ -85,11 +84,11 @@ TEST(ShardGroup, NodesOfRoundRobinPlacementHaveReplicasThatAreNoNeighbours) {
     scenario.pipeline.stages = 1;
     scenario.pipeline.partition = std::vector{5};
     scenario.cluster.placement = Placement::RoundRobin;  // nodes 0, 1, 0, 1
-    const DeviceGrid grid{.ranks = 1, .replicas = 4};
+    const DeviceGrid grid = placed_grid(Placement::RoundRobin, {.data = 4});
     EXPECT_EQ(group_size(scenario), 2);
-    EXPECT_THAT(group_of_replica(of_node, scenario.cluster, grid, 0, 2), ElementsAre(0, 1, 0, 1));
-    EXPECT_THAT(group_of_replica({.replicas = 2}, scenario.cluster, grid, 0, 2),
-                ElementsAre(0, 0, 1, 1));
+    EXPECT_EQ(shard_groups(of_node, scenario.cluster, grid, 0, 2), (DeviceGroups{{0, 2}, {1, 3}}));
+    EXPECT_EQ(shard_groups({.replicas = 2}, scenario.cluster, grid, 0, 2),
+              (DeviceGroups{{0, 1}, {2, 3}}));
     const ReplicaGroups groups = Cluster(scenario, chain_profile(), 1).replica_groups(0);
     EXPECT_EQ(groups.sharing.per_node, 2);
     EXPECT_EQ(groups.between.per_node, 1);
