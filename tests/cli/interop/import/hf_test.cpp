@@ -48,7 +48,7 @@ TEST_F(ImportHf, AModelKnownByNameBecomesAProfileThatIsSimulated) {
     EXPECT_EQ(
         outcome.err,
         "estimated for h100-sxm with the stack megatron-bridge-2026, the newest for it (--stack "
-        "NAME changes this): matrix products at up to 66.99 % (depending on their sizes) of 989 "
+        "NAME changes this): matrix products at up to 66.82 % (depending on their sizes) of 989 "
         "TFLOP/s, memory at 76 to 85 % (by the kind of kernel) of 3350 GB/s\n");
     EXPECT_EQ(
         import("llama-3-8b", {"--stack", "none", "--force"}).err,
