@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace pipetwin {
 
@@ -29,6 +31,22 @@ struct MeasuredLayout {
 
     bool operator==(const MeasuredLayout&) const = default;
 };
+
+/// The keys of a layout in files, in the order of the members.
+inline constexpr std::array<std::string_view, 14> measured_layout_keys{"name",
+                                                                       "parameters",
+                                                                       "sequence",
+                                                                       "device",
+                                                                       "precision",
+                                                                       "devices",
+                                                                       "stages",
+                                                                       "chunks",
+                                                                       "tensor_parallel",
+                                                                       "micro_batch_size",
+                                                                       "recompute",
+                                                                       "shard",
+                                                                       "schedule",
+                                                                       "left_out"};
 
 /// How much two runs have in common, the most first.
 enum class Nearness {

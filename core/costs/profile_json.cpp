@@ -333,20 +333,7 @@ int count_or_one(const JsonObject& object, string_view key) {
 }
 
 MeasuredLayout read_layout(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 14>{"name",
-                                                   "parameters",
-                                                   "sequence",
-                                                   "device",
-                                                   "precision",
-                                                   "devices",
-                                                   "stages",
-                                                   "chunks",
-                                                   "tensor_parallel",
-                                                   "micro_batch_size",
-                                                   "recompute",
-                                                   "shard",
-                                                   "schedule",
-                                                   "left_out"});
+    object.expect_keys(measured_layout_keys);
     MeasuredLayout layout{.name = object.text("name"),
                           .parameters = object.whole("parameters"),
                           .sequence = static_cast<int>(object.whole("sequence")),

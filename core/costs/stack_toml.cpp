@@ -464,21 +464,7 @@ class StackReader {
     }
 
     void read_measured(const TomlTable& row) {
-        constexpr std::array<string_view, 14> keys{"name",
-                                                   "parameters",
-                                                   "sequence",
-                                                   "device",
-                                                   "precision",
-                                                   "devices",
-                                                   "stages",
-                                                   "chunks",
-                                                   "tensor_parallel",
-                                                   "micro_batch_size",
-                                                   "recompute",
-                                                   "shard",
-                                                   "schedule",
-                                                   "left_out"};
-        row.expect_keys(keys);
+        row.expect_keys(measured_layout_keys);
         constexpr Range count{1, 1 << 30};
         MeasuredLayout layout{.name = required_text(row, "name"),
                               .parameters = static_cast<std::int64_t>(amount(row, "parameters")),
