@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -176,11 +178,16 @@ void calibrate_layers(const CalibrateOptions& options, Console& console) {
                                options.common.out.string()));
 }
 
+/// An option for traces that was given; empty: there is none.
+std::string_view option_of_traces(const CalibrateOptions& options) {
+    return !options.forward.empty()        ? "--forward"
+           : !options.backward.empty()     ? "--backward"
+           : options.micro_batch_size != 0 ? "--micro-batch-size"
+                                           : "";
+}
+
 void expect_no_options_of_traces(const CalibrateOptions& options) {
-    const std::string_view given = !options.forward.empty()        ? "--forward"
-                                   : !options.backward.empty()     ? "--backward"
-                                   : options.micro_batch_size != 0 ? "--micro-batch-size"
-                                                                   : "";
+    const std::string_view given = option_of_traces(options);
     if (!given.empty()) {
         throw Error(ErrorKind::Usage,
                     std::string(given),
@@ -223,12 +230,22 @@ void calibrate_stack(const CalibrateOptions& options, Console& console) {
                     stack_calibration_text(found, console)));
 }
 
+/// Whether a file can be read and begins with something.
+bool has_content(const std::filesystem::path& file) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(file, ignored) &&
+           std::ifstream(file).get() != std::ifstream::traits_type::eof();
+}
+
 void execute_calibrate(const CalibrateOptions& options, Console& console) {
     expect_kind(options.source,
                 {FileKind::TorchTrace, FileKind::Nsys},
                 "a trace of PyTorch's profiler, an export of nsys, or rows of measured runs");
     const FileKind kind = kind_of_file(options.source);
-    const bool is_trace = kind == FileKind::TorchTrace || kind == FileKind::Nsys;
+    const bool is_asked_as_trace =
+        !option_of_traces(options).empty() && !has_content(options.source);
+    const bool is_trace =
+        kind == FileKind::TorchTrace || kind == FileKind::Nsys || is_asked_as_trace;
     is_trace ? calibrate_layers(options, console) : calibrate_stack(options, console);
 }
 
