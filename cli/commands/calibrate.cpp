@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -230,11 +229,13 @@ void calibrate_stack(const CalibrateOptions& options, Console& console) {
                     stack_calibration_text(found, console)));
 }
 
-/// Whether a file can be read and begins with something.
+/// Whether a file can be read and is not empty.
 bool has_content(const std::filesystem::path& file) {
-    std::error_code ignored;
-    return std::filesystem::is_regular_file(file, ignored) &&
-           std::ifstream(file).get() != std::ifstream::traits_type::eof();
+    try {
+        return !read_file(file, JsonLimits{}.max_bytes).empty();
+    } catch (const Error&) {
+        return false;
+    }
 }
 
 void execute_calibrate(const CalibrateOptions& options, Console& console) {
@@ -242,10 +243,8 @@ void execute_calibrate(const CalibrateOptions& options, Console& console) {
                 {FileKind::TorchTrace, FileKind::Nsys},
                 "a trace of PyTorch's profiler, an export of nsys, or rows of measured runs");
     const FileKind kind = kind_of_file(options.source);
-    const bool is_asked_as_trace =
-        !option_of_traces(options).empty() && !has_content(options.source);
-    const bool is_trace =
-        kind == FileKind::TorchTrace || kind == FileKind::Nsys || is_asked_as_trace;
+    const bool is_trace = kind == FileKind::TorchTrace || kind == FileKind::Nsys ||
+                          (!option_of_traces(options).empty() && !has_content(options.source));
     is_trace ? calibrate_layers(options, console) : calibrate_stack(options, console);
 }
 
