@@ -18,6 +18,23 @@ constexpr std::string_view row = R"({"model": "llama-3-8b", "device": "h100-sxm"
  "pipeline.data_parallel": 8, "pipeline.micro_batches": 16, "pipeline.shard": "weights",
  "pipeline.recompute": "none", "pipeline.schedule": "1f1b", "step_seconds": 14.5})";
 
+/// The layout of `row` with the costs of a profile.
+std::string on_one_node(const std::string& profile) {
+    return "[model]\nkind = \"profile\"\nfile = \"" + profile + R"("
+[training]
+batch = 128
+precision = "bf16"
+[cluster]
+profile = "8x-h100-sxm"
+[pipeline]
+data_parallel = 8
+micro_batches = 16
+shard = "weights"
+schedule = "1f1b"
+recompute = "none"
+)";
+}
+
 class CalibrateStack : public InFolder {
   protected:
     Outcome calibrated(std::string_view rows, const std::vector<std::string>& more = {}) {
@@ -52,21 +69,7 @@ TEST_F(CalibrateStack, WritesAStackThatCommandsTake) {
                                        "--out",
                                        path("own.profile.json")});
     ASSERT_EQ(imported.code, 0) << imported.err;
-    const std::string scenario = file("run.toml", R"([model]
-kind = "profile"
-file = "own.profile.json"
-[training]
-batch = 128
-precision = "bf16"
-[cluster]
-profile = "8x-h100-sxm"
-[pipeline]
-data_parallel = 8
-micro_batches = 16
-shard = "weights"
-schedule = "1f1b"
-recompute = "none"
-)");
+    const std::string scenario = file("run.toml", on_one_node("own.profile.json"));
     const Outcome again = pipetwin({"simulate", scenario, "--json"});
     ASSERT_EQ(again.code, 0) << again.err;
     EXPECT_NEAR(again.json()["step_ms"].get<double>(), 14500, 290);
@@ -101,21 +104,7 @@ TEST_F(CalibrateStack, RowsOfAnotherModelCorrectACostFile) {
                         path("other.profile.json")})
                   .code,
               0);
-    const std::string scenario = file("run.toml", R"([model]
-kind = "profile"
-file = "other.profile.json"
-[training]
-batch = 128
-precision = "bf16"
-[cluster]
-profile = "8x-h100-sxm"
-[pipeline]
-data_parallel = 8
-micro_batches = 16
-shard = "weights"
-schedule = "1f1b"
-recompute = "none"
-)");
+    const std::string scenario = file("run.toml", on_one_node("other.profile.json"));
     const double before = pipetwin({"simulate", scenario, "--json"}).json()["step_ms"];
     const Outcome outcome =
         pipetwin({"simulate", scenario, "--calibrate", file("rows.json", row), "--json"});

@@ -211,8 +211,8 @@ TEST(DeviceProfile, TimesScaleByTheRatioOfTheRates) {
 
 /// Dense rates in TFLOP/s at the precision that training uses, GB, and GB/s, as the makers print
 /// them.
-/// Rates are those of datasheets; so is memory, where nobody has said what nvidia-smi shows: MiB of
-/// that, without 520 that the driver keeps.
+/// Rates are those of the datasheets. Memory is what nvidia-smi shows, less 520 MiB that the driver
+/// keeps; where no source has that figure, it is the datasheet's.
 TEST(ShippedProfiles, HaveTheFiguresOfTheDatasheets) {
     constexpr double mib = 1.048576e-3;  // in GB
     struct Figures {
