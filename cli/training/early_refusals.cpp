@@ -15,7 +15,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
-#include "core/scenario/planner.h"
+#include "core/scenario/plan_rows.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario_words.h"
 #include "core/scenario/settled_scenario.h"

@@ -2,46 +2,29 @@
 #include "core/scenario/planner.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
-#include "core/base/number_text.h"
 #include "core/partition/partition_search.h"
-#include "core/plan/cost_notes.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
-#include "core/plan/shape_notes.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/plan_refusals.h"
+#include "core/scenario/plan_rows.h"
+#include "core/scenario/plan_settings.h"
+#include "core/scenario/replica_messages.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/edge.h"
-#include "core/schedule/generators/generate.h"
-#include "core/schedule/generators/generators.h"
-#include "core/schedule/lower.h"
-#include "core/schedule/validate.h"
 
 namespace pipetwin {
-
-int optimizer_slots(const ScenarioParts& scenario) {
-    return traits(scenario.training.optimizer).state_slots +
-           (scenario.training.average_decay > 0 ? 1 : 0);
-}
 
 namespace {
 
 // --- What no partition changes. ---
-
-/// "1f1b", or the name of the schedule file.
-std::string schedule_name(const SettledScenario& scenario) {
-    const std::string& schedule = scenario.pipeline.schedule;
-    return has_schedule_file(scenario) ? std::filesystem::path(schedule).filename().string()
-                                       : schedule;
-}
 
 /// Micro-batches of one size share their costs. Sizes differ by 1 at most, so there are one or two
 /// classes.
@@ -61,27 +44,6 @@ CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
     return classes;
 }
 
-/// What stands in the scenario and the profile as it is.
-PlanParts settings_of(const SettledScenario& scenario, const Profile& profile) {
-    PlanParts parts;
-    parts.schedule_name = schedule_name(scenario);
-    parts.stale_gradients = has_stale_gradients(scenario);
-    parts.chunks = scenario.pipeline.chunks;
-    parts.recompute = scenario.pipeline.recompute;
-    parts.recompute_timing = scenario.pipeline.recompute_timing;
-    parts.layer_recompute = scenario.pipeline.layer_recompute;
-    parts.recompute_blocks = scenario.pipeline.recompute_blocks;
-    parts.channel_capacity = scenario.pipeline.channel_capacity.known();
-    parts.dispatch = profile.dispatch;
-    parts.replicas = scenario.pipeline.data_parallel;
-    parts.tensor_parallel = scenario.pipeline.tensor_parallel;
-    parts.overlap_reduction = scenario.pipeline.overlap_reduction;
-    // For a mini-batch smaller than their number there are as many as samples.
-    parts.micro_batch_sizes =
-        micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
-    return parts;
-}
-
 std::vector<std::string> layer_names(const Model& model) {
     std::vector<std::string> names;
     names.reserve(as_index(model.layer_count()));
@@ -89,107 +51,6 @@ std::vector<std::string> layer_names(const Model& model) {
         names.push_back(model.layer(layer).spec.name);
     }
     return names;
-}
-
-bool has_order_from_costs(const SettledScenario& scenario) {
-    return schedule_traits(scenario.pipeline.schedule).order_from_costs;
-}
-
-/// The order, or the empty grid of one that is searched for: which is best there follows from the
-/// costs of the stages that the grid places.
-Schedule grid_of(const SettledScenario& scenario) {
-    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    if (!has_order_from_costs(scenario)) {
-        return scenario_schedule(scenario);
-    }
-    return schedules::loop_placement(
-        {.ranks = pipeline.stages,
-         .chunks = pipeline.chunks,
-         .micro_batches = std::min(pipeline.micro_batches, replica_batch(scenario))});
-}
-
-/// Messages beside products go through buffers as large as the input of a block.
-void add_tensor_buffers(PlanParts& parts, const Profile& profile, const Cluster& cluster) {
-    const Bytes input = samples_at(profile, parts.micro_batch_sizes.front()).front().output;
-    const Bytes buffers{
-        static_cast<std::int64_t>(cluster.tensor_buffers() * static_cast<double>(input.count))};
-    for (std::size_t rank = 0; rank < parts.context.size(); ++rank) {
-        parts.context_parts[rank].tensor_buffers = buffers;
-        parts.context[rank] += buffers;
-    }
-}
-
-/// What the devices of the ranks have room for.
-void add_memory(PlanParts& parts,
-                const SettledScenario& scenario,
-                const Profile& profile,
-                const Cluster& cluster) {
-    const Scenario::ClusterPart& written = scenario.cluster;
-    bool any_profile = false;
-    bool any_context = false;
-    for (const RankDevice& device : cluster.devices()) {
-        parts.context.push_back(device.context);
-        parts.context_parts.push_back(device.parts);
-        any_profile = any_profile || device.profile != nullptr;
-        any_context = any_context || device.context > Bytes{};
-    }
-    if (!any_profile && !any_context) {
-        parts.context.clear();
-        parts.context_parts.clear();
-    } else {
-        add_tensor_buffers(parts, profile, cluster);
-    }
-    parts.allocator_reserve =
-        allocator_reserve(written.allocator_reserve, stack_of(scenario, profile).get());
-    const bool no_limits = !written.memory_limit && written.memory_limits.empty() && !any_profile;
-    if (no_limits || (written.memory_limit && parts.allocator_reserve == 0)) {
-        parts.memory_limit = written.memory_limit;
-        return;
-    }
-    for (const RankDevice& device : cluster.devices()) {
-        parts.memory_limits.push_back(device.memory_limit.value());
-    }
-}
-
-AskedShape asked_shape(const SettledScenario& scenario) {
-    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    return {.schedule = pipeline.schedule,
-            .chunks = pipeline.chunks,
-            .group_size = pipeline.group_size,
-            .micro_batches = pipeline.micro_batches,
-            .samples = replica_batch(scenario),
-            .data_parallel = pipeline.data_parallel,
-            .tensor_parallel = pipeline.tensor_parallel,
-            .stages = pipeline.stages,
-            .sequence_parallel = pipeline.sequence_parallel,
-            .tensor_overlap = pipeline.tensor_overlap == true,
-            .scatter_boundaries = pipeline.scatter_boundaries,
-            .shard = to_string(pipeline.shard),
-            .shard_group = !pipeline.shard_group.is_all(),
-            .overlap_gather = pipeline.overlap_gather == true,
-            .prefetch = pipeline.prefetch};
-}
-
-void add(std::vector<std::string>& notes, std::vector<std::string> more) {
-    std::ranges::move(more, std::back_inserter(notes));
-}
-
-void add_notes(PlanParts& parts,
-               const SettledScenario& scenario,
-               const Profile& profile,
-               const Cluster& cluster,
-               const std::vector<int>& sizes) {
-    add(parts.notes, device_notes(scenario, profile, cluster.devices()));
-    add(parts.notes, spread_notes(profile));
-    add(parts.notes, shape_notes(asked_shape(scenario)));
-    std::vector<std::string> scaled = size_notes(profile, sizes);
-    const bool estimated = !scaled.empty() ||
-                           std::ranges::any_of(cluster.devices(), &RankDevice::scaled) ||
-                           std::ranges::any_of(profile.layers, [](const LayerCost& layer) {
-                               return layer.source == CostSource::Estimated;
-                           });
-    add(parts.notes, std::move(scaled));
-    parts.cost_source = estimated ? CostSource::Estimated : profile.source;
 }
 
 // --- Placed: which rank has which piece, on which device. ---
@@ -205,7 +66,7 @@ RankPlacement rank_placement(const PlanParts& settings,
                              const SettledScenario& scenario,
                              const Profile& profile,
                              const Planner::Given& given) {
-    Schedule grid = given.rows == nullptr ? grid_of(scenario) : (*given.rows)->schedule;
+    Schedule grid = given.rows == nullptr ? plan_grid(scenario) : (*given.rows)->schedule;
     require_recompute_fits(settings.recompute, grid, scenario);
     Cluster cluster(scenario, profile, grid.rank_count(), given.links);
     DeviceKinds kinds = device_kinds(cluster);
@@ -213,108 +74,6 @@ RankPlacement rank_placement(const PlanParts& settings,
             .grid = std::move(grid),
             .cluster = std::move(cluster),
             .kinds = std::move(kinds)};
-}
-
-// --- Costed: what each layer takes. ---
-
-/// True if one rank has both ends of the model in several stages. Our executor gives each stage a
-/// copy of weights that the ends share; others have them once on a rank.
-bool is_tied_on_one_rank(const Model& model, const Schedule& grid) {
-    return !model.is_executable() && model_stage_count(grid) == grid.stage_count() &&
-           grid.stage_count() > 1 && grid.rank_of_stage.front() == grid.rank_of_stage.back();
-}
-
-WeightRules weight_rules(const SettledScenario& scenario,
-                         const Model& model,
-                         const Profile& profile,
-                         const LayerCosts& costs) {
-    const bool tied_once = costs.counted_once.has_value();
-    return {.optimizer_slots = optimizer_slots(scenario),
-            .devices = scenario.pipeline.tensor_parallel,
-            .fp32_gradients = has_fp32_gradients(scenario, profile),
-            .shards = state_shards(scenario, profile),
-            .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
-            .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
-            .tied_room = model.is_executable(),
-            .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
-}
-
-/// Micro-batches of a row that are alive at once, from F to B or W; at least one.
-int alive_at_once(const std::vector<Action>& row) {
-    int alive = 0;
-    int most = 1;
-    for (const Action& action : row) {
-        alive += action.op == Op::Forward ? 1 : 0;
-        most = std::max(most, alive);
-        alive -= action.op == Op::Backward || action.op == Op::BackwardWeight ? 1 : 0;
-    }
-    return most;
-}
-
-/// Whether one stage with these costs fits into the memory of its device.
-bool fits_on_one_stage(const SettledScenario& scenario,
-                       const Model& model,
-                       const Profile& profile,
-                       const Cluster& cluster,
-                       const LayerCosts& costs,
-                       const std::vector<Action>& row) {
-    const int layers = model.layer_count();
-    const int others = alive_at_once(row) - 1;
-    const std::vector<LayerSamples>& samples = costs.samples.front();
-    const StageState state = stage_states(tied_counted_once(model, profile),
-                                          samples,
-                                          Partition({layers}, layers),
-                                          weight_rules(scenario, model, profile, costs))
-                                 .front();
-    Bytes most;
-    for (const LayerSamples& of_class : samples) {
-        const StageCost cost = StageCosts(model, of_class).of(0, layers);
-        most = std::max(
-            most,
-            cost.saved * others + std::max({cost.saved, cost.forward_peak, cost.backward_peak}));
-    }
-    const RankDevice& device = cluster.devices().front();
-    return device.context + kept_state(state) + state.workspace + most <=
-           device.memory_limit.value();
-}
-
-/// Costs of the layers for the micro-batches, devices and pieces of a plan. As few blocks as needed
-/// are offloaded where the stack does that.
-LayerCosts costs_of_layers(const SettledScenario& scenario,
-                           const Model& model,
-                           const Profile& profile,
-                           const std::vector<int>& micro_batch_sizes,
-                           const Cluster& cluster,
-                           const Schedule& grid) {
-    LayerRules rules = cluster.layer_rules();
-    const bool tied_once = is_tied_on_one_rank(model, grid);
-    const auto costs_with = [&](int blocks) {
-        rules.offloaded_blocks = blocks;
-        LayerCosts costs{
-            .samples = cost_table(model, profile, micro_batch_sizes, device_kinds(cluster), rules),
-            .counted_once = {},
-            .offloaded_blocks = blocks};
-        if (tied_once) {
-            costs.counted_once = tied_counted_once(model, profile);
-        }
-        return costs;
-    };
-    const OrAuto<int>& written = scenario.pipeline.offload_blocks;
-    LayerCosts costs = costs_with(written.value_or(0));
-    const auto fits = [&] {
-        return fits_on_one_stage(scenario, model, profile, cluster, costs, grid.ranks.front());
-    };
-    if (!written.is_auto() || !model.is_chain() || !cluster.offloads_as_needed() || fits()) {
-        return costs;
-    }
-    int too_few = 0;
-    int enough = static_cast<int>(recomputed_blocks(model).size());
-    while (enough - too_few > 1) {
-        const int blocks = too_few + (enough - too_few) / 2;
-        costs = costs_with(blocks);
-        (fits() ? enough : too_few) = blocks;
-    }
-    return costs_with(enough);
 }
 
 // --- Cut: the layers of each piece, and the messages between pieces. ---
@@ -369,38 +128,6 @@ std::vector<T> of_stages(const Schedule& order, const std::vector<T>& of_pieces)
     return result;
 }
 
-// --- Lowered: the rows. ---
-
-/// The rows as they are run, made for the costs and links of `parts`.
-Schedule lowered_order(const SettledScenario& scenario, Schedule grid, const PlanParts& parts) {
-    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    std::vector<StagePair> skips = grid.skips;
-    Schedule order =
-        has_order_from_costs(scenario)
-            ? scenario_schedule(scenario, {.zero_bubble = zero_bubble_costs(parts, grid)})
-            : std::move(grid);
-    order.skips = std::move(skips);
-    if (pipeline.deferred_weights > 0) {
-        order = with_deferred_weights(order, parts, pipeline.deferred_weights);
-    }
-    order.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(order) > 1;
-    const std::optional<Schedule> written =
-        has_schedule_file(scenario) ? std::optional(order) : std::nullopt;
-    Schedule rows = lower(std::move(order),
-                          {.recompute = parts.recompute,
-                           .timing = parts.recompute_timing,
-                           .messages = pipeline.message_order,
-                           .updates = true,
-                           .replicas = parts.replicas > 1,
-                           .norms = scenario.training.clip_norm > 0},
-                          parts.schedule_name);
-    if (written) {
-        require_valid(rows, parts.schedule_name, violations_shown, &*written);
-        require_deadlock_free(rows, parts.channel_capacity, parts.schedule_name, &*written);
-    }
-    return rows;
-}
-
 }  // namespace
 
 /// What the plans of one scenario have in common, and the steps that they do not.
@@ -418,10 +145,6 @@ struct Planner::Common {
     PlanParts summed(const Cut& cut, const Schedule& grid) const;
     /// Links and what shares them.
     void join(PlanParts& of, const Schedule& grid) const;
-    void add_all_reduce(PlanParts& of, const Schedule& grid) const;
-    std::vector<int> stage_buckets(const PlanParts& of, int each) const;
-    /// How sums over replicas go on beside backwards; the parts have their rows.
-    void add_buckets(PlanParts& of) const;
 
     Plan plan(PlanParts summed,
               Schedule grid,
@@ -447,10 +170,9 @@ struct Planner::Common {
     std::vector<std::vector<StageCosts>> stage_costs{};  ///< [cost class][kind of device]
     std::vector<LayerSamples> sizes{};  ///< [cost class]: bytes are the same on every device
     WeightRules rules{};
-    int gradient = 1;  ///< bytes for each byte of its weight
     ModelParameters weights{};
-    std::vector<ReplicaGroups> replicas{};  ///< [stage]; empty: there is one
-    std::optional<Cut> own{};               ///< of the scenario
+    StageReplicas replicas{};
+    std::optional<Cut> own{};  ///< of the scenario
 };
 
 namespace {
@@ -461,7 +183,7 @@ PlanParts checked_settings(const SettledScenario& scenario,
                            const Profile& profile) {
     require_same_layers(model, profile);
     require_devices(scenario);
-    return settings_of(scenario, profile);
+    return plan_settings(scenario, profile);
 }
 
 }  // namespace
@@ -495,7 +217,7 @@ Planner::Common::Common(const SettledScenario& of,
 
     add_memory(parts, scenario, profile, place.cluster);
     rules = weight_rules(scenario, model, profile, costs);
-    gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
+    const int gradient = gradient_bytes_per_byte(profile.precision, rules.fp32_gradients);
     weights = costs.counted_once ? *costs.counted_once : parameters_of(profile);
     parts.tied_gradient = rules.tied * gradient;
     refuse_tied_twins(parts, grid, model);
@@ -503,27 +225,16 @@ Planner::Common::Common(const SettledScenario& of,
     grid.tied_ends = parts.tied_gradient > Bytes{} && model_stage_count(grid) > 1;
     join(parts, grid);
     refuse_replicas_of_twins(parts, grid);
-    if (parts.replicas > 1) {
-        for (const int rank : grid.rank_of_stage) {
-            replicas.push_back(place.cluster.replica_groups(rank));
-        }
-    }
+    replicas = stage_replicas(scenario, profile, place.cluster, grid, gradient);
     require_known_attention(scenario, profile);
-    add_notes(parts, scenario, profile, place.cluster, place.micro_batches.sizes);
-    if (costs.offloaded_blocks > 0) {
-        parts.notes.push_back(fmt::format(
-            "activations of the first {} are in host memory until their backward "
-            "(pipeline.offload_blocks{}); the copies are taken to be hidden",
-            counted(costs.offloaded_blocks, "block"),
-            scenario.pipeline.offload_blocks.is_auto() ? ": as many as are needed" : ""));
-    }
-    const bool sets_interference =
-        scenario.cluster.interference || !scenario.cluster.pair_interference.empty();
-    add(parts.notes, share_notes(profile, parts.tensor_parallel));
-    add(parts.notes, gpu_notes(profile, grid, parts.schedule_name, sets_interference));
-    if (grid.tied_ends) {
-        parts.notes.push_back(tied_note(profile.precision, rules));
-    }
+    add_notes(parts,
+              {.scenario = scenario,
+               .profile = profile,
+               .cluster = place.cluster,
+               .grid = grid,
+               .micro_batch_sizes = place.micro_batches.sizes,
+               .offloaded_blocks = costs.offloaded_blocks,
+               .rules = rules});
     notes = std::exchange(parts.notes, {});
     names = layer_names(model);
 }
@@ -577,65 +288,6 @@ void Planner::Common::join(PlanParts& of, const Schedule& grid) const {
     of.contention = contention(place.cluster, scenario.cluster, grid, profile.ranks, of.host_link);
 }
 
-/// Every stage sums its gradients, `gradient` bytes for each of its weights. Of either half of that
-/// the first leaves each replica with the sums of its share, and the second gives them to all
-/// others: the sums themselves, or, where the optimizer is sharded, the weights that came of them
-/// (core/costs/replica_sums.h).
-/// Gradients that go on to another stage are needed everywhere.
-void Planner::Common::add_all_reduce(PlanParts& of, const Schedule& grid) const {
-    const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
-    for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
-        if (divided == Shard::Weights) {  // all is done micro-batch by micro-batch
-            of.all_reduce.emplace_back();
-            of.weight_gather.emplace_back();
-            continue;
-        }
-        const ReplicaGroups& groups = replicas[stage];
-        const Bytes bytes = of.states[stage].weights;
-        const std::int64_t numbers = bytes.count / bytes_per_number(profile.precision);
-        const SentNumbers gradients{.count = numbers, .bytes = bytes * gradient};
-        const bool stays =
-            divided != Shard::None && !gradient_source(grid, static_cast<int>(stage));
-        of.all_reduce.push_back(divided == Shard::Gradients ? Duration{}
-                                : stays                     ? share_sums_time(groups, gradients)
-                                                            : whole_sums_time(groups, gradients));
-        if (divided != Shard::None) {
-            of.weight_gather.push_back(weights_time(groups, {.count = numbers, .bytes = bytes}));
-        }
-    }
-}
-
-/// [stage]: buckets in which replicas send so many bytes for each byte of its weights. Without a
-/// stack each layer is one.
-std::vector<int> Planner::Common::stage_buckets(const PlanParts& of, int each) const {
-    std::vector<int> buckets;
-    for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
-        if (!replicas[stage].stack) {
-            const int piece = of.schedule.weights_of_stage[stage];
-            buckets.push_back(of.partition->layers_in(piece));
-            continue;
-        }
-        const Bytes bytes = of.states[stage].weights;
-        buckets.push_back(buckets_of(
-            replicas[stage],
-            {.count = bytes.count / bytes_per_number(profile.precision), .bytes = bytes * each}));
-    }
-    return buckets;
-}
-
-/// Messages of replicas go on beside backwards and forwards, as the stack and the scenario say.
-void Planner::Common::add_buckets(PlanParts& of) const {
-    const std::optional<MessageLanes> lanes = place.cluster.message_lanes();
-    if (lanes && of.overlap_reduction && !of.all_reduce.empty()) {
-        add_bucketed_sums(of, stage_buckets(of, gradient), lanes->gradients.share);
-    }
-    const bool as_stack = lanes && lanes->hides_weights && of.overlap_reduction;
-    if (!of.weight_gather.empty() && scenario.pipeline.overlap_gather.value_or(as_stack)) {
-        const MessageLanes known = lanes.value_or(MessageLanes{});
-        hide_weight_gathers(of, stage_buckets(of, 1), known.weights.share);
-    }
-}
-
 PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
     PlanParts of = parts;
     of.partition = cut.partition;
@@ -667,13 +319,13 @@ PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
         }
     }
     double_shared_gradients(grid, of.states);
-    add_all_reduce(of, grid);
+    add_replica_messages(of, replicas, grid);
     return of;
 }
 
 void Planner::Common::add_texts(PlanParts& of) const {
     of.layer_names = names;
-    add(of.notes, notes);
+    of.notes.insert(of.notes.end(), notes.begin(), notes.end());
 }
 
 Plan Planner::Common::plan(PlanParts summed,
@@ -689,7 +341,7 @@ Plan Planner::Common::plan(PlanParts summed,
     }
     require_reductions(summed);
     require_norms(scenario, summed);
-    add_buckets(summed);
+    add_buckets(summed, replicas);
     return Plan::make(std::move(summed), generated ? from : RowsFrom::Anywhere);
 }
 
@@ -708,7 +360,7 @@ std::optional<PlanParts> Planner::Common::with_rows_of(const Plan& other, const 
     grid.tied_ends = place.grid.tied_ends;
     of.schedule = std::move(grid);
     of.recompute = other->recompute;
-    add_buckets(of);
+    add_buckets(of, replicas);
     return of;
 }
 
@@ -770,7 +422,7 @@ RankChain rank_chain_of(const SettledScenario& scenario,
                         const Model& model,
                         const Profile& profile) {
     require_same_layers(model, profile);
-    const Schedule grid = grid_of(scenario);
+    const Schedule grid = plan_grid(scenario);
     const Cluster cluster(scenario, profile, grid.rank_count());
     const DeviceKinds kinds = device_kinds(cluster);
     const std::vector<int> sizes =
@@ -791,10 +443,6 @@ LayerCosts layer_costs(const Plan& plan,
                            cost_classes(plan->micro_batch_sizes).sizes,
                            Cluster(scenario, profile, plan.rank_count()),
                            plan->schedule);
-}
-
-bool rows_follow_costs(const SettledScenario& scenario) {
-    return has_order_from_costs(scenario) || scenario.pipeline.deferred_weights > 0;
 }
 
 Plan make_plan_with_rows_of(const Plan& other,

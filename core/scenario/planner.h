@@ -9,15 +9,11 @@
 #include "core/partition/rank_partition.h"
 #include "core/plan/plan.h"
 #include "core/scenario/cluster.h"
-#include "core/scenario/cost_table.h"
+#include "core/scenario/layer_costs.h"
 
 /// Plans of scenarios, and what they have in common with plans that differ in little: a search
 /// makes thousands of one scenario, a what-if one for each move of a slider.
 namespace pipetwin {
-
-/// Whether the order of the actions was chosen by what they cost: the rows of one plan are then not
-/// those of another.
-bool rows_follow_costs(const SettledScenario& scenario);
 
 /// What make_plan balances where the scenario leaves the partition open (`rank_chain`). Throws as
 /// make_plan.
@@ -25,14 +21,6 @@ RankChain rank_chain_of(const SettledScenario& scenario,
                         const Model& model,
                         const Profile& profile);
 
-/// Costs of the layers, which plans of one scenario with different partitions have in common.
-struct LayerCosts {
-    CostTable samples;
-    /// The weights, with those that both ends share counted once; none where the ends are on
-    /// different ranks.
-    std::optional<ModelParameters> counted_once;
-    int offloaded_blocks = 0;  ///< whose activations are in host memory
-};
 /// The costs for the micro-batches, ranks and pieces of a plan of the scenario.
 LayerCosts layer_costs(const Plan& plan,
                        const SettledScenario& scenario,

@@ -24,6 +24,7 @@
 #include "core/partition/rank_partition.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/plan_rows.h"
 #include "core/scenario/planner.h"
 #include "core/timeline/footprint.h"
 #include "sim/bounds/layer_sums.h"

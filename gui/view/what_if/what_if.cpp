@@ -18,6 +18,7 @@
 #include "core/interop/traces/torch_trace.h"
 #include "core/plan/plain_plan.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/plan_rows.h"
 #include "core/scenario/planner.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"

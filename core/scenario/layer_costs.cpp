@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/scenario/layer_costs.h"
+
+#include <algorithm>
+
+#include "core/model/model.h"
+#include "core/plan/layer_recompute.h"
+#include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+int optimizer_slots(const ScenarioParts& scenario) {
+    return traits(scenario.training.optimizer).state_slots +
+           (scenario.training.average_decay > 0 ? 1 : 0);
+}
+
+WeightRules weight_rules(const SettledScenario& scenario,
+                         const Model& model,
+                         const Profile& profile,
+                         const LayerCosts& costs) {
+    const bool tied_once = costs.counted_once.has_value();
+    return {.optimizer_slots = optimizer_slots(scenario),
+            .devices = scenario.pipeline.tensor_parallel,
+            .fp32_gradients = has_fp32_gradients(scenario, profile),
+            .shards = state_shards(scenario, profile),
+            .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
+            .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
+            .tied_room = model.is_executable(),
+            .tied_update = tied_once ? Duration{} : tied_update(model, profile)};
+}
+
+namespace {
+
+/// True if one rank has both ends of the model in several stages. Our executor gives each stage a
+/// copy of weights that the ends share; others have them once on a rank.
+bool is_tied_on_one_rank(const Model& model, const Schedule& grid) {
+    return !model.is_executable() && model_stage_count(grid) == grid.stage_count() &&
+           grid.stage_count() > 1 && grid.rank_of_stage.front() == grid.rank_of_stage.back();
+}
+
+/// Micro-batches of a row that are alive at once, from F to B or W; at least one.
+int alive_at_once(const std::vector<Action>& row) {
+    int alive = 0;
+    int most = 1;
+    for (const Action& action : row) {
+        alive += action.op == Op::Forward ? 1 : 0;
+        most = std::max(most, alive);
+        alive -= action.op == Op::Backward || action.op == Op::BackwardWeight ? 1 : 0;
+    }
+    return most;
+}
+
+/// Whether one stage with these costs fits into the memory of its device.
+bool fits_on_one_stage(const SettledScenario& scenario,
+                       const Model& model,
+                       const Profile& profile,
+                       const Cluster& cluster,
+                       const LayerCosts& costs,
+                       const std::vector<Action>& row) {
+    const int layers = model.layer_count();
+    const int others = alive_at_once(row) - 1;
+    const std::vector<LayerSamples>& samples = costs.samples.front();
+    const StageState state = stage_states(tied_counted_once(model, profile),
+                                          samples,
+                                          Partition({layers}, layers),
+                                          weight_rules(scenario, model, profile, costs))
+                                 .front();
+    Bytes most;
+    for (const LayerSamples& of_class : samples) {
+        const StageCost cost = StageCosts(model, of_class).of(0, layers);
+        most = std::max(
+            most,
+            cost.saved * others + std::max({cost.saved, cost.forward_peak, cost.backward_peak}));
+    }
+    const RankDevice& device = cluster.devices().front();
+    return device.context + kept_state(state) + state.workspace + most <=
+           device.memory_limit.value();
+}
+
+}  // namespace
+
+LayerCosts costs_of_layers(const SettledScenario& scenario,
+                           const Model& model,
+                           const Profile& profile,
+                           const std::vector<int>& micro_batch_sizes,
+                           const Cluster& cluster,
+                           const Schedule& grid) {
+    LayerRules rules = cluster.layer_rules();
+    const bool tied_once = is_tied_on_one_rank(model, grid);
+    const auto costs_with = [&](int blocks) {
+        rules.offloaded_blocks = blocks;
+        LayerCosts costs{
+            .samples = cost_table(model, profile, micro_batch_sizes, device_kinds(cluster), rules),
+            .counted_once = {},
+            .offloaded_blocks = blocks};
+        if (tied_once) {
+            costs.counted_once = tied_counted_once(model, profile);
+        }
+        return costs;
+    };
+    const OrAuto<int>& written = scenario.pipeline.offload_blocks;
+    LayerCosts costs = costs_with(written.value_or(0));
+    const auto fits = [&] {
+        return fits_on_one_stage(scenario, model, profile, cluster, costs, grid.ranks.front());
+    };
+    if (!written.is_auto() || !model.is_chain() || !cluster.offloads_as_needed() || fits()) {
+        return costs;
+    }
+    int too_few = 0;
+    int enough = static_cast<int>(recomputed_blocks(model).size());
+    while (enough - too_few > 1) {
+        const int blocks = too_few + (enough - too_few) / 2;
+        costs = costs_with(blocks);
+        (fits() ? enough : too_few) = blocks;
+    }
+    return costs_with(enough);
+}
+
+}  // namespace pipetwin

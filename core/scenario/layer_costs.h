@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/plan/stage_costs.h"
+#include "core/scenario/cost_table.h"
+
+/// What the layers of a plan cost, whatever its partition.
+namespace pipetwin {
+
+/// Costs of the layers, which plans of one scenario with different partitions have in common.
+struct LayerCosts {
+    CostTable samples;
+    /// The weights, with those that both ends share counted once; none where the ends are on
+    /// different ranks.
+    std::optional<ModelParameters> counted_once;
+    int offloaded_blocks = 0;  ///< whose activations are in host memory
+};
+
+/// Costs of the layers for micro-batches of these sizes, on the devices of the cluster and with the
+/// pieces of `grid`. As few blocks as needed are offloaded where the stack does that and the
+/// scenario says "auto". Throws as `cost_table`.
+LayerCosts costs_of_layers(const SettledScenario& scenario,
+                           const Model& model,
+                           const Profile& profile,
+                           const std::vector<int>& micro_batch_sizes,
+                           const Cluster& cluster,
+                           const Schedule& grid);
+
+/// What decides how much the stages keep of their weights and how long updates take. Throws as
+/// `stack_of`.
+WeightRules weight_rules(const SettledScenario& scenario,
+                         const Model& model,
+                         const Profile& profile,
+                         const LayerCosts& costs);
+
+}  // namespace pipetwin

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/scenario/replica_messages.h"
+
+#include "core/plan/bucketed_sums.h"
+#include "core/plan/plan.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/settled_scenario.h"
+
+namespace pipetwin {
+
+StageReplicas stage_replicas(const SettledScenario& scenario,
+                             const Profile& profile,
+                             const Cluster& cluster,
+                             const Schedule& grid,
+                             int gradient) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    StageReplicas replicas{.divided = divided_all_step(scenario, stack_of(scenario, profile).get()),
+                           .number = bytes_per_number(profile.precision),
+                           .gradient = gradient,
+                           .lanes = cluster.message_lanes()};
+    const bool as_stack =
+        replicas.lanes && replicas.lanes->hides_weights && pipeline.overlap_reduction;
+    replicas.hides_gathers = pipeline.overlap_gather.value_or(as_stack);
+    if (cluster.replicas() > 1) {
+        for (const int rank : grid.rank_of_stage) {
+            replicas.groups.push_back(cluster.replica_groups(rank));
+        }
+    }
+    return replicas;
+}
+
+void add_replica_messages(PlanParts& parts, const StageReplicas& replicas, const Schedule& grid) {
+    for (std::size_t stage = 0; stage < replicas.groups.size(); ++stage) {
+        if (replicas.divided == Shard::Weights) {  // all is done micro-batch by micro-batch
+            parts.all_reduce.emplace_back();
+            parts.weight_gather.emplace_back();
+            continue;
+        }
+        const ReplicaGroups& groups = replicas.groups[stage];
+        const Bytes bytes = parts.states[stage].weights;
+        const std::int64_t numbers = bytes.count / replicas.number;
+        const SentNumbers gradients{.count = numbers, .bytes = bytes * replicas.gradient};
+        const bool stays =
+            replicas.divided != Shard::None && !gradient_source(grid, static_cast<int>(stage));
+        parts.all_reduce.push_back(replicas.divided == Shard::Gradients ? Duration{}
+                                   : stays ? share_sums_time(groups, gradients)
+                                           : whole_sums_time(groups, gradients));
+        if (replicas.divided != Shard::None) {
+            parts.weight_gather.push_back(weights_time(groups, {.count = numbers, .bytes = bytes}));
+        }
+    }
+}
+
+namespace {
+
+/// [stage]: buckets in which replicas send `each` bytes for each byte of its weights. Without a
+/// stack each layer is one.
+std::vector<int> stage_buckets(const PlanParts& parts, const StageReplicas& replicas, int each) {
+    std::vector<int> buckets;
+    for (std::size_t stage = 0; stage < replicas.groups.size(); ++stage) {
+        const ReplicaGroups& groups = replicas.groups[stage];
+        const Bytes bytes = parts.states[stage].weights;
+        buckets.push_back(
+            groups.stack
+                ? buckets_of(groups,
+                             {.count = bytes.count / replicas.number, .bytes = bytes * each})
+                : parts.partition->layers_in(parts.schedule.weights_of_stage[stage]));
+    }
+    return buckets;
+}
+
+}  // namespace
+
+void add_buckets(PlanParts& parts, const StageReplicas& replicas) {
+    if (replicas.lanes && parts.overlap_reduction && !parts.all_reduce.empty()) {
+        add_bucketed_sums(parts,
+                          stage_buckets(parts, replicas, replicas.gradient),
+                          replicas.lanes->gradients.share);
+    }
+    if (replicas.hides_gathers && !parts.weight_gather.empty()) {
+        const MessageLanes known = replicas.lanes.value_or(MessageLanes{});
+        hide_weight_gathers(parts, stage_buckets(parts, replicas, 1), known.weights.share);
+    }
+}
+
+}  // namespace pipetwin
