@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/costs/collectives/link_cost.h"
 #include "core/costs/lanes.h"
 #include "core/costs/measured_layout.h"
 
@@ -183,16 +184,6 @@ struct LayerCost {
     }
 
     bool operator==(const LayerCost&) const = default;
-};
-
-/// A link between neighbouring ranks: transfer = latency + n / bytes_per_second.
-struct LinkCost {
-    std::string between = "ranks";
-    Duration latency{};
-    double bytes_per_second = 0;  ///< 0: infinitely fast
-    Bytes half_bandwidth{};       ///< message size that reaches half the rate; 0 = full rate always
-
-    bool operator==(const LinkCost&) const = default;
 };
 
 /// Quality of a measurement of costs, and what was measured beside the costs.

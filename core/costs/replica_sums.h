@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/base/units.h"
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 
 /// What replicas send each other once a step: gradients, and weights where they divide the
 /// optimizer's state among them.
@@ -16,9 +16,9 @@ struct Stack;
 
 /// The replicas of a rank, and the groups in which they divide its state.
 struct ReplicaGroups {
-    ReplicaGroup all{};
-    ReplicaGroup sharing{};  ///< one group; each has a whole copy of the state
-    ReplicaGroup between{};  ///< one replica of each group; of one: all replicas are one group
+    DeviceGroup all{};
+    DeviceGroup sharing{};  ///< one group; each has a whole copy of the state
+    DeviceGroup between{};  ///< one replica of each group; of one: all replicas are one group
     AllReduceKind kind = AllReduceKind::Ring;
     std::shared_ptr<const Stack> stack{};  ///< null: messages are not cut into buckets
     /// Weights are sent by one replica of a group after the other, each with this beside its

@@ -17,7 +17,7 @@ LayerSamples with_gathered_weights(const Profile& profile,
                                    LayerSamples samples,
                                    const GatheredWeights& gathered,
                                    int devices) {
-    if (gathered.replicas.replicas == 1) {
+    if (gathered.replicas.members == 1) {
         return samples;
     }
     const int gradient = gradient_bytes_per_byte(profile.precision, gathered.fp32_gradients);
@@ -32,7 +32,7 @@ LayerSamples with_gathered_weights(const Profile& profile,
         const Duration sums =
             half(gradients) + all_reduce_time(gathered.all_reduce,
                                               gathered.between,
-                                              part_of(gradients, gathered.replicas.replicas));
+                                              part_of(gradients, gathered.replicas.members));
         const Duration gather_beside = gathered.prefetch ? gather : Duration{};
         const Duration before = gather - gather_beside;
         const bool is_alone = gathered.lanes && layer == 0;

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/costs/lanes.h"
 #include "core/costs/profile.h"
 
@@ -13,8 +13,8 @@ namespace pipetwin {
 
 /// Who has the shares, and what of them.
 struct GatheredWeights {
-    ReplicaGroup replicas{};  ///< that have a copy between them
-    ReplicaGroup between{};   ///< one replica of each copy
+    DeviceGroup replicas{};  ///< that have a copy between them
+    DeviceGroup between{};   ///< one replica of each copy
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool weights = false;        ///< weights are shared, too, and gathered for forward and backward
     bool fp32_gradients = true;  ///< of weights with two bytes

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/or_auto.h"
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/receives.h"
 #include "core/schedule/recompute.h"

@@ -86,7 +86,7 @@ LayerSamples with_tensor_parallel(const Model& model,
     }
     const auto sum_of = [&](Bytes bytes) {
         return all_reduce_time(AllReduceKind::Fastest,
-                               {.replicas = tensor.devices,
+                               {.members = tensor.devices,
                                 .per_node = tensor.devices,
                                 .inside = tensor.link,
                                 .latency = tensor.latency},

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/costs/lanes.h"
 #include "core/costs/profile.h"
 #include "core/plan/stage_costs.h"
@@ -21,7 +21,7 @@ struct TensorParallel {
     /// Each has its part of the sequence where a layer would be whole on all of them (Korthikanti
     /// et al., arXiv 2205.05198, section 4.2.2).
     bool sequence_parallel = false;
-    std::optional<GroupLatency> latency{};  ///< as ReplicaGroup
+    std::optional<GroupLatency> latency{};  ///< as DeviceGroup
     /// How messages go on beside products, where they divide the sequence; none: after them.
     std::optional<MessageLanes> lanes{};
 };
@@ -44,13 +44,13 @@ enum class SharesKnown { No, Yes };
 ///     saved           input + (saved - input) / T      the input is whole on every device
 ///     split, workspace                           / T
 ///
-/// the fastest way (core/costs/all_reduce.h), `tensor_sums` of them where the layer says so. Where
-/// the shares are known nothing is divided again. With sequence parallelism what a layer has whole
-/// is divided, too, as is what passes between layers and stages, and each all-reduce becomes a
-/// reduce-scatter and an all-gather, which take as long together. A backward gathers the layer's
-/// input once more for the gradient of its weights (section 4.2.2): up to what it gains by the
-/// division, so that no time is longer than without. Else what passes between stages
-/// is whole. T = 1 changes nothing.
+/// the fastest way (core/costs/collectives/all_reduce.h), `tensor_sums` of them where the layer
+/// says so. Where the shares are known nothing is divided again. With sequence parallelism what a
+/// layer has whole is divided, too, as is what passes between layers and stages, and each
+/// all-reduce becomes a reduce-scatter and an all-gather, which take as long together. A backward
+/// gathers the layer's input once more for the gradient of its weights (section 4.2.2): up to what
+/// it gains by the division, so that no time is longer than without. Else what passes between
+/// stages is whole. T = 1 changes nothing.
 ///
 /// With lanes each half of an all-reduce goes on beside a product (`beside`), and only what it adds
 /// to the layer is added: the gather of the input, and in a backward of the gradient, beside the

@@ -437,7 +437,7 @@ namespace {
 
 /// The group with the links of both that are slower: those of the one whose members lie further
 /// apart.
-ReplicaGroup slower(ReplicaGroup one, const ReplicaGroup& other) {
+DeviceGroup slower(DeviceGroup one, const DeviceGroup& other) {
     if (other.per_node < one.per_node) {
         one.per_node = other.per_node;
         one.between = other.between;
@@ -488,16 +488,16 @@ LayerRules Cluster::layer_rules() const {
     return rules;
 }
 
-ReplicaGroup Cluster::replicas_of(int rank) const {
+DeviceGroup Cluster::replicas_of(int rank) const {
     std::vector<int> all(as_index(replicas_));
     std::iota(all.begin(), all.end(), 0);
     const GroupSpread spread = spread_of({all}, nodes_of(rank));
-    ReplicaGroup group{.replicas = replicas_,
-                       .per_node = spread.per_node,
-                       .inside = inside(rank, rank),
-                       .between = spread.nodes > 1 ? between(rank, rank) : LinkCost{},
-                       .between_alone = std::nullopt,
-                       .latency = group_latency(spread.nodes > 1)};
+    DeviceGroup group{.members = replicas_,
+                      .per_node = spread.per_node,
+                      .inside = inside(rank, rank),
+                      .between = spread.nodes > 1 ? between(rank, rank) : LinkCost{},
+                      .between_alone = std::nullopt,
+                      .latency = group_latency(spread.nodes > 1)};
     if (!sum_shares_.empty()) {
         const SumShares& shares = sum_shares_[as_index(rank)];
         group.inside = within_share(group.inside, shares.inside);
@@ -517,7 +517,7 @@ ReplicaGroups Cluster::replica_groups(int rank) const {
         divide(groups, rank, size);
     }
     if (stack_ && stack_->collectives.zero1 == WeightUpdates::Broadcast) {
-        const bool crosses = groups.sharing.replicas > groups.sharing.per_node;
+        const bool crosses = groups.sharing.members > groups.sharing.per_node;
         const auto& each = stack_->collectives.broadcast_us_per_device;
         groups.broadcast =
             time_of(each ? each->value : 0, crosses ? factors_.between : factors_.inside);
@@ -531,12 +531,12 @@ void Cluster::divide(ReplicaGroups& groups, int rank, int size) const {
     const auto group = [&](const DeviceGroups& lists) {
         const GroupSpread spread = spread_of(lists, nodes);
         const bool is_as_dense = spread.per_node == groups.all.per_node;
-        return ReplicaGroup{.replicas = static_cast<int>(lists.front().size()),
-                            .per_node = spread.per_node,
-                            .inside = groups.all.inside,
-                            .between = groups.all.between,
-                            .between_alone = is_as_dense ? groups.all.between_alone : std::nullopt,
-                            .latency = group_latency(spread.nodes > 1)};
+        return DeviceGroup{.members = static_cast<int>(lists.front().size()),
+                           .per_node = spread.per_node,
+                           .inside = groups.all.inside,
+                           .between = groups.all.between,
+                           .between_alone = is_as_dense ? groups.all.between_alone : std::nullopt,
+                           .latency = group_latency(spread.nodes > 1)};
     };
     const DeviceGroups sharing =
         shard_groups(scenario_.pipeline.shard_group, scenario_.cluster, grid_, rank, size);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/profile.h"
 #include "core/costs/replica_sums.h"
@@ -116,7 +116,7 @@ class Cluster {
     ReplicaGroups replica_groups(int rank) const;
 
     /// The replicas of one rank.
-    ReplicaGroup replicas_of(int rank) const;
+    DeviceGroup replicas_of(int rank) const;
 
   private:
     ReplicaGroups slowest_groups() const;

@@ -12,7 +12,7 @@
 
 #include "core/base/or_auto.h"
 #include "core/base/units.h"
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/device_profile.h"
 #include "core/model/image_models.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/scenario/optimizers.h"
 
 /// The words of a scenario, in the order of their enums; and those that belong to the language, but

@@ -51,7 +51,7 @@ Work work_of(const LayerSums& sums, BackwardSplit split, int first, int end) {
 Duration update_of(const LayerSums& sums, const BoundQuestion& question, int first, int end) {
     const Duration update =
         sums.update[as_index(end)] - sums.update[as_index(first)] + sums.dispatch;
-    if (question.replicas.replicas == 1 || question.overlap_reduction) {
+    if (question.replicas.members == 1 || question.overlap_reduction) {
         return update;
     }
     return update + all_reduce_time(question.all_reduce,

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "sim/bounds/layer_sums.h"
 
@@ -31,7 +31,7 @@ struct BoundQuestion {
     /// each to the next; empty: no time.
     std::vector<Duration> hops{};
     std::optional<Bytes> memory_limit{};  ///< for layers: what a device has beside its context
-    ReplicaGroup replicas{};
+    DeviceGroup replicas{};
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool overlap_reduction = false;
 

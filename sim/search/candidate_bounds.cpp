@@ -236,7 +236,7 @@ std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
                            key.layers.sequence_parallel ? 1 : 0,
                            static_cast<int>(key.layers.gathered),
                            key.layers.stages,
-                           key.replicas.replicas,
+                           key.replicas.members,
                            key.replicas.per_node}) {
         constexpr std::size_t factor = 1'000'003;
         sum = sum * factor + static_cast<std::size_t>(part);
@@ -350,7 +350,7 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
         .overlap_reduction = scenario_.pipeline.overlap_reduction};
     // Where the replicas of one rank are nearer to each other than those of another, the bound does
     // without.
-    const ReplicaGroup group = cluster.replicas_of(0);
+    const DeviceGroup group = cluster.replicas_of(0);
     bool all_alike = true;
     for (int rank = 1; rank < shape.stages && all_alike; ++rank) {
         all_alike = cluster.replicas_of(rank) == group;
@@ -359,7 +359,7 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
     // Groups of replicas may sum sooner than all at once, on links that are much slower outside.
     const bool groups = options.shard != Shard::None && !scenario_.pipeline.shard_group.is_all();
     const bool sums_up = all_alike && !groups && options.shard < Shard::Gradients;
-    question.replicas = sums_up ? group : ReplicaGroup{};
+    question.replicas = sums_up ? group : DeviceGroup{};
     return question;
 }
 
@@ -464,7 +464,7 @@ std::optional<Duration> ShapeBounds::least_of_first(const ScheduleChoice& choice
 /// least, where it stands behind all other work. An all-reduce takes longer the more bytes it has,
 /// but no more than in proportion: up to all weights it is above the line from the first byte on.
 double ShapeBounds::reduction_slope(const BoundQuestion& question) const {
-    if (question.replicas.replicas == 1 || question.overlap_reduction) {
+    if (question.replicas.members == 1 || question.overlap_reduction) {
         return 0;
     }
     const Bytes all = sums_.weights.back();

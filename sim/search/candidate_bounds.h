@@ -79,8 +79,8 @@ class CandidateBounds {
     /// What sums with messages between replicas depend on.
     struct GatheredKey {
         SumsKey layers;
-        ReplicaGroup replicas;
-        ReplicaGroup between;
+        DeviceGroup replicas;
+        DeviceGroup between;
 
         bool operator==(const GatheredKey&) const = default;
     };

@@ -64,8 +64,8 @@ Hybrid hybrid_like(const Scenario& scenario,
 
     const Cluster cluster = one_wide_stage(wide, profile, devices);
     const ReplicaGroups groups = cluster.replica_groups(0);
-    const ReplicaGroup& group = groups.all;
-    const LinkCost& link = group.replicas > group.per_node ? group.between : group.inside;
+    const DeviceGroup& group = groups.all;
+    const LinkCost& link = group.members > group.per_node ? group.between : group.inside;
     LayerRules rules = cluster.layer_rules();
     rules.gathered = {};  // gradients are summed once
     const CostTable table = cost_table(model, profile, {size}, device_kinds(cluster), rules);
@@ -92,7 +92,7 @@ Hybrid hybrid_like(const Scenario& scenario,
         gradient_bytes_per_byte(profile.precision, has_fp32_gradients(scenario, profile));
     const auto sum_of = [&](Bytes weights, int replicas) {
         ReplicaGroups some = groups;
-        some.all.replicas = replicas;
+        some.all.members = replicas;
         return whole_sums_time(some,
                                {.count = weights.count / bytes_per_number(profile.precision),
                                 .bytes = weights * gradient});

@@ -65,6 +65,7 @@ const std::vector<House>& houses() {
          {{"core/base"},
           {"core/text"},
           {"core/grid", "core/model"},
+          {"core/costs/collectives"},
           {"core/costs", "core/schedule"},
           {"core/schedule/generators", "core/partition", "core/sharing"},
           {"core/plan"},

@@ -14,8 +14,8 @@ namespace replica_sums_test {
 constexpr SentNumbers numbers{.count = 90'000'000, .bytes = Bytes{180'000'000}};
 
 /// 100 GB/s inside of nodes of 8, 10 GB/s for each device between them; 10 us a message.
-ReplicaGroup group(int replicas, int per_node) {
-    return {.replicas = replicas,
+DeviceGroup group(int replicas, int per_node) {
+    return {.members = replicas,
             .per_node = per_node,
             .inside = {.bytes_per_second = 100e9},
             .between = {.bytes_per_second = 10e9},
@@ -86,7 +86,7 @@ TEST(ReplicaSums, OneBroadcastAfterTheOtherTakesItsTimeForEachReplica) {
     groups.broadcast = Duration(2'600'000);
     EXPECT_EQ(weights_time(groups, numbers), Duration(1'800'000 + 8 * 2'600'000));
     EXPECT_EQ(share_sums_time(groups, numbers), whole_sums_time(groups, numbers));
-    groups.sharing.replicas = 1;
+    groups.sharing.members = 1;
     EXPECT_EQ(weights_time(groups, numbers), Duration{});
 }
 

@@ -8,7 +8,7 @@ namespace gathered_weights_test {
 
 /// Two replicas, 1 ns per byte: half an all-reduce over a ring takes t(bytes / 2).
 GatheredWeights two_replicas() {
-    return {.replicas = {.replicas = 2, .per_node = 8, .inside = {.bytes_per_second = 1e9}},
+    return {.replicas = {.members = 2, .per_node = 8, .inside = {.bytes_per_second = 1e9}},
             .all_reduce = AllReduceKind::Ring,
             .weights = true};
 }
@@ -36,7 +36,7 @@ LayerSample gathered(const LayerSample& sample,
 
 TEST(GatheredWeights, OneReplicaChangesNothing) {
     GatheredWeights alone = two_replicas();
-    alone.replicas.replicas = 1;
+    alone.replicas.members = 1;
     for (const bool prefetch : {false, true}) {
         alone.prefetch = prefetch;
         EXPECT_EQ(gathered(sample_of(1, 2, 3), alone), sample_of(1, 2, 3));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,16 +10,6 @@
 namespace pipetwin {
 
 namespace {
-
-double carried_ns(const LinkCost& link, double bytes) {
-    return link.bytes_per_second > 0 ? 1e9 * bytes / link.bytes_per_second : 0;
-}
-
-/// Nanoseconds of a message over one link.
-double message_ns(const LinkCost& link, double bytes) {
-    return static_cast<double>(link.latency.count()) +
-           carried_ns(link, bytes + static_cast<double>(link.half_bandwidth.count));
-}
 
 /// The depth of a binomial tree.
 int rounds(int members) {
@@ -35,9 +25,9 @@ Duration latency_of(AllReduceKind kind, const GroupLatency& group, int in_node, 
 
 }  // namespace
 
-Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes bytes, int buckets) {
-    PIPETWIN_EXPECT(group.replicas >= 1 && group.per_node >= 1, "at least one replica");
-    if (group.replicas == 1 || bytes.count <= 0) {
+Duration all_reduce_time(AllReduceKind kind, const DeviceGroup& group, Bytes bytes, int buckets) {
+    PIPETWIN_EXPECT(group.members >= 1 && group.per_node >= 1, "at least one member");
+    if (group.members == 1 || bytes.count <= 0) {
         return Duration{};
     }
     if (kind == AllReduceKind::Fastest) {
@@ -48,8 +38,8 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
         }
         return least;
     }
-    const int in_node = std::min(group.replicas, group.per_node);
-    const int nodes = (group.replicas + in_node - 1) / in_node;
+    const int in_node = members_in_node(group);
+    const int nodes = nodes_of(group);
     const auto all = static_cast<double>(bytes.count);
     const auto message = [&group](const LinkCost& link, double size) {
         return group.latency ? carried_ns(link, size) : message_ns(link, size);
@@ -66,7 +56,7 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
     double nanoseconds = 0;
     switch (kind) {
         case AllReduceKind::Ring:
-            nanoseconds = 2 * (group.replicas - 1) * slowest(all / group.replicas);
+            nanoseconds = 2 * (group.members - 1) * slowest(all / group.members);
             break;
         case AllReduceKind::Tree:
             nanoseconds =
@@ -77,10 +67,10 @@ Duration all_reduce_time(AllReduceKind kind, const ReplicaGroup& group, Bytes by
                           2 * (nodes - 1) * between(all / in_node / nodes);
             break;
         case AllReduceKind::Rings: {
-            const double share = all / group.replicas;
+            const double share = all / group.members;
             const double crossing = nodes > 1 ? between(share / in_node) : 0;
             const double staying = in_node > 1 ? inside(share) : 0;
-            nanoseconds = 2 * (group.replicas - 1) * std::max(staying, crossing);
+            nanoseconds = 2 * (group.members - 1) * std::max(staying, crossing);
             break;
         }
         case AllReduceKind::Fastest:

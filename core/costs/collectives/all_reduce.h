@@ -3,11 +3,10 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <string_view>
 
 #include "core/base/units.h"
-#include "core/costs/profile.h"
+#include "core/costs/collectives/device_group.h"
 
 namespace pipetwin {
 
@@ -28,30 +27,6 @@ inline constexpr std::array<std::string_view, 5> all_reduce_words{
 constexpr std::string_view to_string(AllReduceKind kind) {
     return all_reduce_words[static_cast<std::size_t>(kind)];
 }
-
-/// How long a message of a process group takes beside its bytes, as training software has it
-/// (core/costs/stack.h).
-struct GroupLatency {
-    Duration fixed{};
-    Duration per_device{};  ///< of the group on one node
-    Duration per_node{};    ///< behind the first
-
-    bool operator==(const GroupLatency&) const = default;
-};
-
-/// Placement of the replicas on nodes, and the links between them.
-struct ReplicaGroup {
-    int replicas = 1;  ///< D
-    int per_node = 1;  ///< of them on one node; the last node may have fewer
-    LinkCost inside{};
-    LinkCost between{};  ///< of each replica of a node while all of them send to other nodes
-    /// While one replica of the node alone sends to another node; none: as `between`.
-    std::optional<LinkCost> between_alone{};
-    /// In place of the links' own latencies and half bandwidths; none: those of the links.
-    std::optional<GroupLatency> latency{};
-
-    bool operator==(const ReplicaGroup&) const = default;
-};
 
 /// Time in which `bytes` of gradients are summed over all replicas, until each has the sums. With g
 /// = min(D, per_node) replicas in a full node, N = ceil(D / g) nodes, and t(n) = latency + (n +
@@ -74,7 +49,7 @@ struct ReplicaGroup {
 /// D = 1 takes no time. Rounded up to a
 /// nanosecond. Throws Error(BadInput) if it lasts longer than a step may.
 Duration all_reduce_time(AllReduceKind kind,
-                         const ReplicaGroup& group,
+                         const DeviceGroup& group,
                          Bytes bytes,
                          int buckets = 1);
 

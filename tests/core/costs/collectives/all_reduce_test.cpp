@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/all_reduce.h"
+#include "core/costs/collectives/all_reduce.h"
 
 #include <algorithm>
 #include <optional>
@@ -22,8 +22,8 @@ constexpr Bytes bytes{96'000};
 const LinkCost inside{.latency = Duration(100), .bytes_per_second = 1e9};
 const LinkCost between{.latency = Duration(1000), .bytes_per_second = 0.25e9};
 
-ReplicaGroup group(int replicas, int per_node) {
-    return {.replicas = replicas, .per_node = per_node, .inside = inside, .between = between};
+DeviceGroup group(int replicas, int per_node) {
+    return {.members = replicas, .per_node = per_node, .inside = inside, .between = between};
 }
 
 TEST(AllReduce, OneReplicaHasNothingToSum) {
@@ -90,7 +90,7 @@ TEST(AllReduce, RingsGoBetweenNodesWithAShareEach) {
     EXPECT_EQ(all_reduce_time(AllReduceKind::Rings, group(8, 2), bytes),
               2 * 7 * Duration(1000 + 4 * 6'000));
     // Links between nodes that are eight times as slow are no bound, as four rings use them.
-    ReplicaGroup near = group(16, 8);
+    DeviceGroup near = group(16, 8);
     near.between = {.latency = Duration(100), .bytes_per_second = 0.25e9};
     EXPECT_EQ(all_reduce_time(AllReduceKind::Rings, near, bytes), 2 * 15 * Duration(100 + 6'000));
 }
@@ -101,7 +101,7 @@ TEST(AllReduce, RingsAreBoundByTheSlowerOfInsideAndAllLinksBetween) {
     const Bytes large{std::int64_t{1} << 36};
     const double seconds = 2.0 * 31 / 32 * 68.719476736;
     for (const double rate : {1e9, 0.25e9, 0.125e9, 0.0625e9}) {
-        ReplicaGroup nodes = group(32, 8);
+        DeviceGroup nodes = group(32, 8);
         nodes.between.bytes_per_second = rate;
         EXPECT_NEAR(to_seconds(all_reduce_time(AllReduceKind::Rings, nodes, large)),
                     seconds * std::max(1.0, 1e9 / (8 * rate)),
@@ -122,7 +122,7 @@ TEST(AllReduce, TheFastestIsTheLeastOfAll) {
     for (const int replicas : {2, 3, 8, 64, 100}) {
         for (const int per_node : {1, 4, 8, 128}) {
             for (const std::int64_t count : {1, 1'000, 100'000, 100'000'000}) {
-                const ReplicaGroup of = group(replicas, per_node);
+                const DeviceGroup of = group(replicas, per_node);
                 std::optional<Duration> least;
                 AllReduceKind best = AllReduceKind::Fastest;
                 for (const auto kind : {AllReduceKind::Ring,
@@ -146,20 +146,20 @@ TEST(AllReduce, TheFastestIsTheLeastOfAll) {
 }
 
 TEST(AllReduce, HalfBandwidthCountsInEveryMessage) {
-    ReplicaGroup with = group(4, 8);
+    DeviceGroup with = group(4, 8);
     with.inside.half_bandwidth = Bytes{1000};
     EXPECT_EQ(all_reduce_time(AllReduceKind::Ring, with, bytes), 2 * 3 * Duration(100 + 25'000));
 }
 
 TEST(AllReduce, LinksWithoutARateAreInstant) {
-    ReplicaGroup instant = group(4, 8);
+    DeviceGroup instant = group(4, 8);
     instant.inside = {};
     EXPECT_EQ(all_reduce_time(AllReduceKind::Ring, instant, bytes), Duration{});
 }
 
 /// 22 us, 2.5 us a device of a node, 10 us a further node.
-ReplicaGroup timed(int replicas, int per_node) {
-    ReplicaGroup with = group(replicas, per_node);
+DeviceGroup timed(int replicas, int per_node) {
+    DeviceGroup with = group(replicas, per_node);
     with.latency = {
         .fixed = Duration(22'000), .per_device = Duration(2500), .per_node = Duration(10'000)};
     return with;
@@ -180,14 +180,14 @@ TEST(AllReduce, LatenciesOfAGroupTakeThePlaceOfThoseOfLinks) {
     EXPECT_EQ(all_reduce_time(AllReduceKind::Tree, timed(32, 8), bytes),
               2 * (3 * Duration(96'000) + 2 * Duration(4 * 96'000) +
                    Duration(22'000 + 4 * 2500 + 2 * 10'000)));
-    ReplicaGroup halved = timed(8, 8);
+    DeviceGroup halved = timed(8, 8);
     halved.inside.half_bandwidth = Bytes{1000};
     EXPECT_EQ(all_reduce_time(AllReduceKind::Ring, halved, bytes),
               all_reduce_time(AllReduceKind::Ring, timed(8, 8), bytes));
 }
 
 TEST(AllReduce, EveryBucketHasTheLatenciesOfItsGroup) {
-    const auto sums = [](const ReplicaGroup& of, int buckets) {
+    const auto sums = [](const DeviceGroup& of, int buckets) {
         return all_reduce_time(AllReduceKind::Rings, of, bytes, buckets);
     };
     EXPECT_EQ(sums(timed(16, 8), 5) - sums(timed(16, 8), 1),
@@ -213,7 +213,7 @@ TEST(AllReduce, MoreBytesOrReplicasWithLatenciesAreNeverFaster) {
 }
 
 TEST(AllReduce, RefusesMoreThanAStepMayLast) {
-    ReplicaGroup slow = group(4096, 1);
+    DeviceGroup slow = group(4096, 1);
     slow.between.latency = Duration{std::int64_t{1} << 53};
     const Error error =
         error_of([&] { all_reduce_time(AllReduceKind::Ring, slow, Bytes{1 << 20}); });

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/costs/collectives/device_group.h"
+
+#include <algorithm>
+
+namespace pipetwin {
+
+int members_in_node(const DeviceGroup& group) {
+    return std::min(group.members, group.per_node);
+}
+
+int nodes_of(const DeviceGroup& group) {
+    const int in_node = members_in_node(group);
+    return (group.members + in_node - 1) / in_node;
+}
+
+namespace {
+
+/// What each of so many senders has of the adapters of a node.
+LinkCost shared_adapter(const NodePorts& ports, int senders) {
+    LinkCost link = ports.adapter;
+    if (ports.adapters > 0 && senders > ports.adapters) {
+        link.bytes_per_second *= static_cast<double>(ports.adapters) / senders;
+    }
+    return link;
+}
+
+}  // namespace
+
+DeviceGroup group_on_nodes(int members, const GroupSpread& spread, const NodePorts& ports) {
+    return {.members = members,
+            .per_node = spread.per_node,
+            .inside = ports.inside,
+            .between = shared_adapter(ports, spread.leaving_devices),
+            .between_alone = shared_adapter(ports, spread.leaving_groups),
+            .latency = ports.latency,
+            .table = ports.table};
+}
+
+}  // namespace pipetwin
