@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 
@@ -132,6 +135,71 @@ LinkFacts read_link(const JsonObject& parent, string_view key) {
             .latency = read_time(object, "latency_ns")};
 }
 
+/// Keys of the measured collectives, in their order.
+constexpr std::array<string_view, measured_collectives> curve_keys{
+    "all_gather_ns", "reduce_scatter_ns", "all_reduce_ns", "all_to_all_ns"};
+
+/// Number of members, a key of `curves`.
+int read_members(const JsonObject& curves, const std::string& key) {
+    constexpr int most = 1'000'000;
+    int members = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), members);
+    if (error != std::errc{} || end != key.data() + key.size() || members < 2 || members > most) {
+        curves.refuse(key, "a number of members as its key, 2 to 1,000,000");
+    }
+    return members;
+}
+
+std::vector<Duration> read_curve(const JsonObject& curves,
+                                 const std::string& key,
+                                 std::size_t sizes) {
+    std::vector<Duration> curve;
+    for (const std::int64_t time : curves.wholes(key)) {
+        curve.emplace_back(time);
+    }
+    if (curve.size() != sizes) {
+        curves.refuse(key, fmt::format("{}, one for each of the bytes", counted(sizes, "time")));
+    }
+    if (curve.front() < Duration(1) || !std::ranges::is_sorted(curve)) {
+        curves.refuse(key,
+                      "times above 0, none shorter than the one before",
+                      "give a size that took longer than a larger one the time of the larger one");
+    }
+    return curve;
+}
+
+CollectiveTable read_curves(const JsonObject& object) {
+    CollectiveTable table;
+    for (const std::int64_t size : object.wholes("bytes")) {
+        table.sizes.emplace_back(size);
+    }
+    const bool ascends =
+        std::ranges::adjacent_find(table.sizes, std::greater_equal{}) == table.sizes.end();
+    if (table.sizes.size() < 2 || table.sizes.front().count < 1 || !ascends) {
+        object.refuse("bytes", "two sizes or more, each above 0 and above the one before");
+    }
+    for (std::size_t i = 0; i < curve_keys.size(); ++i) {
+        if (object.has(curve_keys[i])) {
+            const JsonObject curves = object.object(curve_keys[i]);
+            for (const std::string& key : curves.keys()) {
+                table.times[i][read_members(curves, key)] =
+                    read_curve(curves, key, table.sizes.size());
+            }
+        }
+    }
+    if (std::ranges::all_of(table.times, [](const auto& curves) { return curves.empty(); })) {
+        object.missing("all_gather_ns", "times of at least one collective, by members");
+    }
+    return table;
+}
+
+Stated<CollectiveTable> read_collectives(const JsonObject& parent) {
+    const JsonObject object = parent.object("collectives");
+    object.expect_keys(std::array<string_view, 3 + measured_collectives>{
+        "bytes", curve_keys[0], curve_keys[1], curve_keys[2], curve_keys[3], "kind", "source"});
+    return read_stated<CollectiveTable>(object, read_curves);
+}
+
 constexpr std::array<string_view, 7> precisions{
     "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
 
@@ -140,7 +208,7 @@ constexpr std::array<string_view, 7> precisions{
 DeviceProfile parse_device_profile(string_view text, string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 15>{"schema_version",
+    object.expect_keys(std::array<string_view, 16>{"schema_version",
                                                    "name",
                                                    "description",
                                                    "matrix_flops_per_second",
@@ -154,7 +222,8 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
                                                    "host_link",
                                                    "launch_ns",
                                                    "context_bytes",
-                                                   "communication_bytes"});
+                                                   "communication_bytes",
+                                                   "collectives"});
     expect_version(object);
     DeviceProfile device;
     device.name = read_name(object);
@@ -218,6 +287,9 @@ DeviceProfile parse_device_profile(string_view text, string_view place) {
             object.object("communication_bytes").refuse("value", "no more than context_bytes");
         }
     }
+    if (object.has("collectives")) {
+        device.collectives = read_collectives(object);
+    }
     return device;
 }
 
@@ -275,6 +347,24 @@ ordered_json facts_json(const LinkFacts& facts) {
             {"latency_ns", stated_json(facts.latency)}};
 }
 
+ordered_json curves_json(const Stated<CollectiveTable>& stated) {
+    ordered_json json{{"bytes", ordered_json::array()}};
+    for (const Bytes size : stated.value.sizes) {
+        json["bytes"].push_back(size.count);
+    }
+    for (std::size_t i = 0; i < curve_keys.size(); ++i) {
+        for (const auto& [members, curve] : stated.value.times[i]) {
+            ordered_json& times = json[std::string(curve_keys[i])][fmt::to_string(members)];
+            for (const Duration time : curve) {
+                times.push_back(time.count());
+            }
+        }
+    }
+    json["kind"] = to_string(stated.kind);
+    json["source"] = stated.source;
+    return json;
+}
+
 }  // namespace
 
 std::string print_device_profile(const DeviceProfile& device) {
@@ -314,6 +404,9 @@ std::string print_device_profile(const DeviceProfile& device) {
     root["context_bytes"] = stated_json(device.context);
     if (device.communication) {
         root["communication_bytes"] = stated_json(*device.communication);
+    }
+    if (device.collectives) {
+        root["collectives"] = curves_json(*device.collectives);
     }
     return root.dump(1) + "\n";
 }

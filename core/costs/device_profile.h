@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/units.h"
+#include "core/costs/collectives/collective_table.h"
 #include "core/costs/profile.h"
 
 namespace pipetwin {
@@ -75,6 +76,8 @@ struct DeviceProfile {
     Stated<Bytes> context{};    ///< what the runtime takes before a model is there
     /// Part of `context` in buffers of the library that sends messages; none: not known.
     std::optional<Stated<Bytes>> communication{};
+    /// Of the devices of a node, measured; none: not known.
+    std::optional<Stated<CollectiveTable>> collectives{};
 
     bool operator==(const DeviceProfile&) const = default;
 };

@@ -3,6 +3,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -168,6 +169,66 @@ TEST(DeviceJson, RefusesEfficienciesThatAreNoShares) {
     json without = efficient();
     without["attention_efficiency"].erase("source");
     EXPECT_THAT(refusal(without), HasSubstr("/attention_efficiency/source: missing"));
+}
+
+/// The device with measured collectives of two and four members.
+json with_collectives() {
+    json root = device();
+    root["collectives"] = {{"bytes", {1024, 2048, 8192}},
+                           {"all_gather_ns", {{"2", {100, 100, 300}}, {"4", {150, 200, 500}}}},
+                           {"all_to_all_ns", {{"4", {120, 130, 140}}}},
+                           {"kind", "measured"},
+                           {"source", "nccl-tests"}};
+    return root;
+}
+
+TEST(DeviceJson, ReadsMeasuredCollectives) {
+    const DeviceProfile read = parse_device_profile(with_collectives().dump(), "x.json");
+    const CollectiveTable& table = read.collectives->value;
+    EXPECT_EQ(table.sizes, (std::vector{Bytes{1024}, Bytes{2048}, Bytes{8192}}));
+    EXPECT_EQ(table.nanoseconds(Collective::AllGather, 2, 8192), 300);
+    EXPECT_EQ(table.nanoseconds(Collective::AllGather, 4, 2048), 200);
+    EXPECT_EQ(table.nanoseconds(Collective::AllToAll, 4, 8192), 140);
+    EXPECT_FALSE(table.has(Collective::AllReduce));
+    EXPECT_EQ(read.collectives->kind, CostSource::Measured);
+    EXPECT_EQ(read.collectives->source, "nccl-tests");
+    EXPECT_EQ(parse_device_profile(print_device_profile(read), "y.json"), read);
+    EXPECT_EQ(parse_device_profile(device().dump(), "x.json").collectives, std::nullopt);
+}
+
+TEST(DeviceJson, RefusesCollectivesThatAreNoTable) {
+    const auto changed = [](const std::string& key, const json& value) {
+        json root = with_collectives();
+        root["collectives"][json::json_pointer(key)] = value;
+        return refusal(root);
+    };
+    for (const json& sizes :
+         {json{1024}, json{1024, 1024, 2048}, json{0, 1024, 2048}, json{4, 2, 8}}) {
+        EXPECT_THAT(changed("/bytes", sizes),
+                    AllOf(HasSubstr("x.json: /collectives/bytes"),
+                          HasSubstr("two sizes or more, each above 0 and above the one before")));
+    }
+    EXPECT_THAT(changed("/all_gather_ns/2", {100, 200}),
+                AllOf(HasSubstr("x.json: /collectives/all_gather_ns/2"),
+                      HasSubstr("expected 3 times, one for each of the bytes")));
+    EXPECT_THAT(changed("/all_gather_ns/2", {100, 200, 199}),
+                AllOf(HasSubstr("x.json: /collectives/all_gather_ns/2"),
+                      HasSubstr("none shorter than the one before"),
+                      HasSubstr("give a size that took longer")));
+    EXPECT_THAT(changed("/all_gather_ns/2", {0, 200, 300}), HasSubstr("times above 0"));
+    EXPECT_THAT(changed("/all_gather_ns/2", {1.5, 200, 300}), HasSubstr("whole number"));
+    for (const char* members : {"1", "eight", "4x", "-2", "", "2000000"}) {
+        EXPECT_THAT(changed(std::string("/all_gather_ns/") + members, {1, 2, 3}),
+                    HasSubstr("a number of members as its key, 2 to 1,000,000"))
+            << members;
+    }
+    EXPECT_THAT(changed("/all_gather", json::object()),
+                AllOf(HasSubstr("unknown key"), HasSubstr("all_gather_ns")));
+    EXPECT_THAT(changed("/source", ""), HasSubstr("where the value comes from"));
+    json root = with_collectives();
+    root["collectives"].erase("all_gather_ns");
+    root["collectives"].erase("all_to_all_ns");
+    EXPECT_THAT(refusal(root), HasSubstr("times of at least one collective, by members"));
 }
 
 TEST(DeviceJson, RefusesALinkTwice) {

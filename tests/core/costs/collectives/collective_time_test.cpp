@@ -273,6 +273,37 @@ TEST(CollectiveTime, DeduplicatedBytesAreThoseOfDrawnTokens) {
     }
 }
 
+/// DeepEP's normal kernels on H800 with NVLink of 160 and adapters of 50 GB/s (its README): 4096
+/// tokens of 7168 bytes, 8 of 256 experts, on 4 nodes at most. Rates count a token once for each
+/// device, or, on several nodes, for each node that gets it, its own included. Links are the bound;
+/// kernels reach most of it, whether NVLink (8 and 16 devices) or the adapter (32, 64) is the
+/// slower.
+TEST(CollectiveTime, LinksBoundWhatDeepEpMeasured) {
+    constexpr double token = 7168;
+    constexpr double tokens = 4096;
+    struct Row {
+        int devices;
+        double dispatched;  // GB/s
+    };
+    for (const auto& [devices, dispatched] : {Row{8, 153}, Row{16, 43}, Row{32, 58}, Row{64, 51}}) {
+        const int nodes = devices / 8;
+        const DeviceGroup group{.members = devices,
+                                .per_node = 8,
+                                .inside = {.bytes_per_second = 160e9},
+                                .between = {.bytes_per_second = 50e9}};
+        const Duration time = collective_time(AllToAllDeduplicated,
+                                              automatic,
+                                              group,
+                                              Bytes{std::int64_t{8} * 4096 * 7168},
+                                              {.experts = 256, .chosen = 8, .most_nodes = 4});
+        const int most = std::min(nodes, 4);
+        const double copies = expected_places(256.0 * most / nodes, nodes == 1 ? devices : most, 8);
+        const double bound = copies * tokens * token / static_cast<double>(time.count());
+        EXPECT_LT(dispatched, bound) << devices;
+        EXPECT_GT(dispatched, 0.75 * bound) << devices;
+    }
+}
+
 /// A table of every collective with 2, 4 and 8 members: 5 us and 3 ns for each kilobyte that
 /// leaves.
 std::shared_ptr<CollectiveTable> known_table() {
