@@ -76,7 +76,7 @@ struct DeviceProfile {
     Stated<Bytes> context{};    ///< what the runtime takes before a model is there
     /// Part of `context` in buffers of the library that sends messages; none: not known.
     std::optional<Stated<Bytes>> communication{};
-    /// Of the devices of a node, measured; none: not known.
+    /// Measured collectives among the devices of a node; none: not known.
     std::optional<Stated<CollectiveTable>> collectives{};
 
     bool operator==(const DeviceProfile&) const = default;
