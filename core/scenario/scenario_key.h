@@ -280,7 +280,8 @@ void read_member(const ScenarioKey& key, const TomlTable& table, Scenario& scena
         }
     }
     if constexpr (may_be_missing<Value>) {
-        if (const auto written = read_value<typename Value::value_type>(key, table)) {
+        const TomlTable& asked = may_be_auto<Value> ? table.or_auto() : table;
+        if (const auto written = read_value<typename Value::value_type>(key, asked)) {
             value = *written;
         }
     } else {

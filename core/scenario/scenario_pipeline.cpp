@@ -150,7 +150,7 @@ void read_recompute(const ScenarioKey& key, const TomlTable& table, Scenario& sc
     }
     if (table.is_list(key.name)) {
         pipeline.recompute = read_recompute_list(table, pipeline);
-    } else if (const auto recompute = table.choice(key.name, key.words)) {
+    } else if (const auto recompute = table.or_auto().choice(key.name, key.words)) {
         const bool of_stages = *recompute < words::recomputes.size();
         pipeline.recompute = of_stages ? static_cast<Recompute>(*recompute) : Recompute::None;
         pipeline.layer_recompute =
@@ -207,7 +207,7 @@ void refuse_groups_of_nothing(const TomlTable& table, const Scenario& scenario) 
 
 void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (table.has(key.name) && !table.is_auto(key.name)) {
-        scenario.pipeline.partition = *table.integers(key.name, key.range);
+        scenario.pipeline.partition = *table.or_auto().integers(key.name, key.range);
     }
 }
 

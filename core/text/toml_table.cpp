@@ -480,18 +480,25 @@ std::string TomlTable::beside_place(std::string_view key) const {
     return change != nullptr && *change == path ? "" : path + " = ";
 }
 
+TomlTable TomlTable::or_auto() const {
+    TomlTable table = *this;
+    table.may_be_auto_ = true;
+    return table;
+}
+
 void TomlTable::refuse(std::string_view key,
                        std::string_view expected,
                        Hint hint,
                        ErrorReason reason) const {
     const toml::node* const node = find(key);
-    throw about(
-        key,
-        Error(
-            ErrorKind::BadInput,
-            "",
-            fmt::format("{}, expected {}", node == nullptr ? "nothing" : describe(*node), expected),
-            hint.empty() ? hint_of_value(key, ValueKind::Other) : std::move(hint)))
+    throw about(key,
+                Error(ErrorKind::BadInput,
+                      "",
+                      fmt::format("{}, expected {}{}",
+                                  node == nullptr ? "nothing" : describe(*node),
+                                  expected,
+                                  may_be_auto_ ? ", or \"auto\"" : ""),
+                      hint.empty() ? hint_of_value(key, ValueKind::Other) : std::move(hint)))
         .because(reason);
 }
 

@@ -91,6 +91,9 @@ class TomlTable {
     /// True if the table has the key, whatever its value.
     bool has(std::string_view key) const;
     bool is_auto(std::string_view key) const;  ///< the string "auto"
+    /// The table of a reader that has asked `is_auto`: what it refuses may be "auto", too, and the
+    /// errors say so.
+    TomlTable or_auto() const;
 
     /// The table under the key; an empty one if the key is missing. Throws Error(BadInput) for any
     /// other value.
@@ -175,6 +178,7 @@ class TomlTable {
     const TomlDocument* document_;
     const toml::table* table_;
     std::string path_;
+    bool may_be_auto_ = false;
 };
 
 }  // namespace pipetwin
