@@ -89,6 +89,11 @@ std::string memory_settings(const ExportSource::Placed& placed) {
         settings.push_back(
             fmt::format("parallelism.tensor_parallel_degree = {}", pipeline.tensor_parallel));
     }
+    if (pipeline.tensor_parallel > 1 && pipeline.sequence_parallel && placed.hides_tensor) {
+        // torchtitan/distributed/tensor_parallel.py refuses it without the compiler.
+        settings.emplace_back(
+            "parallelism.enable_async_tensor_parallel = true, compile.enable = true");
+    }
     if (pipeline.layer_recompute == LayerRecompute::Selective) {
         settings.emplace_back(
             "activation_checkpoint.mode = \"selective\", "

@@ -804,6 +804,41 @@ TEST_F(Exchange, StagesBecomeTorchtitansLists) {
     EXPECT_EQ(refused({"export", "torchtitan", file("x.csv", "0F0,0B0\n")}).code, 4);
 }
 
+/// Messages beside products are a setting that only the compiler carries out.
+TEST_F(Exchange, TorchtitansAsynchronousTensorParallelismComesBack) {
+    const std::string gpt = file("gpt.toml", gpt_scenario);
+    const auto settings = [&](const std::string& overlap) {
+        const std::string said = said_of({"export",
+                                          "torchtitan",
+                                          gpt,
+                                          "--set",
+                                          "pipeline.tensor_parallel=2",
+                                          "--set",
+                                          "pipeline.sequence_parallel=true",
+                                          "--set",
+                                          "pipeline.tensor_overlap=" + overlap},
+                                         path("exported"));
+        const std::string intro = "set in torchtitan, too: ";
+        const std::size_t begin = said.find(intro) + intro.size();
+        std::string lines = said.substr(begin, said.find('\n', begin) - begin);
+        for (std::size_t at = 0; (at = lines.find(", ", at)) != std::string::npos;) {
+            lines.replace(at, 2, "\n");
+        }
+        return lines + "\n";
+    };
+    for (const std::string overlap : {"true", "false"}) {
+        const std::string lines = settings(overlap);
+        EXPECT_EQ(lines.find("enable_async_tensor_parallel = true\ncompile.enable = true\n") !=
+                      std::string::npos,
+                  overlap == "true")
+            << lines;
+        EXPECT_THAT(written({"import", "torchtitan", file("titan.toml", lines)}),
+                    HasSubstr("tensor_parallel = 2\nsequence_parallel = true\ntensor_overlap = " +
+                              overlap + "\n"));
+    }
+    EXPECT_EQ(settings("\"auto\""), settings("false"));  // no stack hides anything
+}
+
 // Flags and lists say nothing of the order, and Megatron has two of them.
 TEST_F(Exchange, SchedulesThatTheOtherSystemLacksAreTold) {
     const std::string one = file("one.toml", transformer_scenario);
