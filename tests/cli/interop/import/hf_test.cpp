@@ -41,6 +41,24 @@ class ImportHf : public InFolder {
     }
 };
 
+/// A scenario of the profile that was imported last, up to its [cluster].
+std::string stages_of_profile(int stages) {
+    return fmt::format(R"toml([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 8
+[pipeline]
+stages = {}
+micro_batches = 8
+schedule = "1f1b"
+recompute = "none"
+[cluster]
+device = "h100-sxm"
+)toml",
+                       stages);
+}
+
 TEST_F(ImportHf, AModelKnownByNameBecomesAProfileThatIsSimulated) {
     const Outcome outcome = import("llama-3-8b");
     EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -54,18 +72,7 @@ TEST_F(ImportHf, AModelKnownByNameBecomesAProfileThatIsSimulated) {
         import("llama-3-8b", {"--stack", "none", "--force"}).err,
         "estimated for h100-sxm: matrix products at up to 55 % (depending on their sizes) of 989 "
         "TFLOP/s, memory at 47 to 80 % (by the kind of kernel) of 3350 GB/s\n");
-    const std::string scenario = file("llama.toml", R"toml([model]
-kind = "profile"
-file = "model.profile.json"
-[training]
-batch = 8
-[pipeline]
-stages = 4
-micro_batches = 8
-schedule = "1f1b"
-[cluster]
-device = "h100-sxm"
-)toml");
+    const std::string scenario = file("llama.toml", stages_of_profile(4));
     const Outcome simulated = pipetwin({"simulate", scenario, "--json"});
     EXPECT_EQ(simulated.code, 0) << simulated.err;
     EXPECT_EQ(simulated.json().at("cost_source"), "estimated");
@@ -167,19 +174,7 @@ TEST_F(ImportHf, AStackMayBeAFile) {
     own.stack = shipped.stack;
     EXPECT_EQ(own, shipped);
     const auto simulated = [&](const std::string& stack) {
-        const std::string scenario = R"toml([model]
-kind = "profile"
-file = "model.profile.json"
-[training]
-batch = 8
-[pipeline]
-stages = 2
-micro_batches = 8
-schedule = "1f1b"
-[cluster]
-device = "h100-sxm"
-)toml";
-        return pipetwin({"simulate", file("s.toml", scenario + stack), "--json"});
+        return pipetwin({"simulate", file("s.toml", stages_of_profile(2) + stack), "--json"});
     };
     EXPECT_EQ(simulated("stack = \"own.toml\"").json().at("stack"), path("own.toml"));
     const Outcome other = simulated("stack = \"nemo-2024\"");
@@ -260,29 +255,13 @@ TEST_F(ImportHf, WordsForThePrecisionThatNothingIsTrainedInAreSaid) {
     EXPECT_EQ(import(unknown, {"--precision", "bf16"}).code, 0);
 }
 
-/// A scenario of the profile that was imported last, on two devices.
-constexpr const char* two_stages = R"toml([model]
-kind = "profile"
-file = "model.profile.json"
-[training]
-batch = 8
-[pipeline]
-stages = 2
-micro_batches = 8
-schedule = "1f1b"
-recompute = "none"
-[cluster]
-device = "h100-sxm"
-count = 2
-)toml";
-
 TEST_F(ImportHf, ATableThatBothEndsShareIsOnTheLastRankToo) {
     const std::string config =
         file("config.json",
              testing::with(testing::llama_config(),
                            {{"tie_word_embeddings", true}, {"num_hidden_layers", 4}})
                  .dump());
-    const std::string scenario = file("two.toml", two_stages);
+    const std::string scenario = file("two.toml", stages_of_profile(2) + "count = 2\n");
     EXPECT_THAT(import(config).err,
                 HasSubstr("with several stages the last stage holds a second copy"));
     const Outcome tied = pipetwin({"simulate", scenario});
@@ -314,7 +293,8 @@ TEST_F(ImportHf, BlocksThatPredictFurtherTokensAreLayersOfTheirOwn) {
                   "multi-token prediction: 1 more block after the model's own (mtp0, ...) with "),
               HasSubstr("read the embedding; with several stages the last stage")));
     EXPECT_EQ(imported(config).layers[5].name, "mtp0");
-    EXPECT_EQ(pipetwin({"simulate", file("two.toml", two_stages)}).code, 0);
+    EXPECT_EQ(pipetwin({"simulate", file("two.toml", stages_of_profile(2) + "count = 2\n")}).code,
+              0);
 }
 
 TEST_F(ImportHf, AnEncoderDecoderIsSimulatedAndPlanned) {
@@ -331,7 +311,7 @@ TEST_F(ImportHf, AnEncoderDecoderIsSimulatedAndPlanned) {
         EXPECT_THAT(outcome.out, HasSubstr(", 737,668,096 parameters"));
         EXPECT_THAT(outcome.err,
                     HasSubstr("decoder_embedding has the bytes of the shared table again"));
-        const std::string scenario = file("two.toml", two_stages);
+        const std::string scenario = file("two.toml", stages_of_profile(2) + "count = 2\n");
         for (const char* command : {"simulate", "plan"}) {
             const Outcome answer = pipetwin({command, scenario, "--json"});
             EXPECT_EQ(answer.code, 0) << answer.err;
