@@ -509,6 +509,39 @@ DeviceGroup Cluster::replicas_of(int rank) const {
     return group;
 }
 
+std::shared_ptr<const CollectiveTable> Cluster::measured_inside(int rank) const {
+    const auto& device = devices_.at(as_index(rank)).profile;
+    const bool is_devices_own =
+        device && device->collectives && scenario_.cluster.link_latency_us == 0 &&
+        inside(rank, rank).bytes_per_second == neighbour_link(*device).bytes_per_second;
+    return is_devices_own
+               ? std::shared_ptr<const CollectiveTable>(device, &device->collectives->value)
+               : nullptr;
+}
+
+DeviceGroup Cluster::group_of_devices(int rank,
+                                      const DeviceGroups& groups,
+                                      const std::vector<int>& node_of) const {
+    const GroupSpread spread = spread_of(groups, node_of);
+    NodePorts ports{.inside = inside(rank, rank),
+                    .latency = group_latency(spread.nodes > 1),
+                    .table = measured_inside(rank)};
+    const LinkCost own = spread.nodes > 1 ? between(rank, rank) : LinkCost{};
+    ports.adapter = own;
+    for (const NodeLink& link : scenario_.cluster.shared_links) {
+        if (link.kind == SharedLinkKind::Uplink && spread.nodes > 1) {
+            const double rate = link.bytes_per_second * factors_.between;
+            ports.adapter.bytes_per_second =
+                ports.adapters == 0 ? rate : std::min(rate, ports.adapter.bytes_per_second);
+            ++ports.adapters;
+        }
+    }
+    DeviceGroup group = group_on_nodes(static_cast<int>(groups.at(0).size()), spread, ports);
+    group.between = within_share(group.between, own.bytes_per_second);
+    group.between_alone = within_share(*group.between_alone, own.bytes_per_second);
+    return group;
+}
+
 ReplicaGroups Cluster::replica_groups(int rank) const {
     ReplicaGroups groups{
         .all = replicas_of(rank), .kind = scenario_.pipeline.all_reduce, .stack = stack_};

@@ -118,6 +118,15 @@ class Cluster {
     /// The replicas of one rank.
     DeviceGroup replicas_of(int rank) const;
 
+    /// One of several groups of equal size, of devices like the rank's, that send at the same time.
+    /// `node_of`: [device], its node. Adapters are the uplinks of a node; without any each device
+    /// has its own. The device's measured collectives are known unless the scenario has other links
+    /// inside a node than the device. Throws Error(BadInput) if a group lies on several nodes and
+    /// nothing says what connects them.
+    DeviceGroup group_of_devices(int rank,
+                                 const DeviceGroups& groups,
+                                 const std::vector<int>& node_of) const;
+
   private:
     ReplicaGroups slowest_groups() const;
     void divide(ReplicaGroups& groups, int rank, int size) const;
@@ -131,6 +140,7 @@ class Cluster {
     LinkCost known_between(int rank, int other) const;
     LinkCost inside(int rank, int other) const;
     LinkCost between(int rank, int other) const;
+    std::shared_ptr<const CollectiveTable> measured_inside(int rank) const;
 
     const SettledScenario& scenario_;
     std::shared_ptr<const Stack> stack_;  ///< null: none

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/costs/collectives/collective_table.h"
+#include "core/costs/shipped_profiles.h"
 #include "core/scenario/cluster.h"
 #include "tests/support/builders.h"
 #include "tests/support/scenario_plans.h"
@@ -728,6 +730,46 @@ TEST(PlanClusters, SumsOfAStackHaveItsLatenciesAndTheRatesOfTheLinks) {
     profile.stack = "";
     scenario.cluster.stack = "nemo-2024";
     EXPECT_EQ(sum(), Duration(6 * 125 + 2 * (22'000 + 2 * 1000 + 5000)));
+}
+
+/// 64 H100 in nodes of eight, expert groups of 16 devices: what lies inside is as measured.
+TEST(PlanClusters, GroupsOfDevicesShareTheAdaptersOfTheirNodes) {
+    SettledScenario scenario = partitioned({5}, 1, 4);
+    scenario.cluster.device = "h100-sxm";
+    scenario.cluster.node_link_gbps = 400;
+    Profile profile = chain_profile();
+    profile.device = "h100-sxm";
+    profile.links.clear();
+    const DeviceGrid grid({.expert = 16, .data = 4}, pipeline_last);
+    const DeviceGroups groups = grid.groups({Axis::Expert});
+    const auto group = [&](int per_node) {
+        return Cluster(scenario, profile, 1)
+            .group_of_devices(0, groups, nodes_in_order(64, per_node));
+    };
+    EXPECT_EQ(group(8).members, 16);
+    EXPECT_EQ(group(8).per_node, 8);
+    EXPECT_EQ(group(8).between.bytes_per_second, 50e9);
+    EXPECT_EQ(group(8).inside.bytes_per_second, 365e9);
+    ASSERT_TRUE(group(8).table);
+    EXPECT_EQ(*group(8).table, find_device("h100-sxm").collectives->value);
+    EXPECT_EQ(group(8).latency, std::nullopt);
+    // Four adapters of 50 GB/s for eight devices; a device has no more than its own link carries.
+    for (const int first : {0, 2, 4, 6}) {
+        scenario.cluster.shared_links.push_back(
+            shared_by({first, first + 1}, 50e9, SharedLinkKind::Uplink));
+    }
+    EXPECT_EQ(group(8).between.bytes_per_second, 25e9);
+    EXPECT_EQ(group(8).between_alone->bytes_per_second, 50e9);
+    scenario.cluster.node_link_gbps = 80;
+    EXPECT_EQ(group(8).between.bytes_per_second, 10e9);
+    EXPECT_EQ(group(16).between.bytes_per_second, 0);  // no group leaves its node
+    // Links of the scenario's own, and latencies: not what was measured.
+    scenario.cluster.link_latency_us = 2;
+    EXPECT_FALSE(group(8).table);
+    scenario.cluster.link_latency_us = 0;
+    scenario.cluster.link_gbps = 100;
+    EXPECT_FALSE(group(8).table);
+    EXPECT_EQ(group(8).inside.bytes_per_second, 12.5e9);
 }
 
 /// A stack's latencies scale with the links: the answer to "what would help" assumes faster links.
