@@ -593,7 +593,7 @@ TEST_F(ImportMegatron, OtherSystemsTablesHaveTheStackOfTheirFramework) {
     EXPECT_EQ(cluster({"--stack", "none"}), "");
     EXPECT_EQ(cluster({"--stack", "torchtitan-2024", "--device", "h200-sxm"}),
               "[cluster]\ndevice = \"h200-sxm\"\nstack = \"torchtitan-2024\"\n");
-    EXPECT_EQ(cluster({"--device", "a100-sxm-80"}), "[cluster]\ndevice = \"a100-sxm-80\"\n");
+    EXPECT_EQ(cluster({"--device", "mi300x"}), "[cluster]\ndevice = \"mi300x\"\n");
     const Outcome unknown =
         imported("torchtitan", titan, {"--stack", "torchtitan-2024", "--device", "gb200"});
     EXPECT_EQ(unknown.code, 3);
