@@ -21,7 +21,7 @@ namespace {
 
 ErrorRange of_kind(const RunKind& run) {
     if (run.shards_weights) {
-        return {.low = 0.85, .high = 1.21, .of = "published runs with sharded weights"};
+        return {.low = 0.85, .high = 1.17, .of = "published runs with sharded weights"};
     }
     if (run.tensor_parallel > 1) {
         return {.low = 0.77, .high = 1.34, .of = "published runs with tensor parallelism"};
