@@ -32,8 +32,8 @@ std::string heading(const Plan& plan) {
     if (plan->replicas > 1) {
         text += fmt::format(", {} replicas", plan->replicas);
     }
-    if (plan->tensor_parallel > 1) {
-        text += fmt::format(", {} devices per rank", plan->tensor_parallel);
+    if (plan->rank_devices() > 1) {
+        text += fmt::format(", {} devices per rank", plan->rank_devices());
     }
     if (plan->layer_recompute != LayerRecompute::None) {
         text += fmt::format(", recompute {}", to_string(plan->layer_recompute));

@@ -251,11 +251,18 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
             "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
             "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
     }
-    if (tensor_parallel != 1) {
+    const int context_parallel = pipeline.context_parallel.value_or(1);
+    const int expert_parallel = pipeline.expert_parallel.value_or(1);
+    for (const auto& [key, devices] : {std::pair("pipeline.tensor_parallel", tensor_parallel),
+                                       std::pair("pipeline.context_parallel", context_parallel),
+                                       std::pair("pipeline.expert_parallel", expert_parallel)}) {
+        if (devices == 1) {
+            continue;
+        }
         throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.tensor_parallel", fmt::format("{}", tensor_parallel)},
+                    KeyValue{key, fmt::format("{}", devices)},
                     "a rank trains on one device; several devices per rank can only be simulated",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1");
+                    fmt::format("'pipetwin simulate' predicts it; to train, set {} = 1", key));
     }
 }
 

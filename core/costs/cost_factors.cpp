@@ -25,6 +25,9 @@ void multiply(LayerSample& sample, Bytes input, const CostFactors& factors) {
     for (const auto time : times_of_sample) {
         sample.*time = scaled(sample.*time, factors.compute);
     }
+    for (const auto time : times_of_traffic) {
+        sample.traffic.*time = scaled(sample.traffic.*time, factors.compute);
+    }
     const Bytes kept_input = std::min(input, sample.saved);
     for (const auto size :
          {&LayerSample::saved, &LayerSample::input_saved, &LayerSample::whole_saved}) {

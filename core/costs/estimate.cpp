@@ -2,6 +2,7 @@
 #include "core/costs/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/costs/cost_factors.h"
+#include "core/costs/estimate_source.h"
 #include "core/costs/kernel_rates.h"
 #include "core/costs/layer_work.h"
 #include "core/costs/number_type.h"
@@ -36,6 +38,7 @@ struct LayerBytes {
     double whole_product_values = 0;
     /// Saved values that a product and another kernel read: a narrow one may keep its own beside.
     double shared_values = 0;
+    LayerTraffic traffic{};
 };
 
 /// Costs of a layer for one micro-batch, and the operations of its forward as `LayerCost` has them.
@@ -73,6 +76,12 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.first_weight += a.first_weight;
     sum.last_forward += a.last_forward;
     sum.last_input += a.last_input;
+    for (const auto time : times_of_traffic) {
+        sum.traffic.*time += a.traffic.*time;
+    }
+    for (const auto size : sizes_of_traffic) {
+        sum.traffic.*size += a.traffic.*size;
+    }
     return sum;
 }
 
@@ -91,13 +100,14 @@ class Estimator {
               const DeviceProfile& device,
               const EstimateOptions& options,
               int micro_batch_size,
-              int devices)
+              const LayerDivision& division)
         : model_(model),
           device_(device),
           options_(options),
           size_(micro_batch_size),
-          devices_(devices),
-          tokens_(static_cast<double>(micro_batch_size) * options.sequence) {}
+          division_(division),
+          devices_(division.tensor),
+          tokens_(static_cast<double>(micro_batch_size) * options.sequence / division.context) {}
 
     LayerEstimate embedding() const {
         LayerWork work = new_work();
@@ -149,7 +159,7 @@ class Estimator {
         save_whole(bytes, tokens_ * width());
         save_mask(bytes);
         if (has_experts(model_, block)) {
-            experts(work, bytes);
+            experts(work, bytes, block);
         } else {
             save_normed(bytes, model_.feed_forward_norms);
             inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
@@ -257,11 +267,61 @@ class Estimator {
             bytes.core_bytes += log_sum * tokens_ * of.heads;
         } else {
             work.standard_attention(of, model_.dropout);
-            const double scores = of.samples * of.heads * of.sequence * of.sequence;
+            const double scores = of.samples * of.heads * of.sequence * of.key_count();
             bytes.core_bytes += scores * (model_.dropout ? 2 * value() + 1 : value());
         }
         bytes.saved_bytes += bytes.core_bytes;
     }
+
+    /// Attention of the device's part of each sample, from that of whole samples, and what the
+    /// parts send each other. Parts have a chunk from the front and one from the back of a sample,
+    /// so a query of each sees as many keys in the mean. Of several heads with the same keys each
+    /// device has a copy where there are more devices than keys.
+    LayerWork::Attention divided_context(LayerWork::Attention of, LayerBytes& bytes) const {
+        const double parts = division_.context;
+        if (parts == 1) {
+            return of;
+        }
+        const double ring = ring_of_context();
+        const double by_heads = parts / ring;
+        const double whole = of.sequence;
+        const double keys_of_all =
+            of.samples * whole * of.key_value_heads / by_heads * (of.key_width + of.value_width);
+        LayerTraffic& traffic = bytes.traffic;
+        if (ring > 1) {
+            traffic.keys = in_bytes(keys_of_all);
+        }
+        if (by_heads > 1) {
+            const double outputs = tokens_ * of.heads * of.value_width;
+            const double others = (of.heads + of.key_value_heads) * of.key_width +
+                                  of.key_value_heads * of.value_width;
+            traffic.heads = in_bytes(tokens_ * others);
+            traffic.outputs = in_bytes(outputs);
+            bytes.saved_values += outputs;  // until it is back with the device's own tokens
+        }
+        of.keys = whole;
+        of.sequence = whole / ring;
+        of.heads /= by_heads;
+        of.key_value_heads = std::max(1.0, of.key_value_heads / by_heads);
+        of.beside = division_.context_method == ContextMethod::AllGather ? whole : of.sequence;
+        return of;
+    }
+
+    /// Devices of a ring, or of a gather of keys: the others share heads.
+    double ring_of_context() const {
+        switch (division_.context_method) {
+            case ContextMethod::Ring:
+            case ContextMethod::AllGather:
+                return division_.context;
+            case ContextMethod::AllToAll:
+                return 1;
+            case ContextMethod::RingAllToAll:
+                return division_.context_ring;
+        }
+        PIPETWIN_EXPECT(false, "method of context parallelism out of range");
+    }
+
+    Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
 
     /// `seen`: keys that a query sees in the mean; `window`: that it may see at most, 0: all.
     LayerEstimate one_attention(double seen, int window = 0) const {
@@ -302,14 +362,15 @@ class Estimator {
         }
         core_attention(work,
                        bytes,
-                       {.samples = static_cast<double>(size_),
-                        .sequence = static_cast<double>(options_.sequence),
-                        .seen = seen,
-                        .window = static_cast<double>(window),
-                        .heads = heads,
-                        .key_value_heads = groups,
-                        .key_width = static_cast<double>(shape.key_width),
-                        .value_width = static_cast<double>(shape.value_width)});
+                       divided_context({.samples = static_cast<double>(size_),
+                                        .sequence = static_cast<double>(options_.sequence),
+                                        .seen = seen,
+                                        .window = static_cast<double>(window),
+                                        .heads = heads,
+                                        .key_value_heads = groups,
+                                        .key_width = static_cast<double>(shape.key_width),
+                                        .value_width = static_cast<double>(shape.value_width)},
+                                       bytes));
         if (shape.gated) {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
             bytes.saved_values += 2 * tokens_ * gate;
@@ -363,11 +424,21 @@ class Estimator {
                double inner_width,
                double matrices = 1,
                bool ends_what_is_read = false) const {
+        inner_part(work, bytes, rows, part(inner_width), matrices, ends_what_is_read);
+    }
+
+    /// The same of `own_width` columns of the inner width.
+    void inner_part(LayerWork& work,
+                    LayerBytes& bytes,
+                    double rows,
+                    double own_width,
+                    double matrices = 1,
+                    bool ends_what_is_read = false) const {
         const double ins = model_.gated ? 2 : 1;
-        const double values = rows * part(inner_width);
+        const double values = rows * own_width;
         work.product({.rows = rows,
                       .inputs = width(),
-                      .outputs = ins * part(inner_width),
+                      .outputs = ins * own_width,
                       .matrices = matrices,
                       .again = model_.gated ? 0.5 : 0,
                       .has_whole_input = matrices == 1});
@@ -376,7 +447,7 @@ class Estimator {
             work.begin_tail();
         }
         work.product({.rows = rows,
-                      .inputs = part(inner_width),
+                      .inputs = own_width,
                       .outputs = width(),
                       .matrices = matrices,
                       .has_sums = matrices == 1});
@@ -391,8 +462,12 @@ class Estimator {
     }
 
     /// A router, rows sorted by expert, the experts, and back; beside them what all tokens share.
-    void experts(LayerWork& work, LayerBytes& bytes) const {
+    void experts(LayerWork& work, LayerBytes& bytes, int block) const {
         const ExpertShape& shape = model_.experts;
+        if (!division_.is_of_tensor_alone()) {
+            divided_experts(work, bytes, block);
+            return;
+        }
         const double rows = tokens_ * shape.per_token;
         work.half_product(tokens_, width(), shape.count);
         work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
@@ -403,12 +478,67 @@ class Estimator {
         bytes.saved_bytes += probability * tokens_ * shape.count;
         bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
         bytes.product_values += rows * width();
+        shared_experts(work, bytes);
+        work.forget_ends();  // messages of the experts' rows are beside none of these products
+    }
+
+    /// What every token goes through beside its experts.
+    void shared_experts(LayerWork& work, LayerBytes& bytes) const {
+        const ExpertShape& shape = model_.experts;
         if (shape.shared_width > 0) {
             inner(work, bytes, tokens_, shape.shared_width);
             work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
             bytes.saved_values += shape.shared_gate ? tokens_ * width() : 0;
         }
-        work.forget_ends();  // messages of the experts' rows are beside none of these products
+    }
+
+    /// Rows of one device's experts, of `sent` that each device sends out.
+    double expert_rows(double sent, double local_experts, double fullest) const {
+        const ExpertLoad& load = division_.load;
+        const double rows = load.capacity > 0
+                                ? local_experts *
+                                      std::ceil(sent / model_.experts.count * load.capacity) *
+                                      division_.expert * division_.expert_tensor
+                                : sent * division_.expert_tensor * fullest;
+        return rows + local_experts * (load.padding - 1) / 2;
+    }
+
+    /// A router of the device's own tokens, their rows sorted and sent to the experts, sorted by
+    /// expert there, the device's experts or its part of them, and back. The probabilities are
+    /// multiplied in with the activation, so no backward reads what the experts made of the rows
+    /// (Megatron-LM, core/transformer/moe/experts.py).
+    void divided_experts(LayerWork& work, LayerBytes& bytes, int block) const {
+        const ExpertShape& shape = model_.experts;
+        const double own = division_.sequence_parallel ? part(tokens_) : tokens_;
+        const double sent = own * shape.per_token;
+        const double local = static_cast<double>(shape.count) / division_.expert;
+        const double rows = expert_rows(sent, local, division_.load.fullest_in(block));
+        work.half_product(own, width(), shape.count);
+        work.pass(2 * own * shape.count, 2 * own * shape.count);
+        work.pass(2 * sent * width(), 2 * sent * width());
+        if (local > 1) {
+            work.pass(2 * rows * width(), 2 * rows * width());
+        }
+        inner_part(work,
+                   bytes,
+                   rows,
+                   static_cast<double>(shape.width) / division_.expert_tensor,
+                   std::min(local, rows));
+        if (local > 1) {
+            work.pass(2 * rows * width(), 2 * rows * width());
+        }
+        work.pass((sent + own) * width(), 2 * sent * width());
+        constexpr double probability = 4;  // in fp32
+        bytes.saved_bytes += probability * (own * shape.count + rows);
+        bytes.saved_values += rows * width();
+        bytes.product_values += rows * width();
+        const double fullest = rows / division_.expert_tensor;
+        bytes.traffic.dispatch = bytes.traffic.combine = in_bytes(fullest * width());
+        if (division_.expert_tensor > 1) {
+            bytes.traffic.expert_rows = in_bytes(rows * width());
+        }
+        shared_experts(work, bytes);
+        work.forget_ends();
     }
 
     /// To queries, keys and values through narrow rows, each of which is normalized and whole on
@@ -478,6 +608,11 @@ class Estimator {
         LayerSample sample = work.sample();
         sample.micro_batch_size = size_;
         sample.output = Bytes{whole_number(value() * tokens_ * width())};
+        sample.traffic = bytes.traffic;
+        if (division_.context > 1) {
+            sample.traffic.attention_forward = work.attention_forward();
+            sample.traffic.attention_backward = work.attention_backward();
+        }
         const double input_bytes = work.kept_input_bytes();
         const double narrower = value() - input_bytes;
         const double copies = narrower > 0 ? input_bytes * bytes.shared_values : 0;
@@ -519,8 +654,9 @@ class Estimator {
     const DeviceProfile& device_;
     const EstimateOptions& options_;
     int size_;
-    int devices_;
-    double tokens_;
+    LayerDivision division_;
+    int devices_;    ///< that share each layer
+    double tokens_;  ///< of the device's parts of the samples
 };
 
 }  // namespace
@@ -551,26 +687,53 @@ namespace {
 /// Makes the layers of a profile, one after the other.
 class LayerMaker {
   public:
+    /// `divisions`: of the samples of each layer; the first of one device.
     LayerMaker(const DecoderModel& model,
                const DeviceProfile& device,
-               const EstimateOptions& options)
-        : device_(device), options_(options) {
-        for (int devices = 1; devices <= options.most_devices; devices *= 2) {
+               const EstimateOptions& options,
+               const std::vector<LayerDivision>& divisions)
+        : device_(device), options_(options), load_(divisions.back().load) {
+        for (const LayerDivision& division : divisions) {
             for (const int size : sample_sizes(options.micro_batch_size)) {
-                estimators_[devices].emplace_back(model, device, options, size, devices);
+                estimators_[division.tensor].emplace_back(model, device, options, size, division);
             }
         }
     }
 
-    /// `sample` makes the costs at one size from its estimator.
+    /// `sample` makes the costs at one size from its estimator. Layers with one `kind_key` have the
+    /// same; none: no other has.
     template <class Sample>
-    LayerCost& add(std::string name, std::string kind, std::int64_t parameters, Sample sample) {
+    LayerCost& add(std::string name,
+                   std::string kind,
+                   std::int64_t parameters,
+                   Sample sample,
+                   const std::optional<std::string>& kind_key = {}) {
         LayerCost& layer = layers_.emplace_back();
+        if (kind_key) {
+            const auto [known, is_new] = known_.emplace(*kind_key, layers_.size() - 1);
+            if (!is_new) {
+                layer = layers_[known->second];
+            }
+        }
+        if (layer.samples.empty()) {
+            add_samples(layer, sample);
+        }
         layer.name = std::move(name);
         layer.kind = std::move(kind);
         layer.parameter_count = parameters;
         layer.parameter_bytes = Bytes{parameters * bytes_per_value(options_.precision)};
         layer.optimizer = adamw_time(parameters, device_, options_);
+        return layer;
+    }
+
+    /// Rows of the fullest device of the block's experts over the mean, in the last division.
+    double fullest_in(int block) const { return load_.fullest_in(block); }
+
+    std::vector<LayerCost> take() { return std::move(layers_); }
+
+  private:
+    template <class Sample>
+    void add_samples(LayerCost& layer, Sample& sample) {
         for (const auto& [devices, of_size] : estimators_) {
             std::vector<LayerSample>& samples =
                 devices == 1 ? layer.samples : layer.shared[devices];
@@ -589,15 +752,13 @@ class LayerMaker {
                 }
             }
         }
-        return layer;
     }
 
-    std::vector<LayerCost> take() { return std::move(layers_); }
-
-  private:
     const DeviceProfile& device_;
     const EstimateOptions& options_;
+    ExpertLoad load_;
     std::map<int, std::vector<Estimator>> estimators_;  ///< [devices that share a layer]
+    std::map<std::string, std::size_t> known_;          ///< [key of a kind]: the first of the kind
     std::vector<LayerCost> layers_;
 };
 
@@ -626,32 +787,44 @@ void add_encoder(LayerMaker& layers, const DecoderModel& model) {
         .parameter_count = 0;
 }
 
-void add_blocks(LayerMaker& layers, const DecoderModel& model) {
+void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t bytes_per_parameter) {
     std::string before = "decoder_embedding";
     for (int block = 0; block < model.blocks; ++block) {
-        LayerCost& attention =
-            layers.add(fmt::format("block{}.attention", block),
-                       has_linear_attention(model, block) ? "linear_attention" : "attention",
-                       attention_parameters(model, block),
-                       [block](const Estimator& estimator) { return estimator.attention(block); });
+        const bool is_linear = has_linear_attention(model, block);
+        LayerCost& attention = layers.add(
+            fmt::format("block{}.attention", block),
+            is_linear ? "linear_attention" : "attention",
+            attention_parameters(model, block),
+            [block](const Estimator& estimator) { return estimator.attention(block); },
+            fmt::format("attention {} {}", is_linear, window_of(model, block)));
         if (model.encoder_blocks > 0) {
             attention.inputs = {encoder_output, before};
         }
-        before =
-            layers
-                .add(fmt::format("block{}.feed_forward", block),
-                     "feed_forward",
-                     feed_forward_parameters(model, block),
-                     [block](const Estimator& estimator) { return estimator.feed_forward(block); })
-                .name;
+        const bool routes = has_experts(model, block);
+        LayerCost& feed_forward = layers.add(
+            fmt::format("block{}.feed_forward", block),
+            "feed_forward",
+            feed_forward_parameters(model, block),
+            [block](const Estimator& estimator) { return estimator.feed_forward(block); },
+            fmt::format("feed_forward {} {}", routes, routes ? layers.fullest_in(block) : 1));
+        feed_forward.expert_bytes = Bytes{routed_parameters(model, block) * bytes_per_parameter};
+        before = feed_forward.name;
     }
 }
 
-}  // namespace
+/// One device, and 2, 4, ... of those that share each layer.
+std::vector<LayerDivision> tensor_divisions(int most_devices) {
+    std::vector<LayerDivision> divisions;
+    for (int devices = 1; devices <= most_devices; devices *= 2) {
+        divisions.push_back({.tensor = devices, .expert_tensor = devices});
+    }
+    return divisions;
+}
 
-Profile estimated_profile(const DecoderModel& model,
-                          const DeviceProfile& device,
-                          const EstimateOptions& options) {
+Profile estimated_with(const DecoderModel& model,
+                       const DeviceProfile& device,
+                       const EstimateOptions& options,
+                       const std::vector<LayerDivision>& divisions) {
     PIPETWIN_EXPECT(device.matrix_rates.contains(rate_precision(options.precision)),
                     "the device has no rate at the precision of an estimate");
     PIPETWIN_EXPECT(device.matrix_rates.contains(kept_precision(options.precision)),
@@ -668,17 +841,20 @@ Profile estimated_profile(const DecoderModel& model,
         profile.messages_inside = measured.inside;
         profile.messages_between = measured.between;
     }
-    LayerMaker layers(model, device, options);
+    LayerMaker layers(model, device, options, divisions);
     layers.add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
     if (model.encoder_blocks > 0) {
         add_encoder(layers, model);
     }
-    add_blocks(layers, model);
+    const std::int64_t each = bytes_per_value(options.precision);
+    add_blocks(layers, model, each);
     for (int index = 0; index < model.prediction_blocks; ++index) {
-        layers.add(fmt::format("mtp{}", index),
-                   "prediction",
-                   prediction_parameters(model),
-                   [index](const Estimator& estimator) { return estimator.prediction(index); });
+        layers
+            .add(fmt::format("mtp{}", index),
+                 "prediction",
+                 prediction_parameters(model),
+                 [index](const Estimator& estimator) { return estimator.prediction(index); })
+            .expert_bytes = Bytes{routed_parameters(model, model.blocks - 1) * each};
     }
     const std::int64_t shared = shared_embedding_parameters(model);
     LayerCost& head = layers.add("head", "head", head_parameters(model), &Estimator::head);
@@ -688,6 +864,37 @@ Profile estimated_profile(const DecoderModel& model,
     profile.layers = layers.take();
     return measured.activations == 1 ? profile
                                      : with_factors(profile, {.memory = measured.activations});
+}
+
+}  // namespace
+
+Profile estimated_profile(const DecoderModel& model,
+                          const DeviceProfile& device,
+                          const EstimateOptions& options) {
+    Profile profile =
+        estimated_with(model, device, options, tensor_divisions(options.most_devices));
+    profile.estimated_from = EstimatedFrom(
+        std::make_shared<const EstimateSource>(source_of(model, options, device.name)));
+    return profile;
+}
+
+Profile estimated_profile(const DecoderModel& model,
+                          const DeviceProfile& device,
+                          const EstimateOptions& options,
+                          const LayerDivision& division) {
+    std::vector<LayerDivision> divisions;
+    if (division.tensor > 1) {
+        divisions.emplace_back();
+    }
+    divisions.push_back(division);
+    Profile profile = estimated_with(model, device, options, divisions);
+    const bool gathers = model.experts.shared_width > 0 || division.is_of_tensor_alone();
+    for (LayerCost& layer : profile.layers) {
+        // Rows go to experts from where the tokens are: these are not gathered for them.
+        const bool has_rows = layer.expert_bytes > Bytes{} && layer.kind == "feed_forward";
+        layer.tensor_sums = has_rows && !gathers ? 0 : layer.tensor_sums;
+    }
+    return profile;
 }
 
 }  // namespace pipetwin

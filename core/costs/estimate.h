@@ -9,6 +9,7 @@
 
 #include "core/costs/device_profile.h"
 #include "core/costs/kernel_kinds.h"
+#include "core/costs/layer_division.h"
 #include "core/costs/profile.h"
 #include "core/model/decoder_model.h"
 
@@ -51,6 +52,8 @@ struct EstimateOptions {
 
     int most_devices =
         1;  ///< costs are estimated for 2, 4, ... devices to a layer, too, up to that
+
+    bool operator==(const EstimateOptions&) const = default;
 };
 
 /// 1, 2, 4, ... up to 32 or twice the given size, and that itself.
@@ -85,5 +88,14 @@ Duration adamw_time(std::int64_t parameters,
 Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,
                           const EstimateOptions& options);
+
+/// The same of one device of a division, in `LayerCost::samples`, or, where several share a layer,
+/// in `LayerCost::shared`. What it sends to others is in its samples (`LayerSample::traffic`). With
+/// experts that devices share tokens have to be divided between layers, too
+/// (`LayerDivision::sequence_parallel`).
+Profile estimated_profile(const DecoderModel& model,
+                          const DeviceProfile& device,
+                          const EstimateOptions& options,
+                          const LayerDivision& division);
 
 }  // namespace pipetwin

@@ -289,12 +289,17 @@ void LayerWork::flash_attention(const Attention& shape) {
     const double forward = pairs * 2 * (shape.key_width + shape.value_width);
     const AttentionShares reached = rates_.attention(shape.key_width);
     const double work = tokens * shape.heads;
-    const double there = efficiency_.value_or(reached.forward.at(shape.sequence, work));
-    const double back = efficiency_.value_or(reached.backward.at(shape.sequence, work));
+    const double beside = shape.beside > 0 ? shape.beside : shape.sequence;
+    const double there = efficiency_.value_or(reached.forward.at(beside, work));
+    const double back = efficiency_.value_or(reached.backward.at(beside, work));
     count_attention(shape);
-    add(forward_, forward, moved, there);
-    add(core_forward_, forward, moved, there);
-    add(backward_input_, pairs * (6 * shape.key_width + 4 * shape.value_width), 2 * moved, back);
+    for (Sum* const sum : {&forward_, &core_forward_}) {
+        add(*sum, forward, moved, there);
+    }
+    const double backward = pairs * (6 * shape.key_width + 4 * shape.value_width);
+    for (Sum* const sum : {&backward_input_, &core_backward_}) {
+        add(*sum, backward, 2 * moved, back);
+    }
 }
 
 void LayerWork::standard_attention(const Attention& shape, bool dropout) {
@@ -320,11 +325,13 @@ void LayerWork::standard_attention(const Attention& shape, bool dropout) {
             move(*sum, dropped, memory_.copies);
         }
     }
-    products(backward_input_, shape.key_width, 2);
-    products(backward_input_, shape.value_width, 2);
-    move(backward_input_, 3 * scores, memory_.copies);
-    if (dropout) {
-        move(backward_input_, dropped, memory_.copies);
+    for (Sum* const sum : {&backward_input_, &core_backward_}) {
+        products(*sum, shape.key_width, 2);
+        products(*sum, shape.value_width, 2);
+        move(*sum, 3 * scores, memory_.copies);
+        if (dropout) {
+            move(*sum, dropped, memory_.copies);
+        }
     }
 }
 

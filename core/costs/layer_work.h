@@ -130,6 +130,8 @@ class LayerWork {
         double key_width = 1;
         double value_width = 1;
         double keys = 0;  ///< of a sample, where they are those of another sequence; 0: `sequence`
+        /// Tokens of a sample that one kernel has, where that is not `sequence`; 0: it is.
+        double beside = 0;
 
         double key_count() const { return keys > 0 ? keys : sequence; }
     };
@@ -167,6 +169,10 @@ class LayerWork {
     /// Times and counts of kernels; sizes are not set. Times that are whole on every device are
     /// those of whole passes. `core_forward` is what selective recompute does again.
     LayerSample sample() const;
+
+    /// Time of core attention, forward and backward.
+    Duration attention_forward() const { return core_forward_.time(); }
+    Duration attention_backward() const { return core_backward_.time(); }
 
     /// Time of whole passes of the forward, without whole casts.
     Duration whole_passes() const { return whole_forward_.time(); }
@@ -264,7 +270,8 @@ class LayerWork {
     Sum backward_input_;
     Sum backward_weight_;
     Sum core_forward_;  ///< of core attention
-    Sum operators_;     ///< what recompute of operators does again
+    Sum core_backward_;
+    Sum operators_;  ///< what recompute of operators does again
     Sum whole_forward_;
     Sum whole_backward_;
     Sum whole_casts_;         ///< of a forward

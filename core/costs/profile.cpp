@@ -61,6 +61,12 @@ LayerSample combine(LayerSample a, const LayerSample& b, Change change) {
     for (const auto size : sizes_of_sample) {
         a.*size = Bytes{change((a.*size).count, (b.*size).count)};
     }
+    for (const auto time : times_of_traffic) {
+        a.traffic.*time = Duration{change((a.traffic.*time).count(), (b.traffic.*time).count())};
+    }
+    for (const auto size : sizes_of_traffic) {
+        a.traffic.*size = Bytes{change((a.traffic.*size).count, (b.traffic.*size).count)};
+    }
     return a;
 }
 
@@ -356,6 +362,12 @@ class ProfileCheck {
         number(pointer, "parameter_count", cost.parameter_count);
         number(pointer, "parameter_bytes", cost.parameter_bytes.count);
         bytes_of_parameters(pointer, cost);
+        number(pointer, "expert_bytes", cost.expert_bytes.count);
+        if (cost.expert_bytes > cost.parameter_bytes) {
+            refuse(pointer + "/expert_bytes",
+                   fmt::format("{}, expected at most parameter_bytes, of which it is a part",
+                               cost.expert_bytes.count));
+        }
         number(pointer, "running_bytes", cost.running_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());
         number(pointer, "weight_cast_ns", cost.weight_cast.count());

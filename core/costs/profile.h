@@ -5,10 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/units.h"
@@ -44,6 +46,34 @@ struct LayerMessages {
 
     bool operator==(const LayerMessages&) const = default;
 };
+
+/// What devices that have parts of a sample, or of a layer's experts, send each other in a forward
+/// of one micro-batch, and beside which computation. Zero where the layer is not divided so.
+struct LayerTraffic {
+    /// Keys and values of all parts of the samples, as the device's heads have them.
+    Bytes keys{};
+    Bytes heads{};        ///< queries, keys and values of the device's part, own share included
+    Bytes outputs{};      ///< what attention makes of it
+    Bytes dispatch{};     ///< rows of tokens to their experts, own share included
+    Bytes combine{};      ///< what the experts made of them
+    Bytes expert_rows{};  ///< that all devices which share an expert compute
+    Duration attention_forward{};
+    Duration attention_backward{};
+
+    bool operator==(const LayerTraffic&) const = default;
+};
+
+/// Every size of a layer's traffic.
+inline constexpr std::array sizes_of_traffic{&LayerTraffic::keys,
+                                             &LayerTraffic::heads,
+                                             &LayerTraffic::outputs,
+                                             &LayerTraffic::dispatch,
+                                             &LayerTraffic::combine,
+                                             &LayerTraffic::expert_rows};
+
+/// Every time of a layer's traffic.
+inline constexpr std::array times_of_traffic{&LayerTraffic::attention_forward,
+                                             &LayerTraffic::attention_backward};
 
 /// What one layer costs for one micro-batch of `micro_batch_size` samples.
 ///
@@ -107,6 +137,8 @@ struct LayerSample {
     /// Zero in a profile: `with_tensor_parallel` (core/plan/tensor_parallel.h) and
     /// `with_gathered_weights` (core/plan/gathered_weights.h) say so.
     LayerMessages messages{};
+    /// Zero in a profile: `divided_profile` (core/costs/estimate_source.h) says so.
+    LayerTraffic traffic{};
 
     Duration backward() const { return backward_input + backward_weight; }
 
@@ -148,6 +180,7 @@ struct LayerCost {
     /// (`Profile::tied_bytes`) are counted in the first of them alone.
     std::int64_t parameter_count = 0;
     Bytes parameter_bytes{};
+    Bytes expert_bytes{};  ///< part of `parameter_bytes`: of routed experts
     /// Running statistics of its norms, with what they follow within a step: no optimizer and no
     /// gradient knows them.
     Bytes running_bytes{};
@@ -237,6 +270,24 @@ inline constexpr const char* this_machine = "this-machine";
 /// The halves of a backward take less than twice as long as the whole.
 inline constexpr double largest_halves_over_whole = 2;
 
+struct EstimateSource;
+
+/// What a profile was estimated from; empty: it was not, or that is not known.
+class EstimatedFrom {
+  public:
+    EstimatedFrom() = default;
+    explicit EstimatedFrom(std::shared_ptr<const EstimateSource> source)
+        : source_(std::move(source)) {}
+
+    const EstimateSource* get() const { return source_.get(); }
+    explicit operator bool() const { return source_ != nullptr; }
+
+    bool operator==(const EstimatedFrom& other) const;
+
+  private:
+    std::shared_ptr<const EstimateSource> source_;
+};
+
 /// The one form in which costs travel. One cost per layer, non-negative, with a source.
 struct Profile {
     CostSource source = CostSource::Estimated;
@@ -268,6 +319,7 @@ struct Profile {
     std::optional<CalibrationNote>
         calibration{};  ///< for people and scripts: no cost follows from it
     std::vector<RunCalibration> run_calibrations{};  ///< in the costs already, one after the other
+    EstimatedFrom estimated_from{};
 
     bool operator==(const Profile&) const = default;
 };

@@ -11,6 +11,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/estimate_source.h"
 #include "core/costs/profile_csv.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/text/json_object.h"
@@ -164,12 +165,13 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 16>{"name",
+    object.expect_keys(std::array<string_view, 17>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
                                                    "parameter_count",
                                                    "parameter_bytes",
+                                                   "expert_bytes",
                                                    "running_bytes",
                                                    "optimizer_ns",
                                                    "weight_cast_ns",
@@ -186,6 +188,7 @@ LayerCost read_layer(const JsonObject& object) {
     layer.inputs = object.texts("inputs");
     layer.parameter_count = object.whole_or("parameter_count", 0);
     layer.parameter_bytes = Bytes{object.whole("parameter_bytes")};
+    layer.expert_bytes = Bytes{object.whole_or("expert_bytes", 0)};
     layer.running_bytes = Bytes{object.whole_or("running_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
     layer.weight_cast = Duration{object.whole_or("weight_cast_ns", 0)};
@@ -376,7 +379,7 @@ RunCalibration read_run_calibration(const JsonObject& object) {
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 20>{"schema_version",
+    object.expect_keys(std::array<string_view, 21>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -395,7 +398,8 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "whole_backwards",
                                                    "halves_over_whole",
                                                    "calibration",
-                                                   "run_calibrations"});
+                                                   "run_calibrations",
+                                                   "estimated_from"});
     if (object.whole("schema_version") != profile_schema_version) {
         object.refuse("schema_version", fmt::format("{}", profile_schema_version));
     }
@@ -439,6 +443,10 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     }
     for (const JsonObject& entry : object.objects("run_calibrations")) {
         profile.run_calibrations.push_back(read_run_calibration(entry));
+    }
+    if (object.has("estimated_from")) {
+        profile.estimated_from = EstimatedFrom(std::make_shared<const EstimateSource>(
+            read_source_json(object.object("estimated_from"))));
     }
     check_profile(profile, place, layers.entry_of_layer());
     return profile;
@@ -496,6 +504,9 @@ ordered_json layer_json(const LayerCost& layer) {
     }
     object["parameter_count"] = layer.parameter_count;
     object["parameter_bytes"] = layer.parameter_bytes.count;
+    if (layer.expert_bytes > Bytes{}) {
+        object["expert_bytes"] = layer.expert_bytes.count;
+    }
     if (layer.running_bytes > Bytes{}) {
         object["running_bytes"] = layer.running_bytes.count;
     }
@@ -635,6 +646,9 @@ std::string print_profile(const Profile& profile) {
     }
     for (const RunCalibration& by : profile.run_calibrations) {
         root["run_calibrations"].push_back(run_calibration_json(by));
+    }
+    if (profile.estimated_from) {
+        root["estimated_from"] = source_json(*profile.estimated_from.get());
     }
     return root.dump(1) + "\n";
 }

@@ -6,9 +6,21 @@
 #include <string>
 #include <string_view>
 
+#include "core/costs/estimate_source.h"
+
 namespace pipetwin {
 
 namespace {
+
+LayerTraffic together(LayerTraffic a, const LayerTraffic& b) {
+    for (const auto time : times_of_traffic) {
+        a.*time += b.*time;
+    }
+    for (const auto size : sizes_of_traffic) {
+        a.*size += b.*size;
+    }
+    return a;
+}
 
 /// `a` runs first, `b` reads its output.
 LayerSample together(const LayerSample& a, const LayerSample& b) {
@@ -39,7 +51,8 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .first_input = a.first_input + b.first_input,
             .first_weight = a.first_weight + b.first_weight,
             .last_forward = a.last_forward + b.last_forward,
-            .last_input = a.last_input + b.last_input};
+            .last_input = a.last_input + b.last_input,
+            .traffic = together(a.traffic, b.traffic)};
 }
 
 LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name) {
@@ -48,6 +61,7 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     block.kind = "block";
     block.parameter_count += b.parameter_count;
     block.parameter_bytes += b.parameter_bytes;
+    block.expert_bytes += b.expert_bytes;
     block.running_bytes += b.running_bytes;
     block.optimizer += b.optimizer;
     block.weight_cast += b.weight_cast;
@@ -109,6 +123,7 @@ Profile with_whole_blocks(const Profile& profile) {
         }
     }
     rename_inputs(result, block_of_half);
+    result.estimated_from = of_whole_blocks(profile.estimated_from);
     return result;
 }
 

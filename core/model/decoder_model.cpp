@@ -149,9 +149,17 @@ std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
     const ExpertShape& experts = model.experts;
     const bool bias = experts.bias || model.feed_forward_bias;
     return norms + matrix(model.width, experts.count) + (experts.router_bias ? experts.count : 0) +
-           experts.count * feed_forward(model, experts.width, bias) +
+           routed_parameters(model, block) +
            (experts.shared_width > 0 ? feed_forward(model, experts.shared_width, bias) : 0) +
            (experts.shared_gate ? model.width : 0);
+}
+
+std::int64_t routed_parameters(const DecoderModel& model, int block) {
+    if (!has_experts(model, block)) {
+        return 0;
+    }
+    const bool bias = model.experts.bias || model.feed_forward_bias;
+    return model.experts.count * feed_forward(model, model.experts.width, bias);
 }
 
 std::int64_t prediction_parameters(const DecoderModel& model) {

@@ -150,6 +150,8 @@ std::int64_t embedding_parameters(const DecoderModel& model);
 std::int64_t attention_parameters(const DecoderModel& model, int block = 0);
 /// Number of parameters of the feed-forward half of a block, its norms and its experts included.
 std::int64_t feed_forward_parameters(const DecoderModel& model, int block);
+/// Part of these: of the experts that a router chooses from, without shared ones and router.
+std::int64_t routed_parameters(const DecoderModel& model, int block);
 /// Number of parameters of the attention half of a block of the encoder.
 std::int64_t encoder_attention_parameters(const DecoderModel& model, int block);
 /// Number of parameters of the norm behind the encoder.

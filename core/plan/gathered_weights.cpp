@@ -11,28 +11,67 @@ namespace {
 
 constexpr MessageLane one_after_the_other{.share = 0, .chunks = 1};
 
+/// Devices that have a copy between them, and one of each copy.
+struct Sharers {
+    const DeviceGroup& replicas;
+    const DeviceGroup& between;
+};
+
+/// Times of the messages of a layer's shares.
+struct ShareMessages {
+    Duration gather{};  ///< of the weights
+    Duration sums{};    ///< of the gradients
+
+    ShareMessages& operator+=(const ShareMessages& more) {
+        gather += more.gather;
+        sums += more.sums;
+        return *this;
+    }
+};
+
+ShareMessages share_messages(const GatheredWeights& gathered,
+                             const Sharers& sharers,
+                             Bytes weights,
+                             int gradient) {
+    const auto half = [&](Bytes bytes) {
+        return all_reduce_time(gathered.all_reduce, sharers.replicas, bytes) / 2;
+    };
+    const Bytes gradients = weights * gradient;
+    return {
+        .gather = gathered.weights ? half(weights) : Duration{},
+        .sums = half(gradients) + all_reduce_time(gathered.all_reduce,
+                                                  sharers.between,
+                                                  part_of(gradients, sharers.replicas.members))};
+}
+
 }  // namespace
 
 LayerSamples with_gathered_weights(const Profile& profile,
                                    LayerSamples samples,
                                    const GatheredWeights& gathered,
                                    int devices) {
-    if (gathered.replicas.members == 1) {
+    const int experts_on = gathered.experts ? gathered.experts->replicas.members : 1;
+    if (gathered.replicas.members == 1 && experts_on == 1) {
         return samples;
     }
     const int gradient = gradient_bytes_per_byte(profile.precision, gathered.fp32_gradients);
     for (std::size_t layer = 0; layer < samples.size(); ++layer) {
         LayerSample& sample = samples[layer];
-        const Bytes weights = part_of(profile.layers[layer].parameter_bytes, devices);
-        const auto half = [&gathered](Bytes bytes) {
-            return all_reduce_time(gathered.all_reduce, gathered.replicas, bytes) / 2;
-        };
-        const Duration gather = gathered.weights ? half(weights) : Duration{};
-        const Bytes gradients = weights * gradient;
-        const Duration sums =
-            half(gradients) + all_reduce_time(gathered.all_reduce,
-                                              gathered.between,
-                                              part_of(gradients, gathered.replicas.members));
+        const LayerCost& cost = profile.layers[layer];
+        const Bytes experts = gathered.experts ? cost.expert_bytes : Bytes{};
+        ShareMessages messages_of =
+            share_messages(gathered,
+                           {.replicas = gathered.replicas, .between = gathered.between},
+                           part_of(cost.parameter_bytes - experts, devices),
+                           gradient);
+        if (experts > Bytes{}) {
+            messages_of += share_messages(
+                gathered,
+                {.replicas = gathered.experts->replicas, .between = gathered.experts->between},
+                part_of(experts, gathered.experts->devices),
+                gradient);
+        }
+        const auto& [gather, sums] = messages_of;
         const Duration gather_beside = gathered.prefetch ? gather : Duration{};
         const Duration before = gather - gather_beside;
         const bool is_alone = gathered.lanes && layer == 0;

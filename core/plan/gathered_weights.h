@@ -11,10 +11,18 @@
 /// each replica has only its share of them (ZeRO-2, ZeRO-3).
 namespace pipetwin {
 
+/// Who has the shares of routed experts, where these are divided otherwise than all else.
+struct GatheredExperts {
+    int devices = 1;         ///< that divide the experts of a layer
+    DeviceGroup replicas{};  ///< as GatheredWeights
+    DeviceGroup between{};
+};
+
 /// Who has the shares, and what of them.
 struct GatheredWeights {
-    DeviceGroup replicas{};  ///< that have a copy between them
-    DeviceGroup between{};   ///< one replica of each copy
+    std::optional<GatheredExperts> experts{};  ///< none: as all other weights
+    DeviceGroup replicas{};                    ///< that have a copy between them
+    DeviceGroup between{};                     ///< one replica of each copy
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool weights = false;        ///< weights are shared, too, and gathered for forward and backward
     bool fp32_gradients = true;  ///< of weights with two bytes

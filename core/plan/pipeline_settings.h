@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/base/or_auto.h"
 #include "core/costs/collectives/all_reduce.h"
+#include "core/costs/layer_division.h"
+#include "core/grid/device_grid.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/receives.h"
 #include "core/schedule/recompute.h"
@@ -45,6 +48,10 @@ struct PipelineSettings {
     ShardGroup shard_group{};
     OrAuto<bool>
         tensor_overlap;  ///< messages of devices that share a layer; auto: as the costs say
+    ContextMethod context_method = ContextMethod::Ring;
+    ExpertDispatch expert_dispatch = ExpertDispatch::Nccl;
+    /// By which devices are numbered; none: as the placement of the cluster says.
+    std::optional<AxisOrder> order{};
     int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed
 
     bool operator==(const PipelineSettings&) const = default;

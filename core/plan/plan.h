@@ -72,11 +72,17 @@ struct PlanParts {
     /// What the memory pool of each device reserves beyond the tensors in it, as a share of them.
     /// The limits are what is left for tensors and context.
     double allocator_reserve = 0;
-    int replicas = 1;              ///< of the whole pipeline, each with its share of a mini-batch
-    int tensor_parallel = 1;       ///< devices of a rank, which share all of its layers
-    bool stale_gradients = false;  ///< schedules without a flush
+    int replicas = 1;                ///< of the whole pipeline, each with its share of a mini-batch
+    int tensor_parallel = 1;         ///< devices of a rank that share all of its layers
+    int context_parallel = 1;        ///< parts of every sample, each on as many of these
+    int expert_parallel = 1;         ///< parts of the experts of a layer
+    int expert_tensor_parallel = 1;  ///< devices that share each expert
+    bool stale_gradients = false;    ///< schedules without a flush
     std::optional<CostSource> cost_source;  ///< none for plain numbers
     std::vector<std::string> notes{};       ///< what a reader of a prediction has to know
+
+    /// Devices of a rank.
+    int rank_devices() const { return tensor_parallel * context_parallel; }
 };
 
 /// Origin of a plan's rows, which decides how much of them `Plan::make` checks.

@@ -39,7 +39,8 @@ struct StageCost {
 /// Memory that a stage holds all the time, and the times of its update.
 struct StageState {
     Bytes weights{};
-    Bytes gradients{};  ///< with room for those of another stage that shares the weights
+    Bytes expert_weights{};  ///< part of `weights`: of experts that devices of their own sum
+    Bytes gradients{};       ///< with room for those of another stage that shares the weights
     Bytes optimizer_state{};
     Bytes running{};    ///< statistics of norms, narrow copies; of the weights' kind of memory
     Bytes workspace{};  ///< largest of its layers

@@ -2,6 +2,7 @@
 #include "core/plan/stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -501,6 +502,7 @@ ModelParameters parameters_of(const Profile& profile) {
     weights.layers.reserve(profile.layers.size());
     for (const LayerCost& layer : profile.layers) {
         weights.layers.push_back({.parameters = layer.parameter_bytes,
+                                  .experts = layer.expert_bytes,
                                   .running = layer.running_bytes,
                                   .optimizer = layer.optimizer,
                                   .weight_cast = layer.weight_cast,
@@ -570,7 +572,10 @@ std::vector<StageState> stage_states(const Profile& profile,
     return stage_states(parameters_of(profile), samples_of_class, partition, rules);
 }
 
-std::vector<StageState> stage_states(const ModelParameters& weights,
+namespace {
+
+/// States of weights all of which the same devices divide.
+std::vector<StageState> alike_states(const ModelParameters& weights,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,
                                      const WeightRules& rules) {
@@ -617,6 +622,63 @@ std::vector<StageState> stage_states(const ModelParameters& weights,
     states.front().gradients += tied * gradient;
     if (states.size() > 1) {
         states.back().gradients += tied * gradient;
+    }
+    return states;
+}
+
+/// Leaves each layer its routed experts alone, or all but these.
+ModelParameters only(ModelParameters weights, bool experts) {
+    for (LayerParameters& layer : weights.layers) {
+        const Bytes kept = experts ? layer.experts : layer.parameters - layer.experts;
+        const double share =
+            layer.parameters > Bytes{}
+                ? static_cast<double>(kept.count) / static_cast<double>(layer.parameters.count)
+                : 0;
+        layer.parameters = kept;
+        layer.optimizer = scaled(layer.optimizer, share);
+        layer.weight_cast = scaled(layer.weight_cast, share);
+        layer.copies = Bytes{std::llround(static_cast<double>(layer.copies.count) * share)};
+        layer.running = experts ? Bytes{} : layer.running;
+    }
+    return weights;
+}
+
+void add(const StageState& experts, StageState& all) {
+    all.weights += experts.weights;
+    all.expert_weights = experts.weights;
+    all.gradients += experts.gradients;
+    all.optimizer_state += experts.optimizer_state;
+    all.running += experts.running;
+    all.workspace += experts.workspace;
+    all.optimizer += experts.optimizer;
+    all.norm += experts.norm;
+}
+
+}  // namespace
+
+std::vector<StageState> stage_states(const ModelParameters& weights,
+                                     const std::vector<LayerSamples>& samples_of_class,
+                                     const Partition& partition,
+                                     const WeightRules& rules) {
+    if (!rules.experts) {
+        return alike_states(weights, samples_of_class, partition, rules);
+    }
+    std::vector<StageState> states =
+        alike_states(only(weights, false), samples_of_class, partition, rules);
+    WeightRules of_experts = rules;
+    of_experts.devices = rules.experts->devices;
+    of_experts.shards = rules.experts->shards;
+    of_experts.tied = {};
+    of_experts.tied_update = {};
+    std::vector<StageState> experts = alike_states(only(weights, true), {}, partition, of_experts);
+    // Times of updates are those of a whole layer on one device, of which a rank's speed takes a
+    // share for each of `rules.devices`.
+    const double parts = static_cast<double>(rules.devices) / rules.experts->devices;
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+        for (Duration* const time : {&experts[stage].optimizer, &experts[stage].norm}) {
+            *time = scaled(*time, parts);
+        }
+        add(experts[stage], states[stage]);
     }
     return states;
 }

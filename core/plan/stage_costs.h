@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,14 @@ struct StateShards {
     bool operator==(const StateShards&) const = default;
 };
 
+/// Devices that divide the routed experts of a layer, and those that have the same of them.
+struct ExpertRules {
+    int devices = 1;  ///< ETP x EP
+    StateShards shards{};
+
+    bool operator==(const ExpertRules&) const = default;
+};
+
 /// Rules for the memory that a stage's weights take: optimizer, sharding, tied weights.
 struct WeightRules {
     int optimizer_slots = 0;     ///< numbers per weight that the optimizer keeps
@@ -69,6 +78,8 @@ struct WeightRules {
     /// Replicas that share the state of a stage and its update (Rajbhandari et al., arXiv
     /// 1910.02054, section 5).
     StateShards shards{};
+    /// Where routed experts are divided otherwise than all other weights; none: they are not.
+    std::optional<ExpertRules> experts{};
     /// Layers before the one that is computed whose weights are gathered, where they are shared.
     int prefetch = 1;
     /// Weights that the last layer has in common with the first. On one stage they are there once;
@@ -94,6 +105,7 @@ Duration tied_update(const Model& model, const Profile& profile);
 /// What a profile says of one layer's weights, whatever the size of a micro-batch.
 struct LayerParameters {
     Bytes parameters{};
+    Bytes experts{};         ///< part of `parameters`: of routed experts
     Bytes running{};         ///< statistics of a norm
     Duration optimizer{};    ///< of their update
     Duration weight_cast{};  ///< once a step, whoever updates them

@@ -87,8 +87,9 @@ LayerSamples with_tensor_parallel(const Model& model,
     const auto sum_of = [&](Bytes bytes) {
         return all_reduce_time(AllReduceKind::Fastest,
                                {.members = tensor.devices,
-                                .per_node = tensor.devices,
+                                .per_node = tensor.per_node > 0 ? tensor.per_node : tensor.devices,
                                 .inside = tensor.link,
+                                .between = tensor.between_nodes,
                                 .latency = tensor.latency},
                                bytes);
     };

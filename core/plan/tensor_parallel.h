@@ -16,8 +16,10 @@ class Model;
 
 /// Devices that compute the layers of one rank together, and the link between them.
 struct TensorParallel {
-    int devices = 1;  ///< T, of one rank
-    LinkCost link{};  ///< between them
+    int devices = 1;           ///< T, of one rank
+    LinkCost link{};           ///< between them
+    int per_node = 0;          ///< of them on one node; 0: all
+    LinkCost between_nodes{};  ///< where they lie on several
     /// Each has its part of the sequence where a layer would be whole on all of them (Korthikanti
     /// et al., arXiv 2205.05198, section 4.2.2).
     bool sequence_parallel = false;

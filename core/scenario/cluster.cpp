@@ -13,10 +13,12 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/estimate_source.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack.h"
 #include "core/grid/group_spread.h"
 #include "core/scenario/choices.h"
+#include "core/scenario/division.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/scenario/shard_group.h"
@@ -48,18 +50,36 @@ LinkCost slower(const LinkCost& a, const LinkCost& b) {
     return a.latency < b.latency ? b : a;
 }
 
-/// Devices that share a rank sit on one node.
+/// Whether nodes take devices by their numbers.
+bool is_in_order(Placement placement) {
+    return placement == Placement::ReplicasFirst || placement == Placement::Fill;
+}
+
+/// Devices that share a layer sit on one node, or fill several.
 void require_whole_ranks(const SettledScenario& scenario, int tensor) {
     const int per_node = std::max(1, scenario.cluster.per_node);
-    if (tensor > 1 && per_node % tensor != 0) {
+    const bool fills_nodes = tensor % per_node == 0 && is_in_order(scenario.cluster.placement);
+    if (tensor > 1 && per_node % tensor != 0 && !fills_nodes) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     fmt::format("pipeline.tensor_parallel = {}, but a node has {} "
-                                "(cluster.per_node), expected a divisor of that",
+                                "(cluster.per_node), expected a divisor or a multiple of that",
                                 tensor,
                                 counted(per_node, "device")),
-                    "devices that share every layer have to sit on one node")
+                    "devices that share every layer have to sit on one node, or fill several")
             .about("pipeline.tensor_parallel");
+    }
+    const int context = scenario.pipeline.context_parallel;
+    if (context > 1 && per_node % (tensor * context) != 0 &&
+        !is_in_order(scenario.cluster.placement)) {
+        throw Error(ErrorKind::BadInput,
+                    scenario.file.string(),
+                    fmt::format("pipeline.context_parallel = {} with cluster.placement, but a node "
+                                "has {}, and a rank's devices have to sit on one",
+                                context,
+                                counted(per_node, "device")),
+                    "leave cluster.placement out: then nodes take devices in order")
+            .about("cluster.placement");
     }
 }
 
@@ -103,8 +123,13 @@ Cluster::Cluster(const SettledScenario& scenario,
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel),
       tensor_(scenario.pipeline.tensor_parallel),
-      grid_(placed_grid(scenario.cluster.placement,
-                        {.tensor = tensor_, .data = replicas_, .pipeline = ranks})),
+      rank_devices_(scenario.pipeline.rank_devices()),
+      grid_({.tensor = tensor_,
+             .context = scenario.pipeline.context_parallel,
+             .data = replicas_,
+             .pipeline = ranks},
+            axis_order(scenario)),
+      expert_rules_(expert_rules(scenario, profile)),
       factors_{.inside = factors.inside / profile.messages_inside,
                .between = factors.between / profile.messages_between},
       devices_(rank_devices(scenario, profile, ranks)),
@@ -114,6 +139,7 @@ Cluster::Cluster(const SettledScenario& scenario,
                                     scenario.cluster.node_link_gbps,
                                     scenario.cluster.node_link_latency_us)) {
     require_whole_ranks(scenario, tensor_);
+    require_division(scenario, profile, ranks);
     const bool profiles_links =
         std::ranges::none_of(devices_, [](const RankDevice& device) { return device.scaled; });
     if (profiles_links && !profile.links.empty()) {
@@ -131,10 +157,73 @@ Cluster::Cluster(const SettledScenario& scenario,
             .about("cluster.placement");
     }
     know_shares();
+    know_divided(profile);
 }
 
-int Cluster::node_of(int rank, int replica) const {
-    return pipetwin::node_of(scenario_.cluster, grid_, rank, replica);
+int Cluster::node_of(int rank, int replica, int device) const {
+    return pipetwin::node_of(scenario_.cluster, grid_, rank, replica, device);
+}
+
+/// Where groups of parts of samples and of experts lie.
+void Cluster::know_divided(const Profile& profile) {
+    division_ = layer_division(scenario_, profile);
+    if (grid_.sizes().context == 1 && !expert_rules_) {
+        return;
+    }
+    node_of_number_.resize(as_index(grid_.devices()));
+    for (int number = 0; number < grid_.devices(); ++number) {
+        const Coordinates at = grid_.coordinates_of(number);
+        node_of_number_[as_index(number)] =
+            node_of(at.pipeline, at.data, at.tensor + tensor_ * at.context);
+    }
+    if (expert_rules_) {
+        expert_grid_ =
+            parallel_grids(parallel_sizes(scenario_, ranks_), axis_order(scenario_)).expert;
+        const ExpertShape& experts = profile.estimated_from.get()->model.experts;
+        routed_ = {.experts = experts.count, .chosen = experts.per_token};
+    }
+    const GroupSpread spread = spread_of(grid_.groups(Axis::Context), node_of_number_);
+    division_.context_ring = spread.nodes;
+}
+
+DeviceGroup Cluster::group_of(const DeviceGroups& lists) const {
+    return group_of_devices(0, lists, node_of_number_);
+}
+
+ContextParallel Cluster::context_parallel() const {
+    const int devices = grid_.sizes().context;
+    if (devices == 1) {
+        return {};
+    }
+    const ContextMethod method = scenario_.pipeline.context_method;
+    const DeviceGroups groups = grid_.groups(Axis::Context);
+    ContextParallel context{.devices = devices, .method = method};
+    if (method == ContextMethod::RingAllToAll) {
+        DeviceGroups heads;
+        DeviceGroups rings;
+        for (const std::vector<int>& group : groups) {
+            const DeviceGroups parts = parts_of(group, division_.context_ring);
+            const DeviceGroups between_parts = across(parts);
+            heads.insert(heads.end(), parts.begin(), parts.end());
+            rings.insert(rings.end(), between_parts.begin(), between_parts.end());
+        }
+        context.heads = group_of(heads);
+        context.ring = group_of(rings);
+    } else {
+        (method == ContextMethod::AllToAll ? context.heads : context.ring) = group_of(groups);
+    }
+    return context;
+}
+
+std::optional<ExpertParallel> Cluster::expert_parallel() const {
+    if (!expert_rules_) {
+        return std::nullopt;
+    }
+    return ExpertParallel{.dispatch = scenario_.pipeline.expert_dispatch,
+                          .parts = group_of(expert_grid_.groups(Axis::Expert)),
+                          .sharing = group_of(expert_grid_.groups(Axis::Tensor)),
+                          .tokens = routed_,
+                          .waits_for_counts = division_.load.capacity == 0};
 }
 
 /// [replica]: its node.
@@ -151,18 +240,19 @@ DevicePlace Cluster::place_of(int rank, int replica, int device) const {
     const int per_node = std::max(1, part.per_node);
     const int node = node_of(rank, replica);
     const int first = grid_.device_at({.data = replica, .pipeline = rank});
-    const int in_order = first / tensor_;
+    const int in_order = first / rank_devices_;
     switch (part.placement) {
         case Placement::ReplicasFirst:
         case Placement::Fill:
-            return {.node = node, .device = first % per_node + device};
+            return {.node = node_of(rank, replica, device),
+                    .device = number_of(rank, replica, device) % per_node};
         case Placement::RoundRobin: {
             const int nodes = (grid_.devices() + per_node - 1) / per_node;
-            return {.node = node, .device = tensor_ * (in_order / nodes) + device};
+            return {.node = node, .device = rank_devices_ * (in_order / nodes) + device};
         }
         case Placement::Written: {
             const auto before = std::count(part.nodes.begin(), part.nodes.begin() + in_order, node);
-            return {.node = node, .device = tensor_ * static_cast<int>(before) + device};
+            return {.node = node, .device = rank_devices_ * static_cast<int>(before) + device};
         }
     }
     PIPETWIN_EXPECT(false, "placement out of range");
@@ -243,7 +333,7 @@ void Cluster::know_shares() {
     std::vector<Passed> of_ranks(as_index(ranks_));
     for (int rank = 0; rank < ranks_; ++rank) {
         Passed& own = of_ranks[as_index(rank)];
-        for (int device = 0; device < tensor_; ++device) {
+        for (int device = 0; device < rank_devices_; ++device) {
             const auto nodes = replicas_on_nodes(rank, device);
             for (std::size_t node = 0; node < nodes.size(); ++node) {
                 const std::vector<DevicePlace>& here = nodes[node];
@@ -335,7 +425,7 @@ LinkCost Cluster::hand_over_link(int rank, int other) const {
     NodeLinks links = node_links();
     NodeLinks::Passes all;
     for (int replica = 0; replica < replicas_ && !links.none(); ++replica) {
-        for (int device = 0; device < tensor_; ++device) {
+        for (int device = 0; device < rank_devices_; ++device) {
             links.add_message(
                 place_of(rank, replica, device), place_of(other, replica, device), all);
         }
@@ -397,10 +487,14 @@ TensorParallel Cluster::tensor_parallel() const {
     for (int rank = 1; rank < ranks_; ++rank) {
         link = slower(link, between_devices_of(rank));
     }
+    const int per_node = std::max(1, scenario_.cluster.per_node);
+    const bool crosses = tensor_ > per_node;
     return {.devices = tensor_,
             .link = link,
+            .per_node = crosses ? per_node : 0,
+            .between_nodes = crosses ? between(0, 0) : LinkCost{},
             .sequence_parallel = scenario_.pipeline.sequence_parallel,
-            .latency = group_latency(false),
+            .latency = group_latency(crosses),
             .lanes = tensor_lanes()};
 }
 
@@ -465,15 +559,25 @@ ReplicaGroups Cluster::slowest_groups() const {
 
 LayerRules Cluster::layer_rules() const {
     const SettledScenario::PipelinePart& pipeline = scenario_.pipeline;
-    LayerRules rules{.tensor = tensor_parallel(),
+    LayerRules rules{.division = division_,
+                     .tensor = tensor_parallel(),
+                     .context = context_parallel(),
+                     .experts = expert_parallel(),
                      .recompute = {.mode = pipeline.layer_recompute,
                                    .blocks = pipeline.recompute_blocks,
                                    .stops_early = pipeline.recompute_early_stop},
                      .offloaded_blocks = pipeline.offload_blocks.value_or(0)};
     const Shard divided = divided_all_step(scenario_, stack_.get());
-    if (replicas_ > 1 && divided >= Shard::Gradients) {
+    if (weight_holders() > 1 && divided >= Shard::Gradients) {
         ReplicaGroups groups = slowest_groups();
-        rules.gathered = {.replicas = std::move(groups.sharing),
+        const std::optional<ReplicaGroups> experts = expert_groups(0);
+        if (experts) {
+            rules.gathered.experts = GatheredExperts{.devices = expert_rules_->devices,
+                                                     .replicas = experts->sharing,
+                                                     .between = experts->between};
+        }
+        rules.gathered = {.experts = std::move(rules.gathered.experts),
+                          .replicas = std::move(groups.sharing),
                           .between = std::move(groups.between),
                           .all_reduce = pipeline.all_reduce,
                           .weights = divided == Shard::Weights,
@@ -543,19 +647,65 @@ DeviceGroup Cluster::group_of_devices(int rank,
 }
 
 ReplicaGroups Cluster::replica_groups(int rank) const {
+    if (grid_.sizes().context > 1) {
+        return groups_of_weights(
+            {grid_.group_of(number_of(rank, 0, 0), Axis::Context | Axis::Data)});
+    }
     ReplicaGroups groups{
         .all = replicas_of(rank), .kind = scenario_.pipeline.all_reduce, .stack = stack_};
     groups.sharing = groups.all;
     if (const int size = group_size(scenario_); size < replicas_) {
         divide(groups, rank, size);
     }
+    set_broadcast(groups);
+    return groups;
+}
+
+int Cluster::number_of(int rank, int replica, int device) const {
+    return grid_.device_at({.tensor = device % tensor_,
+                            .context = device / tensor_,
+                            .data = replica,
+                            .pipeline = rank});
+}
+
+/// Groups of all devices with the same weights, of which some lists are given. Copies of the state
+/// lie on neighbours in a list. All devices of a node send at the same time.
+ReplicaGroups Cluster::groups_of_weights(const DeviceGroups& lists) const {
+    ReplicaGroups groups{
+        .all = group_of(lists), .kind = scenario_.pipeline.all_reduce, .stack = stack_};
+    groups.sharing = groups.all;
+    if (const int copies = replicas_ / group_size(scenario_); copies > 1) {
+        DeviceGroups sharing;
+        DeviceGroups between_copies;
+        for (const std::vector<int>& list : lists) {
+            const DeviceGroups parts = parts_of(list, copies);
+            const DeviceGroups same = across(parts);
+            sharing.insert(sharing.end(), parts.begin(), parts.end());
+            between_copies.insert(between_copies.end(), same.begin(), same.end());
+        }
+        groups.sharing = group_of(sharing);
+        groups.between = group_of(between_copies);
+    }
+    set_broadcast(groups);
+    return groups;
+}
+
+std::optional<ReplicaGroups> Cluster::expert_groups(int rank) const {
+    if (!expert_rules_) {
+        return std::nullopt;
+    }
+    return groups_of_weights(
+        {expert_grid_.group_of(expert_grid_.device_at({.pipeline = rank}), Axis::Data)});
+}
+
+/// Weights that replicas broadcast one after the other.
+void Cluster::set_broadcast(ReplicaGroups& groups) const {
     if (stack_ && stack_->collectives.zero1 == WeightUpdates::Broadcast) {
         const bool crosses = groups.sharing.members > groups.sharing.per_node;
         const auto& each = stack_->collectives.broadcast_us_per_device;
         groups.broadcast =
             time_of(each ? each->value : 0, crosses ? factors_.between : factors_.inside);
     }
-    return groups;
 }
 
 /// Leaves `size` of the replicas in a group.
@@ -670,7 +820,7 @@ std::vector<std::vector<double>> measured_interference(
 NodeLinks::Passes passes_of_messages(const Cluster& cluster, NodeLinks& links, int from, int to) {
     NodeLinks::Passes passes;
     for (int replica = 0; replica < cluster.replicas(); ++replica) {
-        for (int device = 0; device < cluster.tensor_devices(); ++device) {
+        for (int device = 0; device < cluster.devices_of_rank(); ++device) {
             links.add_message(cluster.place_of(from, replica, device),
                               cluster.place_of(to, replica, device),
                               passes);
@@ -681,10 +831,10 @@ NodeLinks::Passes passes_of_messages(const Cluster& cluster, NodeLinks& links, i
 
 NodeLinks::Passes passes_of_stashes(const Cluster& cluster, NodeLinks& links, int rank, bool back) {
     // Where each device sends a part of a message, rates count for all parts together.
-    const int times = cluster.scatters() ? cluster.tensor_devices() : 1;
+    const int times = cluster.scatters() ? cluster.devices_of_rank() : 1;
     NodeLinks::Passes passes;
     for (int replica = 0; replica < cluster.replicas(); ++replica) {
-        for (int device = 0; device < cluster.tensor_devices(); ++device) {
+        for (int device = 0; device < cluster.devices_of_rank(); ++device) {
             for (int i = 0; i < times; ++i) {
                 links.add_copy(cluster.place_of(rank, replica, device), back, passes);
             }
@@ -697,7 +847,7 @@ void share_node_links(const Cluster& cluster,
                       const Schedule& order,
                       const std::optional<LinkCost>& host_link,
                       Contention& contention) {
-    NodeLinks links = cluster.node_links(cluster.scatters() ? cluster.tensor_devices() : 1);
+    NodeLinks links = cluster.node_links(cluster.scatters() ? cluster.devices_of_rank() : 1);
     if (links.none()) {
         return;
     }

@@ -11,7 +11,9 @@
 #include "core/costs/profile.h"
 #include "core/costs/replica_sums.h"
 #include "core/grid/device_grid.h"
+#include "core/plan/divided_layers.h"
 #include "core/plan/gathered_weights.h"
+#include "core/plan/stage_costs.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario.h"
@@ -43,7 +45,10 @@ struct LinkFactors {
 
 /// How the devices of a rank share its layers, and what the layers compute again.
 struct LayerRules {
+    LayerDivision division{};
     TensorParallel tensor{};
+    ContextParallel context{};
+    std::optional<ExpertParallel> experts{};
     LayerRecomputeRules recompute{};
     GatheredWeights gathered{};
     bool accumulates = false;    ///< kernels of their own add up gradients over micro-batches
@@ -72,11 +77,14 @@ class Cluster {
 
     const std::vector<RankDevice>& devices() const { return devices_; }
     int replicas() const { return replicas_; }
-    /// Index of the node that the rank's first device is on, from 0.
-    int node_of(int rank, int replica) const;
+    /// Index of the node that a device of the rank is on, from 0.
+    int node_of(int rank, int replica, int device = 0) const;
     /// The place of one of the rank's devices.
     DevicePlace place_of(int rank, int replica, int device) const;
-    int tensor_devices() const { return tensor_; }
+    /// Devices of a rank: all that share its layers, in all parts of its samples.
+    int devices_of_rank() const { return rank_devices_; }
+    /// Devices that have the same weights of a rank: of all replicas and parts of a sample.
+    int weight_holders() const { return replicas_ * grid_.sizes().context; }
 
     /// The links that devices of each node share, with rates multiplied by `scale`.
     NodeLinks node_links(double scale = 1) const;
@@ -127,9 +135,23 @@ class Cluster {
                                  const DeviceGroups& groups,
                                  const std::vector<int>& node_of) const;
 
+    /// The same of a rank's routed experts; none where they are as all other weights.
+    std::optional<ReplicaGroups> expert_groups(int rank) const;
+
+    /// The devices that have parts of a sample.
+    ContextParallel context_parallel() const;
+
+    /// The devices that divide the experts of a layer; none where it is not divided so.
+    std::optional<ExpertParallel> expert_parallel() const;
+
   private:
     ReplicaGroups slowest_groups() const;
     void divide(ReplicaGroups& groups, int rank, int size) const;
+    int number_of(int rank, int replica, int device) const;
+    void know_divided(const Profile& profile);
+    DeviceGroup group_of(const DeviceGroups& lists) const;
+    ReplicaGroups groups_of_weights(const DeviceGroups& lists) const;
+    void set_broadcast(ReplicaGroups& groups) const;
     std::optional<GroupLatency> group_latency(bool leaves_node) const;
     std::vector<std::vector<DevicePlace>> replicas_on_nodes(int rank, int device) const;
     std::vector<int> nodes_of(int rank) const;
@@ -147,8 +169,14 @@ class Cluster {
     bool fp32_gradients_;
     int ranks_;
     int replicas_;
-    int tensor_;  ///< devices of a rank
+    int tensor_;        ///< devices that share each layer of a rank
+    int rank_devices_;  ///< as many for each part of a sample
     DeviceGrid grid_;
+    std::optional<ExpertRules> expert_rules_;
+    RoutedTokens routed_{};
+    LayerDivision division_{};
+    DeviceGrid expert_grid_{};
+    std::vector<int> node_of_number_{};  ///< [device]; empty: no group of them is asked for
     LinkFactors factors_;
     std::vector<RankDevice> devices_;
     WrittenLink written_inside_;

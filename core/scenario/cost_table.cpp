@@ -12,6 +12,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/estimate_source.h"
 #include "core/model/model.h"
 #include "core/partition/partition_search.h"
 #include "core/plan/layer_recompute.h"
@@ -81,24 +82,32 @@ CostTable cost_table(const Model& model,
     require_same_layers(model, profile);
     CostTable table;
     const TensorParallel& tensor = rules.tensor;
-    const bool knows = knows_shares(profile, tensor.devices);
+    const bool divides = !rules.division.is_of_tensor_alone();
+    const std::optional<Profile> divided =
+        divides ? std::optional(divided_profile(profile, rules.division)) : std::nullopt;
+    const Profile& costs = divided ? *divided : profile;
+    const bool knows = knows_shares(costs, tensor.devices);
     const SharesKnown known = knows && tensor.devices > 1 ? SharesKnown::Yes : SharesKnown::No;
     for (const int size : micro_batch_sizes) {
-        const LayerSamples samples = samples_at(profile, size, knows ? tensor.devices : 1);
+        const LayerSamples samples = samples_at(costs, size, knows ? tensor.devices : 1);
         std::vector<LayerSamples>& of_kind = table.emplace_back();
         for (DeviceSpeed speed : kinds.speeds) {
             if (known == SharesKnown::Yes) {
                 speed.factor *= tensor.devices;  // the samples are of a part already
             }
             LayerSamples of_one =
-                with_tensor_parallel(model, profile, on_device(samples, speed), tensor, known);
+                with_tensor_parallel(model, costs, on_device(samples, speed), tensor, known);
+            of_one = with_context_messages(std::move(of_one), rules.context);
+            if (rules.experts) {
+                of_one = with_expert_messages(std::move(of_one), *rules.experts);
+            }
             of_one = with_layer_recompute(model, std::move(of_one), rules.recompute);
             of_one = with_offloaded_blocks(model, std::move(of_one), rules.offloaded_blocks);
             if (rules.accumulates) {
                 add_accumulation(of_one, profile.precision, rules.fp32_gradients);
             }
             of_kind.push_back(
-                with_gathered_weights(profile, std::move(of_one), rules.gathered, tensor.devices));
+                with_gathered_weights(costs, std::move(of_one), rules.gathered, tensor.devices));
         }
     }
     return table;

@@ -6,6 +6,7 @@
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/plan.h"
+#include "core/scenario/division.h"
 #include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
@@ -24,6 +25,7 @@ WeightRules weight_rules(const SettledScenario& scenario,
             .devices = scenario.pipeline.tensor_parallel,
             .fp32_gradients = has_fp32_gradients(scenario, profile),
             .shards = state_shards(scenario, profile),
+            .experts = expert_rules(scenario, profile),
             .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers
             .tied = tied_once ? Bytes{} : tied_bytes(model, profile),
             .tied_room = model.is_executable(),

@@ -19,13 +19,18 @@ void require_devices(const SettledScenario& scenario) {
     const int stages = scenario.pipeline.stages;
     const int replicas = scenario.pipeline.data_parallel;
     const int tensor = scenario.pipeline.tensor_parallel;
-    if (count > 0 && std::int64_t{stages} * replicas * tensor > count) {
+    const int context = scenario.pipeline.context_parallel;
+    if (count > 0 && std::int64_t{stages} * replicas * tensor * context > count) {
         std::string text = fmt::format("pipeline.stages = {}", stages);
         if (replicas > 1) {
             text += fmt::format(" in pipeline.data_parallel = {} replicas", replicas);
         }
         if (tensor > 1) {
             text += fmt::format(" of pipeline.tensor_parallel = {} devices each", tensor);
+        }
+        if (context > 1) {
+            text += fmt::format(" for each of pipeline.context_parallel = {} parts of a sample",
+                                context);
         }
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),

@@ -72,6 +72,9 @@ PlanParts plan_settings(const SettledScenario& scenario, const Profile& profile)
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;
     parts.tensor_parallel = scenario.pipeline.tensor_parallel;
+    parts.context_parallel = scenario.pipeline.context_parallel;
+    parts.expert_parallel = scenario.pipeline.expert_parallel;
+    parts.expert_tensor_parallel = scenario.pipeline.expert_tensor_devices();
     parts.overlap_reduction = scenario.pipeline.overlap_reduction;
     // For a mini-batch smaller than their number there are as many as samples.
     parts.micro_batch_sizes =

@@ -142,11 +142,12 @@ std::shared_ptr<const DeviceProfile> device_to_scale_from(const SettledScenario&
 }
 
 /// Process groups that each device is in: of its pipeline, of the replicas of its rank, and of the
-/// devices that share its layers.
+/// devices that share its layers, its samples and its experts.
 int process_groups(const SettledScenario& scenario) {
     const auto& pipeline = scenario.pipeline;
     return (pipeline.stages > 1 ? 1 : 0) + (pipeline.data_parallel > 1 ? 1 : 0) +
-           (pipeline.tensor_parallel > 1 ? 1 : 0);
+           (pipeline.tensor_parallel > 1 ? 1 : 0) + (pipeline.context_parallel > 1 ? 1 : 0) +
+           (pipeline.expert_parallel > 1 ? 1 : 0);
 }
 
 /// Sets what is taken before a model is there, and what libraries take of it.
@@ -325,7 +326,7 @@ double slowest_device(const SettledScenario& scenario, const Profile& profile, i
     const double spread =
         scenario.cluster.device_spread.value_or(stack ? stack->collectives.straggler.value : 0);
     const double devices = static_cast<double>(ranks) * scenario.pipeline.data_parallel *
-                           scenario.pipeline.tensor_parallel;
+                           scenario.pipeline.rank_devices();
     return 1 + spread * std::sqrt(2 * std::log(devices));
 }
 
@@ -400,6 +401,9 @@ LayerSample on_device(LayerSample sample, const DeviceSpeed& speed) {
     if (speed.factor != 1) {
         for (const auto time : times_of_sample) {
             sample.*time = scaled(sample.*time, speed.factor);
+        }
+        for (const auto time : times_of_traffic) {
+            sample.traffic.*time = scaled(sample.traffic.*time, speed.factor);
         }
     }
     return with_launches(sample, speed.launch);

@@ -21,13 +21,43 @@ StageReplicas stage_replicas(const SettledScenario& scenario,
     const bool as_stack =
         replicas.lanes && replicas.lanes->hides_weights && pipeline.overlap_reduction;
     replicas.hides_gathers = pipeline.overlap_gather.value_or(as_stack);
-    if (cluster.replicas() > 1) {
+    if (cluster.weight_holders() > 1) {
         for (const int rank : grid.rank_of_stage) {
             replicas.groups.push_back(cluster.replica_groups(rank));
+            if (auto experts = cluster.expert_groups(rank)) {
+                replicas.experts.push_back(*std::move(experts));
+            }
         }
     }
     return replicas;
 }
+
+namespace {
+
+/// Times of what devices with the same weights send once a step.
+struct WeightMessages {
+    Duration sums{};    ///< of gradients
+    Duration gather{};  ///< of updated weights
+};
+
+WeightMessages weight_messages(const StageReplicas& replicas,
+                               const ReplicaGroups& groups,
+                               Bytes weights,
+                               bool stays) {
+    const std::int64_t numbers = weights.count / replicas.number;
+    const SentNumbers gradients{.count = numbers, .bytes = weights * replicas.gradient};
+    WeightMessages messages;
+    if (replicas.divided != Shard::Gradients) {
+        messages.sums =
+            stays ? share_sums_time(groups, gradients) : whole_sums_time(groups, gradients);
+    }
+    if (replicas.divided != Shard::None) {
+        messages.gather = weights_time(groups, {.count = numbers, .bytes = weights});
+    }
+    return messages;
+}
+
+}  // namespace
 
 void add_replica_messages(PlanParts& parts, const StageReplicas& replicas, const Schedule& grid) {
     for (std::size_t stage = 0; stage < replicas.groups.size(); ++stage) {
@@ -36,17 +66,20 @@ void add_replica_messages(PlanParts& parts, const StageReplicas& replicas, const
             parts.weight_gather.emplace_back();
             continue;
         }
-        const ReplicaGroups& groups = replicas.groups[stage];
-        const Bytes bytes = parts.states[stage].weights;
-        const std::int64_t numbers = bytes.count / replicas.number;
-        const SentNumbers gradients{.count = numbers, .bytes = bytes * replicas.gradient};
+        const StageState& state = parts.states[stage];
         const bool stays =
             replicas.divided != Shard::None && !gradient_source(grid, static_cast<int>(stage));
-        parts.all_reduce.push_back(replicas.divided == Shard::Gradients ? Duration{}
-                                   : stays ? share_sums_time(groups, gradients)
-                                           : whole_sums_time(groups, gradients));
+        WeightMessages messages = weight_messages(
+            replicas, replicas.groups[stage], state.weights - state.expert_weights, stays);
+        if (!replicas.experts.empty() && state.expert_weights > Bytes{}) {
+            const WeightMessages experts =
+                weight_messages(replicas, replicas.experts[stage], state.expert_weights, stays);
+            messages.sums += experts.sums;
+            messages.gather += experts.gather;
+        }
+        parts.all_reduce.push_back(messages.sums);
         if (replicas.divided != Shard::None) {
-            parts.weight_gather.push_back(weights_time(groups, {.count = numbers, .bytes = bytes}));
+            parts.weight_gather.push_back(messages.gather);
         }
     }
 }
@@ -59,12 +92,17 @@ std::vector<int> stage_buckets(const PlanParts& parts, const StageReplicas& repl
     std::vector<int> buckets;
     for (std::size_t stage = 0; stage < replicas.groups.size(); ++stage) {
         const ReplicaGroups& groups = replicas.groups[stage];
-        const Bytes bytes = parts.states[stage].weights;
-        buckets.push_back(
-            groups.stack
-                ? buckets_of(groups,
-                             {.count = bytes.count / replicas.number, .bytes = bytes * each})
-                : parts.partition->layers_in(parts.schedule.weights_of_stage[stage]));
+        const auto of = [&](const ReplicaGroups& holders, Bytes bytes) {
+            return buckets_of(holders,
+                              {.count = bytes.count / replicas.number, .bytes = bytes * each});
+        };
+        const StageState& state = parts.states[stage];
+        const int of_experts = replicas.experts.empty() || state.expert_weights == Bytes{}
+                                   ? 0
+                                   : of(replicas.experts[stage], state.expert_weights);
+        buckets.push_back(groups.stack
+                              ? of(groups, state.weights - state.expert_weights) + of_experts
+                              : parts.partition->layers_in(parts.schedule.weights_of_stage[stage]));
     }
     return buckets;
 }

@@ -21,7 +21,9 @@ struct SettledScenario;
 
 /// The replicas of every stage, and what they send.
 struct StageReplicas {
-    std::vector<ReplicaGroups> groups{};  ///< [stage]; empty: there is one replica
+    std::vector<ReplicaGroups> groups{};  ///< [stage]; empty: one device has each weight
+    /// [stage]: the same of routed experts, where they are divided otherwise; else empty.
+    std::vector<ReplicaGroups> experts{};
     Shard divided = Shard::None;          ///< all step long (`divided_all_step`)
     std::int64_t number = 4;              ///< bytes of a weight
     int gradient = 1;                     ///< bytes of a gradient for each byte of its weight

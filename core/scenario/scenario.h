@@ -133,6 +133,19 @@ struct ScenarioParts {
         std::optional<bool> accuracy{};
         int translate = 0;  ///< held-out texts of each language pair, behind the last step
         int beam = 1;       ///< hypotheses of each that are followed at the same time
+        /// Rows of a layer's experts: what is written, of which one has a value.
+        struct LoadOfExperts {
+            double fullest = 1;                            ///< device over the mean
+            std::vector<double> shares{};                  ///< [expert], of all rows of a layer
+            std::filesystem::path file{};                  ///< of such shares, block by block
+            std::vector<std::vector<double>> of_blocks{};  ///< what the file says
+
+            bool is_balanced() const { return fullest == 1 && shares.empty() && of_blocks.empty(); }
+
+            bool operator==(const LoadOfExperts&) const = default;
+        } expert_load{};
+        double expert_capacity = 0;  ///< rows of an expert over the mean; 0: none is dropped
+        int expert_padding = 1;      ///< rows of an expert are filled up to a multiple of this
 
         bool operator==(const TrainingPart&) const = default;
     } training;
@@ -209,6 +222,9 @@ struct PipelineKeys : PipelineSettings {
     Searched<RecomputeTiming> recompute_timing{};
     Searched<int> data_parallel{1};
     Searched<int> tensor_parallel{1};
+    Searched<int> context_parallel{1};
+    Searched<int> expert_parallel{1};
+    Searched<int> expert_tensor_parallel{0};  ///< 0: as tensor_parallel
     Searched<Shard> shard{Shard::None};
     /// Devices of a rank divide the sequence between layers.
     Searched<bool> sequence_parallel{false};
@@ -227,6 +243,20 @@ struct PipelineKeys : PipelineSettings {
         }
     }
 
+    /// Devices of a rank.
+    int rank_devices() const
+        requires std::same_as<Searched<int>, int>
+    {
+        return tensor_parallel * context_parallel;
+    }
+
+    /// Devices that share each expert.
+    int expert_tensor_devices() const
+        requires std::same_as<Searched<int>, int>
+    {
+        return expert_tensor_parallel > 0 ? expert_tensor_parallel : tensor_parallel;
+    }
+
     /// Calls `visit` with each member that a search may find, and that of `other`, which holds them
     /// in another way; not with recompute_timing, which follows the schedule.
     template <class Other, class Visit>
@@ -238,6 +268,9 @@ struct PipelineKeys : PipelineSettings {
         visit(recompute, other.recompute);
         visit(data_parallel, other.data_parallel);
         visit(tensor_parallel, other.tensor_parallel);
+        visit(context_parallel, other.context_parallel);
+        visit(expert_parallel, other.expert_parallel);
+        visit(expert_tensor_parallel, other.expert_tensor_parallel);
         visit(shard, other.shard);
         visit(sequence_parallel, other.sequence_parallel);
         visit(scatter_boundaries, other.scatter_boundaries);

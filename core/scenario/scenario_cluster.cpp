@@ -267,7 +267,8 @@ void expect_enough_devices(const TomlTable& root, const Scenario& scenario) {
     const int count = scenario.cluster.count;
     const int stages = scenario.pipeline.stages.value_or(1);
     const int replicas = scenario.pipeline.data_parallel.value_or(1);
-    const int tensor = scenario.pipeline.tensor_parallel.value_or(1);
+    const int tensor = scenario.pipeline.tensor_parallel.value_or(1) *
+                       scenario.pipeline.context_parallel.value_or(1);
     const std::int64_t needed = std::int64_t{stages} * replicas * tensor;
     if (count > 0 && needed > count) {
         const bool stages_alone = needed == stages;

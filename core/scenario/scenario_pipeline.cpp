@@ -26,6 +26,7 @@ constexpr Range micro_batch_range{1, largest_shape.micro_batches};
 constexpr Range micro_batches_or_none{0, micro_batch_range.high};
 constexpr Range chunk_range{1, largest_shape.chunks};
 constexpr Range prefetch_range{0, 1000};
+constexpr Range replica_range{1, 1 << 17};
 
 std::string generator_name(const TomlTable& table, const std::string& name) {
     try {
@@ -262,9 +263,41 @@ void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Sce
     }
 }
 
+void read_order(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    if (const std::optional<std::string> order = table.text(key.name)) {
+        scenario.pipeline.order = parse_axis_order(*order, table.place(key.name));
+    }
+}
+
+void print_order(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const auto& order = scenario.pipeline.order) {
+        writer.string(key.name, to_string(*order));
+    }
+}
+
+/// Prints a number that is not `usual`, or auto.
+template <auto Member, int Usual>
+void print_unless(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const OrAuto<int>& value = scenario.pipeline.*Member;
+    if (value.is_auto()) {
+        writer.string(key.name, "auto");
+    } else if (*value != Usual) {
+        writer.number(key.name, *value);
+    }
+}
+
+/// Prints a word that is not the first of its key.
+template <auto Member>
+void print_unless_first(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const std::string_view word = to_string(scenario.pipeline.*Member);
+    if (word != key.words.front()) {
+        writer.string(key.name, word);
+    }
+}
+
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 28> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 34> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -383,7 +416,7 @@ constexpr std::array<ScenarioKey, 28> keys_of_pipeline{{
               "with unlimited capacity, or the largest smaller one that fits into memory where "
               "that one does not",
               "auto"),
-    keys::number<&Pipeline::data_parallel>("data_parallel", stage_range)
+    keys::number<&Pipeline::data_parallel>("data_parallel", replica_range)
         .says("replicas of the whole pipeline, each with `batch / data_parallel` samples of a "
               "mini-batch; it must divide `batch`. On CPUs, replicas train in threads or in "
               "[processes](cluster.md); on GPUs, in processes"),
@@ -426,8 +459,46 @@ constexpr std::array<ScenarioKey, 28> keys_of_pipeline{{
         .says("for `shard = \"weights\"`: number of blocks whose weights are gathered ahead; 0: "
               "each block waits for its own"),
     keys::number<&Pipeline::tensor_parallel>("tensor_parallel", stage_range)
-        .says("devices per rank, which share every layer; a divisor of `cluster.per_node`. "
-              "Simulation and planning only"),
+        .says("devices per rank, which share every layer; a divisor or a multiple of "
+              "`cluster.per_node`. Simulation and planning only"),
+    keys::number<&Pipeline::context_parallel>("context_parallel", stage_range)
+        .printed_by(print_unless<&Pipeline::context_parallel, 1>)
+        .says("devices that have parts of every sample, each a chunk from its front and one from "
+              "its back, so that a causal mask leaves all the same work; twice as many chunks "
+              "divide the tokens of a sample. A rank has `tensor_parallel` x `context_parallel` "
+              "devices. See [context parallelism](experts.md#parts-of-a-sample). Simulation and "
+              "planning only",
+              "1"),
+    keys::choice<&Pipeline::context_method>("context_method", context_methods)
+        .printed_by(print_unless_first<&Pipeline::context_method>)
+        .says("how these devices bring queries and keys together. `ring`: keys and values go "
+              "round beside the attention of those before; `all-gather`: each gathers all keys and "
+              "values first; `all-to-all`: each has whole samples of some heads; "
+              "`ring+all-to-all`: heads inside a node, a ring of nodes",
+              "`ring`"),
+    keys::number<&Pipeline::expert_parallel>("expert_parallel", replica_range)
+        .printed_by(print_unless<&Pipeline::expert_parallel, 1>)
+        .says("parts into which the experts of a layer are divided, each on devices of its own: a "
+              "token's row is sent to those of its experts and back. They lie over the devices of "
+              "`tensor_parallel` x `context_parallel` x `data_parallel`, which "
+              "`expert_tensor_parallel` x `expert_parallel` divides. See "
+              "[experts](experts.md). Simulation and planning only",
+              "1"),
+    keys::number<&Pipeline::expert_tensor_parallel>("expert_tensor_parallel", stage_range)
+        .printed_by(print_unless<&Pipeline::expert_tensor_parallel, 0>)
+        .says("devices that share each expert", "`tensor_parallel`"),
+    keys::choice<&Pipeline::expert_dispatch>("expert_dispatch", expert_dispatches)
+        .printed_by(print_unless_first<&Pipeline::expert_dispatch>)
+        .says("what sends rows to experts. `nccl`: an all-to-all, a row for each expert of a "
+              "token; `deepep`, `hybridep`: a token crosses once to each node that has experts of "
+              "it, and is spread there",
+              "`nccl`"),
+    keys::own("order", read_order, print_order)
+        .takes(Form::Text)
+        .says("axes along which devices are numbered, the fastest first: `tp-cp-ep-dp-pp` is the "
+              "default of Megatron-LM, `tp-cp-ep-pp-dp` its other one. See [the "
+              "grid](internals/grid.md)",
+              "as `cluster.placement`"),
     keys::boolean<&Pipeline::sequence_parallel>("sequence_parallel")
         .says("the devices of a rank divide the sequence in norms, residuals, dropout, and "
               "messages between layers and stages. Each all-reduce becomes a reduce-scatter and an "

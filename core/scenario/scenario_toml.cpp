@@ -57,6 +57,9 @@ void leave_open(Scenario& scenario) {
         }
     }
     scenario.pipeline.tensor_parallel = 1;
+    scenario.pipeline.context_parallel = 1;
+    scenario.pipeline.expert_parallel = 1;
+    scenario.pipeline.expert_tensor_parallel = 0;
     scenario.pipeline.shard.open({Shard::None, Shard::Optimizer});
 }
 

@@ -3,10 +3,12 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -14,10 +16,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
+#include "core/text/json_text.h"
 
 /// [training] and [output].
 namespace pipetwin {
@@ -212,7 +216,95 @@ constexpr ScenarioKey milestones_key{.name = "learning_rate_milestones",
 constexpr ScenarioKey betas_key{
     .name = "betas", .read = read_betas, .print = print_betas, .range = shares};
 
-constexpr std::array<ScenarioKey, 26> keys_of_training{
+bool is_one(double sum) {
+    constexpr double rounding = 1e-6;
+    return std::abs(sum - 1) <= rounding;
+}
+
+/// Throws Error(BadInput) about training.expert_load at a place in the file.
+[[noreturn]] void refuse_loads(const std::filesystem::path& file,
+                               const std::string& where,
+                               std::string found) {
+    throw Error(ErrorKind::BadInput,
+                fmt::format("{}{}", file.string(), where),
+                std::move(found),
+                "write a list for each block with experts: [[0.25, 0.25, 0.5], ...]")
+        .about("training.expert_load");
+}
+
+/// Shares of experts, a list for each block that has any.
+Scenario::TrainingPart::LoadOfExperts read_load_file(const std::filesystem::path& file) {
+    constexpr std::size_t largest = std::size_t{64} << 20;
+    const nlohmann::json root = parse_json(read_file(file, largest), file.string());
+    if (!root.is_array() || root.empty()) {
+        refuse_loads(file, "", "expected a list of lists of shares");
+    }
+    Scenario::TrainingPart::LoadOfExperts load{.file = file};
+    for (std::size_t block = 0; block < root.size(); ++block) {
+        const nlohmann::json& list = root[block];
+        const std::string where = fmt::format(", /{}", block);
+        const auto is_share = [](const nlohmann::json& share) {
+            return share.is_number() && share.get<double>() >= 0;
+        };
+        if (!list.is_array() || list.empty() || !std::ranges::all_of(list, is_share)) {
+            refuse_loads(file, where, "expected a list of numbers that are not negative");
+        }
+        load.of_blocks.push_back(list.get<std::vector<double>>());
+        const std::vector<double>& own = load.of_blocks.back();
+        const double sum = std::accumulate(own.begin(), own.end(), 0.0);
+        if (!is_one(sum)) {
+            refuse_loads(file, where, fmt::format("shares sum to {:.6g}, expected 1", sum));
+        }
+    }
+    return load;
+}
+
+void read_expert_load(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    Scenario::TrainingPart::LoadOfExperts& load = scenario.training.expert_load;
+    if (table.is_text(key.name)) {
+        const std::string word = *table.text(key.name);
+        load = {};
+        if (word != "balanced") {
+            if (!word.ends_with(".json")) {
+                table.refuse(key.name,
+                             "\"balanced\", a number, a list of shares or a file of them",
+                             "a file of shares ends in .json");
+            }
+            load = read_load_file(resolve(scenario.file, word));
+        }
+    } else if (table.is_list(key.name)) {
+        load = {.shares = *table.numbers(key.name, shares)};
+        const double sum = std::accumulate(load.shares.begin(), load.shares.end(), 0.0);
+        if (!is_one(sum)) {
+            table.refuse(key.name,
+                         fmt::format("shares that sum to 1, but these sum to {:.6g}", sum),
+                         "divide each by their sum");
+        }
+    } else if (const auto fullest = table.number(key.name, {1, key.range.high})) {
+        load = {.fullest = *fullest};
+    }
+}
+
+void print_expert_load(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    const Scenario::TrainingPart::LoadOfExperts& load = scenario.training.expert_load;
+    if (!load.file.empty()) {
+        writer.string(key.name, load.file.string());
+    } else if (!load.shares.empty()) {
+        writer.list(key.name, load.shares);
+    } else if (load.fullest != 1) {
+        writer.number(key.name, load.fullest);
+    }
+}
+
+/// Prints what is not `usual`.
+template <auto Member, int Usual>
+void print_unless_usual(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (scenario.training.*Member != Usual) {
+        writer.number(key.name, scenario.training.*Member);
+    }
+}
+
+constexpr std::array<ScenarioKey, 29> keys_of_training{
     keys::number<&Training::batch>("batch", {1, 1 << 24}).says("samples per mini-batch"),
     keys::number<&Training::steps>("steps", any_size).says("optimizer steps"),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers)
@@ -322,6 +414,27 @@ constexpr std::array<ScenarioKey, 26> keys_of_training{
                print_of_translating<&Training::beam>)
         .says("for `translate`, the number of hypotheses per text that the search follows at the "
               "same time; 1: always the likeliest token",
+              "1"),
+    ScenarioKey{.name = "expert_load",
+                .read = read_expert_load,
+                .print = print_expert_load,
+                .range = {0, 1 << 20}}
+        .typed("text, number or list of numbers")
+        .takes(Form::Text | Form::Number | Form::Numbers)
+        .says("rows that the [experts](experts.md#uneven-load) of a layer get. `balanced`; a "
+              "number: rows of the fullest device over the mean; a list: the share of each expert; "
+              "`\"FILE.json\"`: a list of such lists, one for each block with experts. All devices "
+              "wait for the fullest",
+              "`balanced`"),
+    printed_by(keys::number<&Training::expert_capacity>("expert_capacity", {0, 1 << 20}),
+               print_unless_usual<&Training::expert_capacity, 0>)
+        .says("most rows that an expert takes from a device, over the mean: further rows are "
+              "dropped, and fewer are filled up. 0: none is dropped",
+              "0"),
+    printed_by(keys::number<&Training::expert_padding>("expert_padding", {1, 1 << 16}),
+               print_unless_usual<&Training::expert_padding, 1>)
+        .says("rows of an expert are filled up to a multiple of this, as products in narrow types "
+              "need it (16 for fp8, 32 for mxfp8)",
               "1")};
 
 /// A unit of time as a scenario writes it, the longest first.

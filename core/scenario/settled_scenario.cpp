@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/stack.h"
+#include "core/scenario/division.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
@@ -105,7 +106,7 @@ Shard divided_all_step(const SettledScenario& scenario, const Stack* stack) {
 
 StateShards state_shards(const SettledScenario& scenario, const Profile& profile) {
     const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
-    const auto from = [divided, group = group_size(scenario)](Shard shard) {
+    const auto from = [divided, group = sharing_devices(scenario, profile).dense](Shard shard) {
         return divided >= shard ? group : 1;
     };
     return {.weights = from(Shard::Weights),

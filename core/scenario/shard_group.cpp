@@ -11,22 +11,27 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/scenario/choices.h"
+#include "core/scenario/division.h"
 #include "core/scenario/settled_scenario.h"
 
 namespace pipetwin {
 
-DeviceGrid placed_grid(Placement placement, const AxisSizes& sizes) {
-    return DeviceGrid(sizes, placement == Placement::ReplicasFirst ? pipeline_last : data_last);
-}
-
-int node_of(const Scenario::ClusterPart& cluster, const DeviceGrid& grid, int rank, int replica) {
+int node_of(const Scenario::ClusterPart& cluster,
+            const DeviceGrid& grid,
+            int rank,
+            int replica,
+            int device) {
     const int per_node = std::max(1, cluster.per_node);
-    const int device = grid.device_at({.data = replica, .pipeline = rank});
-    const int in_order = device / grid.sizes().tensor;
+    const AxisSizes& sizes = grid.sizes();
+    const int number = grid.device_at({.tensor = device % sizes.tensor,
+                                       .context = device / sizes.tensor,
+                                       .data = replica,
+                                       .pipeline = rank});
+    const int in_order = number / (sizes.tensor * sizes.context);
     switch (cluster.placement) {
         case Placement::ReplicasFirst:
         case Placement::Fill:
-            return device / per_node;
+            return number / per_node;
         case Placement::RoundRobin:
             return in_order % ((grid.devices() + per_node - 1) / per_node);
         case Placement::Written:
@@ -56,10 +61,11 @@ std::optional<int> replicas_on_node(const Scenario::ClusterPart& cluster, const 
 }
 
 DeviceGrid device_grid(const SettledScenario& scenario) {
-    return placed_grid(scenario.cluster.placement,
-                       {.tensor = scenario.pipeline.tensor_parallel,
-                        .data = scenario.pipeline.data_parallel,
-                        .pipeline = scenario.pipeline.stages});
+    return DeviceGrid({.tensor = scenario.pipeline.tensor_parallel,
+                       .context = scenario.pipeline.context_parallel,
+                       .data = scenario.pipeline.data_parallel,
+                       .pipeline = scenario.pipeline.stages},
+                      axis_order(scenario));
 }
 
 /// The largest part of the replicas that is no larger than `most`; 1: there is none.

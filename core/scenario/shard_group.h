@@ -13,12 +13,12 @@ namespace pipetwin {
 
 struct SettledScenario;
 
-/// The numbers by which nodes take devices: all replicas of a rank before the next rank, or, where
-/// the placement does not say so, all ranks of a replica before the next replica.
-DeviceGrid placed_grid(Placement placement, const AxisSizes& sizes);
-
-/// Index of the node that the first device of a rank's replica is on, from 0.
-int node_of(const Scenario::ClusterPart& cluster, const DeviceGrid& grid, int rank, int replica);
+/// Index of the node that a device of a rank's replica is on, from 0.
+int node_of(const Scenario::ClusterPart& cluster,
+            const DeviceGrid& grid,
+            int rank,
+            int replica,
+            int device = 0);
 
 /// Replicas of a group; all, where there is one replica. None where groups would not be alike, or
 /// have one replica each.

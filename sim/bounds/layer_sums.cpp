@@ -9,6 +9,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/division.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
 
@@ -48,6 +49,27 @@ Duration scaled_down(Duration time, double factor) {
     return Duration(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
 }
 
+/// How routed experts are divided, without shares of them among replicas.
+std::optional<ExpertRules> whole_experts(const SettledScenario& scenario, const Profile& profile) {
+    std::optional<ExpertRules> experts = expert_rules(scenario, profile);
+    if (experts) {
+        experts->shards = {};
+    }
+    return experts;
+}
+
+/// Most replicas that have a state between them, of experts or of other weights.
+StateShards most_shards(const SettledScenario& scenario, const Profile& profile) {
+    StateShards shards = state_shards(scenario, profile);
+    if (const std::optional<ExpertRules> experts = expert_rules(scenario, profile)) {
+        for (const auto of :
+             {&StateShards::weights, &StateShards::gradients, &StateShards::optimizer}) {
+            shards.*of = std::max(shards.*of, experts->shards.*of);
+        }
+    }
+    return shards;
+}
+
 }  // namespace
 
 LayerSums layer_sums(const SettledScenario& scenario,
@@ -68,9 +90,10 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      Partition(std::vector<int>(samples.size(), 1), layers),
                      {.optimizer_slots = optimizer_slots(scenario),
                       .devices = tensor.devices,
-                      .fp32_gradients = has_fp32_gradients(scenario, profile)});
+                      .fp32_gradients = has_fp32_gradients(scenario, profile),
+                      .experts = whole_experts(scenario, profile)});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
-    const StateShards shards = state_shards(scenario, profile);
+    const StateShards shards = most_shards(scenario, profile);
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},

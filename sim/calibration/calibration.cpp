@@ -78,7 +78,7 @@ std::string setup_text(const SettledScenario& scenario) {
         "{}, {}, {}, {}, a batch of {}",
         counted(pipeline.stages, "stage"),
         counted(pipeline.data_parallel, "replica"),
-        counted(pipeline.stages * pipeline.data_parallel * pipeline.tensor_parallel, "device"),
+        counted(pipeline.stages * pipeline.data_parallel * pipeline.rank_devices(), "device"),
         counted(pipeline.micro_batches, "micro-batch"),
         scenario.training.batch);
 }

@@ -73,7 +73,7 @@ SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
 }
 
 double device_count(const SettledScenario& scenario) {
-    return static_cast<double>(scenario.pipeline.stages) * scenario.pipeline.tensor_parallel *
+    return static_cast<double>(scenario.pipeline.stages) * scenario.pipeline.rank_devices() *
            scenario.pipeline.data_parallel;
 }
 

@@ -93,7 +93,7 @@ MeasuredLayout layout_of_run(const SettledScenario& scenario, const Profile& pro
             .sequence = profile.tokens_per_sample,
             .device = devices_of(scenario, profile).front(),
             .precision = profile.precision,
-            .devices = pipeline.stages * pipeline.data_parallel * pipeline.tensor_parallel,
+            .devices = pipeline.stages * pipeline.data_parallel * pipeline.rank_devices(),
             .stages = pipeline.stages,
             .chunks = pipeline.chunks,
             .tensor_parallel = pipeline.tensor_parallel,
@@ -162,7 +162,7 @@ std::optional<ErrorRange> step_range(const Plan& plan,
                        .tensor_parallel = scenario.pipeline.tensor_parallel,
                        .calibrated = !profile.run_calibrations.empty(),
                        .stack = profile.stack,
-                       .devices = plan.rank_count() * plan->replicas * plan->tensor_parallel};
+                       .devices = plan.rank_count() * plan->replicas * plan->rank_devices()};
     if (const auto by_runs = range_by_runs(scenario, profile)) {
         return by_runs;
     }

@@ -17,7 +17,7 @@ namespace pipetwin::sim {
 namespace {
 
 double device_count(const Plan& plan) {
-    return static_cast<double>(plan.rank_count()) * plan->replicas * plan->tensor_parallel;
+    return static_cast<double>(plan.rank_count()) * plan->replicas * plan->rank_devices();
 }
 
 /// Tokens of a sample: as the profile says, else those of the model's own sequences.
@@ -52,7 +52,7 @@ std::optional<double> dense_rate(const Plan& plan,
         }
         sum += rate->second.value;
     }
-    return sum * plan->replicas * plan->tensor_parallel;
+    return sum * plan->replicas * plan->rank_devices();
 }
 
 std::vector<NearRun> nearest_to(const Plan& plan,

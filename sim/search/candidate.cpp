@@ -16,6 +16,7 @@
 #include "core/partition/model_blocks.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/division.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
@@ -85,9 +86,10 @@ std::vector<int> micro_batch_counts(const Scenario& scenario, int replicas) {
 bool may_divide(const Scenario& scenario, const AxisSizes& sizes) {
     const OrAuto<Shard>& shard = scenario.pipeline.shard;
     return (!shard.is_auto() && *shard == Shard::None) ||
-           group_size(scenario.pipeline.shard_group,
-                      scenario.cluster,
-                      placed_grid(scenario.cluster.placement, sizes));
+           group_size(
+               scenario.pipeline.shard_group,
+               scenario.cluster,
+               DeviceGrid(sizes, axis_order(scenario.pipeline.order, scenario.cluster.placement)));
 }
 
 /// More than eight chunks of one rank are never seen in practice.

@@ -10,6 +10,7 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
 #include "core/scenario/cluster.h"
+#include "core/scenario/division.h"
 #include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
@@ -193,10 +194,10 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
 int CandidateBounds::shards_of(const Shape& shape) const {
     return group_size(scenario_.pipeline.shard_group,
                       scenario_.cluster,
-                      placed_grid(scenario_.cluster.placement,
-                                  {.tensor = shape.tensor_parallel,
-                                   .data = shape.data_parallel,
-                                   .pipeline = shape.stages}))
+                      DeviceGrid({.tensor = shape.tensor_parallel,
+                                  .data = shape.data_parallel,
+                                  .pipeline = shape.stages},
+                                 axis_order(scenario_.pipeline.order, scenario_.cluster.placement)))
         .value_or(shape.data_parallel);
 }
 

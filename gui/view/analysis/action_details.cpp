@@ -406,7 +406,7 @@ std::string replica_words(const RunData& run) {
 }  // namespace
 
 std::string plan_line(const RunData& run) {
-    const int devices = run.plan() == nullptr ? 1 : (*run.plan())->tensor_parallel;
+    const int devices = run.plan() == nullptr ? 1 : (*run.plan())->rank_devices();
     return fmt::format("{}{}, {}, {}{}",
                        run.is_what_if ? "What if: " : "",
                        run.schedule_name.empty() ? "unnamed schedule" : run.schedule_name,

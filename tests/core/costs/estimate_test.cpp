@@ -673,8 +673,8 @@ TEST(Estimate, EagerNormsAndRotationsPassThroughFp32) {
 TEST(Estimate, EagerLayerNormsAreOneKernel) {
     EstimateOptions eager = options(8, 1);
     eager.kernels = BlockKernels::Eager;
-    EXPECT_EQ(estimated_profile(model_of(small_gpt2()), counts_bytes, eager),
-              estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 1)));
+    EXPECT_EQ(estimated_profile(model_of(small_gpt2()), counts_bytes, eager).layers,
+              estimated_profile(model_of(small_gpt2()), counts_bytes, options(8, 1)).layers);
 }
 
 /// Twice the rate for the products of blocks, not for attention and the head; and casts: 5 bytes

@@ -84,7 +84,7 @@ TEST(ShardGroup, NodesOfRoundRobinPlacementHaveReplicasThatAreNoNeighbours) {
     scenario.pipeline.stages = 1;
     scenario.pipeline.partition = std::vector{5};
     scenario.cluster.placement = Placement::RoundRobin;  // nodes 0, 1, 0, 1
-    const DeviceGrid grid = placed_grid(Placement::RoundRobin, {.data = 4});
+    const DeviceGrid grid = DeviceGrid({.data = 4}, data_last);
     EXPECT_EQ(group_size(scenario), 2);
     EXPECT_EQ(shard_groups(of_node, scenario.cluster, grid, 0, 2), (DeviceGroups{{0, 2}, {1, 3}}));
     EXPECT_EQ(shard_groups({.replicas = 2}, scenario.cluster, grid, 0, 2),

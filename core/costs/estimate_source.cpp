@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/costs/estimate_source.h"
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/costs/cost_factors.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/whole_blocks.h"
+#include "core/text/json_object.h"
+
+namespace pipetwin {
+
+bool EstimatedFrom::operator==(const EstimatedFrom& other) const {
+    return source_ == other.source_ || (source_ && other.source_ && *source_ == *other.source_);
+}
+
+EstimateSource source_of(DecoderModel model, EstimateOptions options, std::string_view device) {
+    const DecoderModel none;
+    for (const auto text : {&DecoderModel::family,
+                            &DecoderModel::blocks_key,
+                            &DecoderModel::positions_key,
+                            &DecoderModel::precision_key,
+                            &DecoderModel::precision_word,
+                            &DecoderModel::precision_value,
+                            &DecoderModel::quantization}) {
+        (model.*text).clear();
+    }
+    model.remarks.clear();
+    model.precision.reset();
+    model.further_blocks = none.further_blocks;
+    model.norm_behind_attention = none.norm_behind_attention;
+    model.is_part = none.is_part;
+    if (model.experts.count == 0) {
+        model.experts = none.experts;
+    }
+    options.stack = nullptr;
+    return {
+        .model = std::move(model), .options = std::move(options), .device = std::string(device)};
+}
+
+EstimatedFrom of_whole_blocks(const EstimatedFrom& source) {
+    if (!source) {
+        return {};
+    }
+    EstimateSource changed = *source.get();
+    changed.whole_blocks = true;
+    return EstimatedFrom(std::make_shared<const EstimateSource>(std::move(changed)));
+}
+
+namespace {
+
+[[noreturn]] void refuse_division(const Profile& profile) {
+    throw Error(ErrorKind::BadInput,
+                "profile",
+                profile.source == CostSource::Estimated
+                    ? "its costs are those of whole samples and of all experts of a layer, and it "
+                      "does not say which model they were estimated for"
+                    : "its costs are those of whole samples and of all experts of a layer",
+                "costs that 'pipetwin import hf' and 'import megatron' write are known of every "
+                "division");
+}
+
+/// Factors of all measured runs that corrected the profile.
+CostFactors factors_of(const Profile& profile) {
+    CostFactors all;
+    for (const RunCalibration& by : profile.run_calibrations) {
+        all.compute *= by.compute_factor;
+        all.memory *= by.memory_factor.value_or(1);
+    }
+    return all;
+}
+
+}  // namespace
+
+Profile divided_profile(const Profile& profile, const LayerDivision& division) {
+    if (division.is_of_tensor_alone()) {
+        return profile;
+    }
+    const EstimateSource* const source = profile.estimated_from.get();
+    if (source == nullptr) {
+        refuse_division(profile);
+    }
+    EstimateOptions options = source->options;
+    if (!profile.stack.empty()) {
+        options.stack = find_stack(profile.stack);
+    }
+    Profile of_one =
+        estimated_profile(source->model, *shared_device(source->device), options, division);
+    if (source->whole_blocks) {
+        of_one = with_whole_blocks(of_one);
+    }
+    if (const CostFactors factors = factors_of(profile); factors != CostFactors{}) {
+        of_one = with_factors(of_one, factors);
+    }
+    PIPETWIN_EXPECT(of_one.layers.size() == profile.layers.size(),
+                    "a profile has the layers that it was estimated for");
+    Profile result = profile;
+    for (std::size_t i = 0; i < result.layers.size(); ++i) {
+        LayerCost& layer = result.layers[i];
+        LayerCost& divided = of_one.layers[i];
+        layer.tensor_sums = divided.tensor_sums;
+        layer.shared = std::move(divided.shared);
+        if (division.tensor == 1) {
+            layer.samples = std::move(divided.samples);
+        }
+    }
+    return result;
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Calls `visit(key, member)` for every whole number, flag and list of a shape.
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, AttentionShape>
+void each_value(Shape& of, Visit visit) {
+    visit("heads", of.heads);
+    visit("key_value_heads", of.key_value_heads);
+    visit("key_width", of.key_width);
+    visit("value_width", of.value_width);
+    visit("input_bias", of.input_bias);
+    visit("output_bias", of.output_bias);
+    visit("head_norms", of.head_norms);
+    visit("window", of.window);
+    visit("first_window_block", of.first_window_block);
+    visit("window_blocks", of.window_blocks);
+    visit("own_norms", of.own_norms);
+    visit("rotary", of.rotary);
+    visit("gated", of.gated);
+    visit("sinks", of.sinks);
+    visit("linear_blocks", of.linear_blocks);
+    visit("distance_buckets", of.distance_buckets);
+    visit("distances_in_every_block", of.distances_in_every_block);
+}
+
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, LatentShape>
+void each_value(Shape& of, Visit visit) {
+    visit("query_rank", of.query_rank);
+    visit("key_value_rank", of.key_value_rank);
+    visit("rotary_width", of.rotary_width);
+}
+
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, IndexerShape>
+void each_value(Shape& of, Visit visit) {
+    visit("heads", of.heads);
+    visit("width", of.width);
+    visit("keys", of.keys);
+}
+
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, LinearAttentionShape>
+void each_value(Shape& of, Visit visit) {
+    visit("key_heads", of.key_heads);
+    visit("key_width", of.key_width);
+    visit("value_heads", of.value_heads);
+    visit("value_width", of.value_width);
+    visit("convolution", of.convolution);
+}
+
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, ExpertShape>
+void each_value(Shape& of, Visit visit) {
+    visit("count", of.count);
+    visit("per_token", of.per_token);
+    visit("width", of.width);
+    visit("shared_width", of.shared_width);
+    visit("shared_gate", of.shared_gate);
+    visit("bias", of.bias);
+    visit("router_bias", of.router_bias);
+}
+
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, DecoderModel>
+void each_value(Shape& of, Visit visit) {
+    visit("blocks", of.blocks);
+    visit("width", of.width);
+    visit("vocabulary", of.vocabulary);
+    visit("context", of.context);
+    visit("learned_positions", of.learned_positions);
+    visit("feed_forward", of.feed_forward);
+    visit("gated", of.gated);
+    visit("feed_forward_bias", of.feed_forward_bias);
+    visit("has_experts", of.has_experts);
+    visit("norm_bias", of.norm_bias);
+    visit("dropout", of.dropout);
+    visit("tied", of.tied);
+    visit("norm_gain", of.norm_gain);
+    visit("attention_norms", of.attention_norms);
+    visit("feed_forward_norms", of.feed_forward_norms);
+    visit("embedding_norm", of.embedding_norm);
+    visit("final_norm", of.final_norm);
+    visit("head_bias", of.head_bias);
+    visit("embedding_width", of.embedding_width);
+    visit("position_padding", of.position_padding);
+    visit("encoder_blocks", of.encoder_blocks);
+    visit("prediction_blocks", of.prediction_blocks);
+    visit("activation_parameters", of.activation_parameters);
+}
+
+template <class Value>
+ordered_json value_json(const Value& value) {
+    return value;
+}
+
+/// One number for each block: 1 where it has what the list says.
+ordered_json value_json(const std::vector<bool>& list) {
+    return std::vector<int>(list.begin(), list.end());
+}
+
+/// What differs from the value that a shape has on its own.
+template <class Shape>
+ordered_json shape_json(const Shape& of) {
+    ordered_json object = ordered_json::object();
+    each_value(of,
+               [&object](const char* key, const auto& value) { object[key] = value_json(value); });
+    const Shape usual;
+    each_value(usual, [&object](const char* key, const auto& value) {
+        if (object[key] == value_json(value)) {
+            object.erase(key);
+        }
+    });
+    return object;
+}
+
+/// Reads the values of a shape; `more`: further keys of its object.
+template <class Shape>
+Shape read_shape(const JsonObject& object, const std::vector<std::string_view>& more = {}) {
+    Shape shape;
+    std::vector<std::string_view> known = more;
+    each_value(shape, [&known](const char* key, const auto&) { known.emplace_back(key); });
+    object.expect_keys(known);
+    each_value(shape, [&object]<class Value>(const char* key, Value& value) {
+        if (!object.has(key)) {
+            return;
+        }
+        if constexpr (std::same_as<Value, int>) {
+            const std::int64_t number = object.whole(key);
+            if (number > std::numeric_limits<int>::max()) {
+                object.refuse(key, "a number below 2^31");
+            }
+            value = static_cast<int>(number);
+        } else if constexpr (std::same_as<Value, bool>) {
+            value = object.flag(key);
+        } else {
+            value.clear();
+            for (const std::int64_t entry : object.wholes(key)) {
+                value.push_back(entry != 0);
+            }
+        }
+    });
+    return shape;
+}
+
+constexpr std::array<std::string_view, 2> selective_words{"usual", "core-attention"};
+
+template <class Enum, std::size_t Count>
+Enum read_word(const JsonObject& object,
+               std::string_view key,
+               const std::array<std::string_view, Count>& words) {
+    const std::string word = object.text(key);
+    const auto found = std::ranges::find(words, word);
+    if (found == words.end()) {
+        object.refuse(key, "a word that 'pipetwin import' writes there");
+    }
+    return static_cast<Enum>(found - words.begin());
+}
+
+template <class Enum, std::size_t Count>
+std::string_view word_of(Enum value, const std::array<std::string_view, Count>& words) {
+    return words.at(static_cast<std::size_t>(value));
+}
+
+int read_positive(const JsonObject& object, std::string_view key) {
+    const std::int64_t number = object.whole(key);
+    if (number < 1 || number > std::numeric_limits<int>::max()) {
+        object.refuse(key, "a number from 1 to 2^31 - 1");
+    }
+    return static_cast<int>(number);
+}
+
+ordered_json model_json(const DecoderModel& model) {
+    ordered_json object = shape_json(model);
+    object["attention"] = shape_json(model.attention);
+    ordered_json& attention = object["attention"];
+    if (model.attention.latent) {
+        attention["latent"] = shape_json(*model.attention.latent);
+        if (model.attention.latent->indexer) {
+            attention["latent"]["indexer"] = shape_json(*model.attention.latent->indexer);
+        }
+    }
+    if (model.attention.linear) {
+        attention["linear"] = shape_json(*model.attention.linear);
+    }
+    if (model.experts.count > 0) {
+        object["experts"] = shape_json(model.experts);
+    }
+    return object;
+}
+
+/// Rules that keep an estimate from dividing by zero, or from leaving a list.
+void check_model(const DecoderModel& model, const JsonObject& object) {
+    for (const auto& [key, value] : {std::pair("blocks", model.blocks),
+                                     std::pair("width", model.width),
+                                     std::pair("vocabulary", model.vocabulary),
+                                     std::pair("attention", model.attention.heads),
+                                     std::pair("attention", model.attention.key_value_heads),
+                                     std::pair("attention", model.attention.key_width)}) {
+        if (value < 1) {
+            object.refuse(key, "sizes of at least 1");
+        }
+    }
+    const auto blocks = static_cast<std::size_t>(model.blocks);
+    for (const auto& [key, list] : {std::pair("has_experts", &model.has_experts),
+                                    std::pair("attention", &model.attention.window_blocks),
+                                    std::pair("attention", &model.attention.linear_blocks)}) {
+        if (!list->empty() && list->size() != blocks) {
+            object.refuse(key, "lists with an entry for each block");
+        }
+    }
+    const bool routes = std::ranges::find(model.has_experts, true) != model.has_experts.end();
+    if (routes && model.experts.count < 1) {
+        object.refuse("experts", "at least one expert where blocks have them");
+    }
+    const auto& linear = model.attention.linear_blocks;
+    if (std::ranges::find(linear, true) != linear.end() && !model.attention.linear) {
+        object.refuse("attention", "the shape of linear attention where blocks have it");
+    }
+}
+
+DecoderModel read_model(const JsonObject& object) {
+    auto model = read_shape<DecoderModel>(object, {"attention", "experts"});
+    const JsonObject attention = object.object("attention");
+    model.attention = read_shape<AttentionShape>(attention, {"latent", "linear"});
+    if (attention.has("latent")) {
+        const JsonObject latent = attention.object("latent");
+        model.attention.latent = read_shape<LatentShape>(latent, {"indexer"});
+        if (latent.has("indexer")) {
+            model.attention.latent->indexer = read_shape<IndexerShape>(latent.object("indexer"));
+        }
+    }
+    if (attention.has("linear")) {
+        model.attention.linear = read_shape<LinearAttentionShape>(attention.object("linear"));
+    }
+    if (object.has("experts")) {
+        model.experts = read_shape<ExpertShape>(object.object("experts"));
+    }
+    check_model(model, object);
+    return model;
+}
+
+}  // namespace
+
+ordered_json source_json(const EstimateSource& source) {
+    const EstimateOptions& options = source.options;
+    ordered_json object{{"device", source.device},
+                        {"precision", options.precision},
+                        {"sequence", options.sequence},
+                        {"micro_batch_size", options.micro_batch_size},
+                        {"attention", word_of(options.attention, attention_words)},
+                        {"loss", word_of(options.loss, loss_words)},
+                        {"kernels", word_of(options.kernels, block_words)},
+                        {"selective", word_of(options.selective, selective_words)},
+                        {"most_devices", options.most_devices}};
+    if (options.efficiency) {
+        object["efficiency"] = *options.efficiency;
+    }
+    if (options.memory_efficiency) {
+        object["memory_efficiency"] = *options.memory_efficiency;
+    }
+    if (source.whole_blocks) {
+        object["whole_blocks"] = true;
+    }
+    object["model"] = model_json(source.model);
+    return object;
+}
+
+EstimateSource read_source_json(const JsonObject& object) {
+    object.expect_keys(std::array<std::string_view, 13>{"device",
+                                                        "precision",
+                                                        "sequence",
+                                                        "micro_batch_size",
+                                                        "attention",
+                                                        "loss",
+                                                        "kernels",
+                                                        "selective",
+                                                        "most_devices",
+                                                        "efficiency",
+                                                        "memory_efficiency",
+                                                        "whole_blocks",
+                                                        "model"});
+    EstimateSource source{.device = object.text("device")};
+    EstimateOptions& options = source.options;
+    options.precision = object.text("precision");
+    options.sequence = read_positive(object, "sequence");
+    options.micro_batch_size = read_positive(object, "micro_batch_size");
+    options.most_devices = read_positive(object, "most_devices");
+    options.attention = read_word<AttentionKernels>(object, "attention", attention_words);
+    options.loss = read_word<LossKernels>(object, "loss", loss_words);
+    options.kernels = read_word<BlockKernels>(object, "kernels", block_words);
+    options.selective = read_word<SelectiveRecompute>(object, "selective", selective_words);
+    if (object.has("efficiency")) {
+        options.efficiency = object.number_or("efficiency", 1);
+    }
+    if (object.has("memory_efficiency")) {
+        options.memory_efficiency = object.number_or("memory_efficiency", 1);
+    }
+    source.whole_blocks = object.has("whole_blocks") && object.flag("whole_blocks");
+    source.model = read_model(object.object("model"));
+    return source;
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/costs/estimate.h"
+#include "core/costs/layer_division.h"
+#include "core/costs/profile.h"
+#include "core/model/decoder_model.h"
+
+/// What estimated costs of a model were made from, so that they can be made again for devices that
+/// divide its samples and experts.
+namespace pipetwin {
+
+class JsonObject;
+
+/// The stack is that of the profile, the device one that is known by its name.
+struct EstimateSource {
+    DecoderModel model{};
+    EstimateOptions options{};  ///< without the stack
+    std::string device{};
+    bool whole_blocks = false;  ///< `with_whole_blocks`
+
+    bool operator==(const EstimateSource&) const = default;
+};
+
+/// The source of an estimate, without what only readers of the model's file ask for.
+EstimateSource source_of(DecoderModel model, EstimateOptions options, std::string_view device);
+
+/// The same source of a profile with a layer for each block.
+EstimatedFrom of_whole_blocks(const EstimatedFrom& source);
+
+/// The costs of one device of a division: those of the profile but for `samples` of a device, or,
+/// where several share a layer, those of so many, with the factors of the profile's measured runs.
+/// A profile that is divided by TP alone stays as it is. Throws Error(BadInput) for one that does
+/// not say what it was estimated from, or as `find_device` and `find_stack`.
+Profile divided_profile(const Profile& profile, const LayerDivision& division);
+
+/// The source as a profile's file has it, and back. Throws Error(BadInput) as JsonObject.
+nlohmann::ordered_json source_json(const EstimateSource& source);
+EstimateSource read_source_json(const JsonObject& object);
+
+}  // namespace pipetwin

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/scenario/division.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/costs/estimate_source.h"
+#include "core/costs/profile.h"
+#include "core/scenario/choices.h"
+#include "core/scenario/rank_device.h"
+#include "core/scenario/settled_scenario.h"
+#include "core/scenario/shard_group.h"
+
+namespace pipetwin {
+
+namespace {
+
+bool has_experts(const Profile& profile) {
+    return std::ranges::any_of(profile.layers,
+                               [](const LayerCost& layer) { return layer.expert_bytes > Bytes{}; });
+}
+
+/// Whether other devices divide routed experts than all other weights.
+bool expert_rules_apply(const SettledScenario& scenario, const Profile& profile) {
+    const auto& pipeline = scenario.pipeline;
+    const bool is_as_dense = pipeline.expert_parallel == 1 && pipeline.context_parallel == 1 &&
+                             pipeline.expert_tensor_devices() == pipeline.tensor_parallel;
+    return !is_as_dense && has_experts(profile);
+}
+
+[[noreturn]] void refuse(const SettledScenario& scenario,
+                         std::string_view key,
+                         std::string text,
+                         Hint hint) {
+    throw Error(ErrorKind::BadInput, scenario.file.string(), std::move(text), std::move(hint))
+        .about(std::string(key));
+}
+
+/// Rows of the fullest of `parts` groups of neighbouring experts over the mean.
+double fullest_part(std::span<const double> shares, int parts) {
+    const std::size_t size = shares.size() / as_index(parts);
+    double most = 0;
+    for (int part = 0; part < parts; ++part) {
+        const auto own = shares.subspan(as_index(part) * size, size);
+        most = std::max(most, std::accumulate(own.begin(), own.end(), 0.0));
+    }
+    return std::max(1.0, most * parts);
+}
+
+void require_shares(const SettledScenario& scenario, std::size_t shares, int experts) {
+    if (shares != as_index(experts)) {
+        refuse(scenario,
+               "training.expert_load",
+               fmt::format("training.expert_load has {}, but a layer has {}",
+                           counted(shares, "share"),
+                           counted(experts, "expert")),
+               "give the share of each expert of a layer, in their order");
+    }
+}
+
+ExpertLoad expert_load(const SettledScenario& scenario, const DecoderModel& model) {
+    const auto& training = scenario.training;
+    const auto& written = training.expert_load;
+    const int parts = scenario.pipeline.expert_parallel;
+    const int experts = model.experts.count;
+    ExpertLoad load{.fullest = written.fullest,
+                    .capacity = training.expert_capacity,
+                    .padding = training.expert_padding};
+    if (!written.shares.empty()) {
+        require_shares(scenario, written.shares.size(), experts);
+        load.fullest = fullest_part(written.shares, parts);
+    }
+    if (written.of_blocks.empty()) {
+        return load;
+    }
+    std::size_t next = 0;
+    for (const bool routes : model.has_experts) {
+        double fullest = 1;
+        if (routes && next < written.of_blocks.size()) {
+            require_shares(scenario, written.of_blocks[next].size(), experts);
+            fullest = fullest_part(written.of_blocks[next], parts);
+        }
+        next += routes ? 1 : 0;
+        load.of_block.push_back(fullest);
+    }
+    if (next != written.of_blocks.size()) {
+        refuse(scenario,
+               "training.expert_load",
+               fmt::format("{} has loads of {}, but {} of the model have experts",
+                           written.file.string(),
+                           counted(written.of_blocks.size(), "block"),
+                           next),
+               "give a list of shares for each block with experts, in their order");
+    }
+    return load;
+}
+
+/// The numbers of the model that degrees divide, as far as its costs say them.
+DividedModel divided_model(const Profile& profile) {
+    const EstimateSource* const source = profile.estimated_from.get();
+    if (source == nullptr) {
+        return {};
+    }
+    const DecoderModel& model = source->model;
+    return {.experts = model.experts.count,
+            .expert_width = model.experts.count > 0 ? model.experts.width : 0,
+            .heads = model.attention.heads,
+            .key_value_heads = model.attention.latent ? 0 : model.attention.key_value_heads,
+            .sequence = source->options.sequence};
+}
+
+}  // namespace
+
+ParallelSizes parallel_sizes(const SettledScenario& scenario, int ranks) {
+    const auto& pipeline = scenario.pipeline;
+    return {.tensor = pipeline.tensor_parallel,
+            .context = pipeline.context_parallel,
+            .data = pipeline.data_parallel,
+            .pipeline = ranks,
+            .expert_tensor = pipeline.expert_tensor_devices(),
+            .expert = pipeline.expert_parallel};
+}
+
+AxisOrder axis_order(const SettledScenario& scenario) {
+    return axis_order(scenario.pipeline.order, scenario.cluster.placement);
+}
+
+AxisOrder axis_order(const std::optional<AxisOrder>& written, Placement placement) {
+    return written.value_or(placement == Placement::ReplicasFirst ? pipeline_last : data_last);
+}
+
+LayerDivision layer_division(const SettledScenario& scenario,
+                             const Profile& profile,
+                             int context_nodes) {
+    const auto& pipeline = scenario.pipeline;
+    LayerDivision division{.tensor = pipeline.tensor_parallel,
+                           .sequence_parallel = pipeline.sequence_parallel,
+                           .context = pipeline.context_parallel,
+                           .context_method = pipeline.context_method,
+                           .context_ring = context_nodes,
+                           .expert_tensor = pipeline.tensor_parallel};
+    const EstimateSource* const source = profile.estimated_from.get();
+    if (source != nullptr && has_experts(profile)) {
+        division.expert = pipeline.expert_parallel;
+        division.expert_tensor = pipeline.expert_tensor_devices();
+        division.load = expert_load(scenario, source->model);
+    }
+    return division;
+}
+
+SharingDevices sharing_devices(const SettledScenario& scenario, const Profile& profile) {
+    const auto& pipeline = scenario.pipeline;
+    const int group = group_size(scenario);
+    SharingDevices sharing{.dense = group * pipeline.context_parallel};
+    sharing.experts = sharing.dense;
+    if (expert_rules_apply(scenario, profile)) {
+        const int stage = pipeline.rank_devices() * group;
+        sharing.experts =
+            std::max(1, stage / (pipeline.expert_tensor_devices() * pipeline.expert_parallel));
+    }
+    return sharing;
+}
+
+std::optional<ExpertRules> expert_rules(const SettledScenario& scenario, const Profile& profile) {
+    if (!expert_rules_apply(scenario, profile)) {
+        return std::nullopt;
+    }
+    const auto& pipeline = scenario.pipeline;
+    const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
+    const auto from = [divided, group = sharing_devices(scenario, profile).experts](Shard shard) {
+        return divided >= shard ? group : 1;
+    };
+    return ExpertRules{.devices = pipeline.expert_tensor_devices() * pipeline.expert_parallel,
+                       .shards = {.weights = from(Shard::Weights),
+                                  .gradients = from(Shard::Gradients),
+                                  .optimizer = from(Shard::Optimizer)}};
+}
+
+void require_division(const SettledScenario& scenario, const Profile& profile, int ranks) {
+    const auto& pipeline = scenario.pipeline;
+    const bool divides_experts = pipeline.expert_parallel > 1 ||
+                                 (pipeline.expert_tensor_parallel > 0 &&
+                                  pipeline.expert_tensor_parallel != pipeline.tensor_parallel);
+    if (!divides_experts && pipeline.context_parallel == 1) {
+        return;
+    }
+    if (divides_experts && profile.estimated_from && !has_experts(profile)) {
+        refuse(scenario,
+               "pipeline.expert_parallel",
+               fmt::format("pipeline.expert_parallel = {}, but no layer of the model has experts",
+                           pipeline.expert_parallel),
+               Hint("set {}", {{"pipeline.expert_parallel", "1"}}));
+    }
+    const bool by_heads = pipeline.context_method == ContextMethod::AllToAll;
+    require_grid({.sizes = parallel_sizes(scenario, ranks),
+                  .order = axis_order(scenario),
+                  .model = divided_model(profile),
+                  .sequence_parallel = pipeline.sequence_parallel,
+                  .context_divides_heads = by_heads && pipeline.context_parallel > 1},
+                 scenario.file.string());
+    if (divides_experts && pipeline.tensor_parallel > 1 && !pipeline.sequence_parallel) {
+        refuse(scenario,
+               "pipeline.sequence_parallel",
+               fmt::format("pipeline.tensor_parallel = {} with divided experts, but each of these "
+                           "devices has all tokens (pipeline.sequence_parallel = false)",
+                           pipeline.tensor_parallel),
+               Hint("set {}", {{"pipeline.sequence_parallel", "true"}}));
+    }
+}
+
+}  // namespace pipetwin
