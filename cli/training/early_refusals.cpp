@@ -251,6 +251,13 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
             "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
             "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
     }
+    if (!pipeline.recompute_modules.empty()) {
+        throw Error(ErrorKind::Infeasible,
+                    "pipeline.recompute_modules",
+                    "modules of blocks that are computed again can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, leave it out, and set "
+                    "pipeline.recompute = \"block\"");
+    }
     const int context_parallel = pipeline.context_parallel.value_or(1);
     const int expert_parallel = pipeline.expert_parallel.value_or(1);
     for (const auto& [key, devices] : {std::pair("pipeline.tensor_parallel", tensor_parallel),

@@ -25,6 +25,8 @@ void multiply(LayerSample& sample, Bytes input, const CostFactors& factors) {
     for (const auto time : times_of_sample) {
         sample.*time = scaled(sample.*time, factors.compute);
     }
+    sample.again.forward = scaled(sample.again.forward, factors.compute);
+    sample.again.dropped = scaled_bytes(sample.again.dropped, factors.memory);
     for (const auto time : times_of_traffic) {
         sample.traffic.*time = scaled(sample.traffic.*time, factors.compute);
     }

@@ -39,6 +39,9 @@ struct LayerBytes {
     /// Saved values that a product and another kernel read: a narrow one may keep its own beside.
     double shared_values = 0;
     LayerTraffic traffic{};
+    double again_bytes = 0;    ///< saved, but dropped and computed again by modules
+    double again_seconds = 0;  ///< of the forward
+    bool sends_again = false;
 };
 
 /// Costs of a layer for one micro-batch, and the operations of its forward as `LayerCost` has them.
@@ -76,6 +79,9 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.first_weight += a.first_weight;
     sum.last_forward += a.last_forward;
     sum.last_input += a.last_input;
+    sum.again.dropped += a.again.dropped;
+    sum.again.forward += a.again.forward;
+    sum.again.sends = a.again.sends || b.again.sends;
     for (const auto time : times_of_traffic) {
         sum.traffic.*time += a.traffic.*time;
     }
@@ -162,7 +168,12 @@ class Estimator {
             experts(work, bytes, block);
         } else {
             save_normed(bytes, model_.feed_forward_norms);
+            const double before = bytes.saved_values;
+            const double begin = work.forward_seconds();
             inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
+            if (recomputes(RecomputeModule::FeedForward)) {
+                drop(bytes, bytes.saved_values - before, work, begin);
+            }
             bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
             // The last product's result, which no backward reads.
             const bool drops = options_.kernels == BlockKernels::Compiled && devices_ == 1;
@@ -238,8 +249,27 @@ class Estimator {
         bytes.whole_bytes += mask;
     }
 
+    bool recomputes(RecomputeModule module) const { return division_.recompute.has(module); }
+
+    /// A module that drops so many values, computed since the forward had lasted `begin` seconds.
+    void drop(LayerBytes& bytes, double values, const LayerWork& work, double begin) const {
+        bytes.again_bytes += value() * values;
+        bytes.again_seconds += work.forward_seconds() - begin;
+    }
+
     /// Norms as wide as the model; each keeps what it makes.
     void norms(LayerWork& work, LayerBytes& bytes, int count) const {
+        const double begin = work.forward_seconds();
+        const double before = bytes.saved_values;
+        all_norms(work, bytes, count);
+        if (recomputes(RecomputeModule::Norms)) {
+            const double own = division_.sequence_parallel ? devices_ : 1;
+            bytes.again_bytes += value() * (bytes.saved_values - before) / own;
+            bytes.again_seconds += (work.forward_seconds() - begin) / own;
+        }
+    }
+
+    void all_norms(LayerWork& work, LayerBytes& bytes, int count) const {
         for (int i = 0; i < count; ++i) {
             work.whole_norm(tokens_, width());
             save_whole(bytes, tokens_ * width());
@@ -271,6 +301,10 @@ class Estimator {
             bytes.core_bytes += scores * (model_.dropout ? 2 * value() + 1 : value());
         }
         bytes.saved_bytes += bytes.core_bytes;
+        if (recomputes(RecomputeModule::CoreAttention)) {
+            bytes.again_bytes += bytes.core_bytes;
+            bytes.again_seconds += to_seconds(work.attention_forward());
+        }
     }
 
     /// Attention of the device's part of each sample, from that of whole samples, and what the
@@ -340,6 +374,7 @@ class Estimator {
         save_normed(bytes, model_.attention_norms);
         bytes.saved_values += tokens_ * (queries + keys + values + outputs);
         bytes.shared_values += tokens_ * outputs;
+        const double begin = work.forward_seconds();
         if (shape.latent) {
             seen = latent_projections(*shape.latent, seen, work, bytes);
             window = shape.latent->indexer ? shape.latent->indexer->keys : window;
@@ -359,6 +394,11 @@ class Estimator {
         }
         if (model_.learned_positions == 0 && shape.rotary) {
             work.rotation(tokens_ * (queries + keys));
+        }
+        if (shape.latent && recomputes(RecomputeModule::LatentUp)) {
+            // Down-projections and their norms stay: their narrow rows are what is read again.
+            drop(bytes, tokens_ * (queries + keys + values), work, begin);
+            bytes.again_seconds -= down_seconds(*shape.latent);
         }
         core_attention(work,
                        bytes,
@@ -427,7 +467,7 @@ class Estimator {
         inner_part(work, bytes, rows, part(inner_width), matrices, ends_what_is_read);
     }
 
-    /// The same of `own_width` columns of the inner width.
+    /// Matrices and activation of `own_width` columns of the inner width, as `inner` has them.
     void inner_part(LayerWork& work,
                     LayerBytes& bytes,
                     double rows,
@@ -469,16 +509,20 @@ class Estimator {
             return;
         }
         const double rows = tokens_ * shape.per_token;
+        const ExpertsBegin begin{.seconds = work.forward_seconds(),
+                                 .saved = value() * bytes.saved_values + bytes.saved_bytes};
         work.half_product(tokens_, width(), shape.count);
         work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
         work.pass(2 * rows * width(), 2 * rows * width());
         inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
+        drop_expert_activation(bytes, rows * part(shape.width));
         work.pass((rows + tokens_) * width(), 2 * rows * width());
         constexpr double probability = 4;  // in fp32
         bytes.saved_bytes += probability * tokens_ * shape.count;
         bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
         bytes.product_values += rows * width();
         shared_experts(work, bytes);
+        drop_experts(work, bytes, begin);
         work.forget_ends();  // messages of the experts' rows are beside none of these products
     }
 
@@ -486,7 +530,13 @@ class Estimator {
     void shared_experts(LayerWork& work, LayerBytes& bytes) const {
         const ExpertShape& shape = model_.experts;
         if (shape.shared_width > 0) {
+            const double begin = work.forward_seconds();
+            const double before = bytes.saved_values;
             inner(work, bytes, tokens_, shape.shared_width);
+            if (recomputes(RecomputeModule::SharedExperts) &&
+                !recomputes(RecomputeModule::Experts)) {
+                drop(bytes, bytes.saved_values - before, work, begin);
+            }
             work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
             bytes.saved_values += shape.shared_gate ? tokens_ * width() : 0;
         }
@@ -511,6 +561,8 @@ class Estimator {
         const ExpertShape& shape = model_.experts;
         const double own = division_.sequence_parallel ? part(tokens_) : tokens_;
         const double sent = own * shape.per_token;
+        const double begin = work.forward_seconds();
+        const double saved_before = value() * bytes.saved_values + bytes.saved_bytes;
         const double local = static_cast<double>(shape.count) / division_.expert;
         const double rows = expert_rows(sent, local, division_.load.fullest_in(block));
         work.half_product(own, width(), shape.count);
@@ -519,11 +571,9 @@ class Estimator {
         if (local > 1) {
             work.pass(2 * rows * width(), 2 * rows * width());
         }
-        inner_part(work,
-                   bytes,
-                   rows,
-                   static_cast<double>(shape.width) / division_.expert_tensor,
-                   std::min(local, rows));
+        const double own_width = static_cast<double>(shape.width) / division_.expert_tensor;
+        inner_part(work, bytes, rows, own_width, std::min(local, rows));
+        drop_expert_activation(bytes, rows * own_width);
         if (local > 1) {
             work.pass(2 * rows * width(), 2 * rows * width());
         }
@@ -538,7 +588,46 @@ class Estimator {
             bytes.traffic.expert_rows = in_bytes(rows * width());
         }
         shared_experts(work, bytes);
+        drop_experts(work, bytes, {.seconds = begin, .saved = saved_before});
         work.forget_ends();
+    }
+
+    /// Where a layer's experts begin.
+    struct ExpertsBegin {
+        double seconds = 0;  ///< of the forward before them
+        double saved = 0;    ///< bytes
+    };
+
+    /// All that a layer's experts keep, where the whole of them is computed again.
+    void drop_experts(const LayerWork& work, LayerBytes& bytes, const ExpertsBegin& begin) const {
+        if (recomputes(RecomputeModule::Experts)) {
+            bytes.again_bytes += value() * bytes.saved_values + bytes.saved_bytes - begin.saved;
+            bytes.again_seconds += work.forward_seconds() - begin.seconds;
+            bytes.sends_again = true;
+        }
+    }
+
+    /// `values` that come out of the experts' activations.
+    void drop_expert_activation(LayerBytes& bytes, double values) const {
+        if (recomputes(RecomputeModule::ExpertActivation) &&
+            !recomputes(RecomputeModule::Experts)) {
+            const double ins = model_.gated ? 2 : 1;
+            LayerWork activation = new_work();
+            activation.activation((ins + 1) * values, 0);
+            drop(bytes, values, activation, 0);
+        }
+    }
+
+    /// Seconds of the forward of a block's products to narrow rows, with their norms.
+    double down_seconds(const LatentShape& latent) const {
+        LayerWork work = new_work();
+        if (latent.query_rank > 0) {
+            work.product(tokens_, width(), latent.query_rank);
+            work.whole_norm(tokens_, latent.query_rank);
+        }
+        work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
+        work.whole_norm(tokens_, latent.key_value_rank);
+        return work.forward_seconds();
     }
 
     /// To queries, keys and values through narrow rows, each of which is normalized and whole on
@@ -609,6 +698,9 @@ class Estimator {
         sample.micro_batch_size = size_;
         sample.output = Bytes{whole_number(value() * tokens_ * width())};
         sample.traffic = bytes.traffic;
+        sample.again = {.dropped = Bytes{whole_number(bytes.again_bytes)},
+                        .forward = Duration{whole_number(1e9 * bytes.again_seconds)},
+                        .sends = bytes.sends_again};
         if (division_.context > 1) {
             sample.traffic.attention_forward = work.attention_forward();
             sample.traffic.attention_backward = work.attention_backward();

@@ -89,9 +89,10 @@ Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,
                           const EstimateOptions& options);
 
-/// The same of one device of a division, in `LayerCost::samples`, or, where several share a layer,
-/// in `LayerCost::shared`. What it sends to others is in its samples (`LayerSample::traffic`). With
-/// experts that devices share tokens have to be divided between layers, too
+/// Costs of a model's layers on one device of a division, in `LayerCost::samples`, or, where
+/// several share a layer, in `LayerCost::shared`. What it sends to others is in its samples
+/// (`LayerSample::traffic`). With experts that devices share tokens have to be divided between
+/// layers, too
 /// (`LayerDivision::sequence_parallel`).
 Profile estimated_profile(const DecoderModel& model,
                           const DeviceProfile& device,

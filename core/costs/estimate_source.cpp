@@ -81,7 +81,7 @@ CostFactors factors_of(const Profile& profile) {
 }  // namespace
 
 Profile divided_profile(const Profile& profile, const LayerDivision& division) {
-    if (division.is_of_tensor_alone()) {
+    if (!division.needs_estimate()) {
         return profile;
     }
     const EstimateSource* const source = profile.estimated_from.get();

@@ -30,7 +30,7 @@ struct EstimateSource {
 /// The source of an estimate, without what only readers of the model's file ask for.
 EstimateSource source_of(DecoderModel model, EstimateOptions options, std::string_view device);
 
-/// The same source of a profile with a layer for each block.
+/// A source's other form, for a profile with a layer for each block.
 EstimatedFrom of_whole_blocks(const EstimatedFrom& source);
 
 /// The costs of one device of a division: those of the profile but for `samples` of a device, or,

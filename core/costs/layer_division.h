@@ -54,6 +54,36 @@ struct ExpertLoad {
     bool operator==(const ExpertLoad&) const = default;
 };
 
+/// Parts of a block whose results a forward drops and a backward computes again, by Megatron-LM's
+/// words (megatron/core/transformer/transformer_config.py, recompute_modules).
+enum class RecomputeModule {
+    CoreAttention,  ///< scores, softmax and the products with them
+    Norms,          ///< results of norms as wide as the model
+    LatentUp,       ///< queries, keys and values of latent attention, up-projected
+    FeedForward,    ///< of a dense block: all but its input
+    ExpertActivation,
+    Experts,        ///< router, messages and experts: all but the layer's input
+    SharedExperts,  ///< that every token goes through
+};
+
+inline constexpr std::array<std::string_view, 7> recompute_module_words{
+    "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe", "shared_experts"};
+
+/// Some of the modules.
+class RecomputeModules {
+  public:
+    bool has(RecomputeModule module) const { return (bits_ & bit(module)) != 0; }
+    bool empty() const { return bits_ == 0; }
+    void add(RecomputeModule module) { bits_ |= bit(module); }
+
+    bool operator==(const RecomputeModules&) const = default;
+
+  private:
+    static unsigned bit(RecomputeModule module) { return 1U << static_cast<unsigned>(module); }
+
+    unsigned bits_ = 0;
+};
+
 /// The part of every layer that one device computes.
 struct LayerDivision {
     int tensor = 1;                  ///< TP: devices that share each layer
@@ -64,11 +94,15 @@ struct LayerDivision {
     int expert = 1;         ///< EP: groups that have parts of a layer's experts
     int expert_tensor = 1;  ///< ETP: devices that share each expert
     ExpertLoad load{};
+    RecomputeModules recompute{};
 
     /// Whether layers are divided by TP alone, as the samples of any profile say it.
     bool is_of_tensor_alone() const {
         return context == 1 && expert == 1 && expert_tensor == tensor && load == ExpertLoad{};
     }
+
+    /// Whether the samples of any profile do not say what one device has: they are estimated anew.
+    bool needs_estimate() const { return !is_of_tensor_alone() || !recompute.empty(); }
 
     bool operator==(const LayerDivision&) const = default;
 };

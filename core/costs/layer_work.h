@@ -170,6 +170,9 @@ class LayerWork {
     /// those of whole passes. `core_forward` is what selective recompute does again.
     LayerSample sample() const;
 
+    /// Seconds of the forward so far.
+    double forward_seconds() const { return forward_.seconds; }
+
     /// Time of core attention, forward and backward.
     Duration attention_forward() const { return core_forward_.time(); }
     Duration attention_backward() const { return core_backward_.time(); }

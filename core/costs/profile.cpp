@@ -61,6 +61,8 @@ LayerSample combine(LayerSample a, const LayerSample& b, Change change) {
     for (const auto size : sizes_of_sample) {
         a.*size = Bytes{change((a.*size).count, (b.*size).count)};
     }
+    a.again.dropped = Bytes{change(a.again.dropped.count, b.again.dropped.count)};
+    a.again.forward = Duration{change(a.again.forward.count(), b.again.forward.count())};
     for (const auto time : times_of_traffic) {
         a.traffic.*time = Duration{change((a.traffic.*time).count(), (b.traffic.*time).count())};
     }

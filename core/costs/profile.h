@@ -63,6 +63,16 @@ struct LayerTraffic {
     bool operator==(const LayerTraffic&) const = default;
 };
 
+/// What a forward drops of a layer and a backward computes again, module by module
+/// (`LayerDivision::recompute`).
+struct LayerAgain {
+    Bytes dropped{};     ///< part of `LayerSample::saved`
+    Duration forward{};  ///< part of `LayerSample::forward`
+    bool sends = false;  ///< with the messages of the layer's experts
+
+    bool operator==(const LayerAgain&) const = default;
+};
+
 /// Every size of a layer's traffic.
 inline constexpr std::array sizes_of_traffic{&LayerTraffic::keys,
                                              &LayerTraffic::heads,
@@ -139,6 +149,7 @@ struct LayerSample {
     LayerMessages messages{};
     /// Zero in a profile: `divided_profile` (core/costs/estimate_source.h) says so.
     LayerTraffic traffic{};
+    LayerAgain again{};  ///< likewise
 
     Duration backward() const { return backward_input + backward_weight; }
 

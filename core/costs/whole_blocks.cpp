@@ -52,7 +52,10 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .first_weight = a.first_weight + b.first_weight,
             .last_forward = a.last_forward + b.last_forward,
             .last_input = a.last_input + b.last_input,
-            .traffic = together(a.traffic, b.traffic)};
+            .traffic = together(a.traffic, b.traffic),
+            .again = {.dropped = a.again.dropped + b.again.dropped,
+                      .forward = a.again.forward + b.again.forward,
+                      .sends = a.again.sends || b.again.sends}};
 }
 
 LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name) {

@@ -131,6 +131,19 @@ LayerSamples with_layer_recompute(const Model& model,
     return samples;
 }
 
+LayerSamples with_recomputed_modules(LayerSamples samples) {
+    for (LayerSample& sample : samples) {
+        const LayerAgain& again = sample.again;
+        if (again.dropped == Bytes{} && again.forward == Duration{}) {
+            continue;
+        }
+        const Duration sent = again.sends ? sample.messages.forward_sums : Duration{};
+        rebuild(sample, sample.saved - again.dropped, again.forward + sent);
+        sample.messages.backward_sums += sent;
+    }
+    return samples;
+}
+
 std::vector<LayerRange> block_groups(const std::vector<LayerRange>& blocks,
                                      LayerRange stage,
                                      int blocks_per_group) {

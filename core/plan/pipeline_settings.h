@@ -50,6 +50,7 @@ struct PipelineSettings {
         tensor_overlap;  ///< messages of devices that share a layer; auto: as the costs say
     ContextMethod context_method = ContextMethod::Ring;
     ExpertDispatch expert_dispatch = ExpertDispatch::Nccl;
+    RecomputeModules recompute_modules{};  ///< of every block
     /// By which devices are numbered; none: as the placement of the cluster says.
     std::optional<AxisOrder> order{};
     int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed

@@ -135,7 +135,8 @@ class Cluster {
                                  const DeviceGroups& groups,
                                  const std::vector<int>& node_of) const;
 
-    /// The same of a rank's routed experts; none where they are as all other weights.
+    /// Groups of devices with the same routed experts of a rank; none where these are divided as
+    /// all other weights.
     std::optional<ReplicaGroups> expert_groups(int rank) const;
 
     /// The devices that have parts of a sample.

@@ -82,7 +82,7 @@ CostTable cost_table(const Model& model,
     require_same_layers(model, profile);
     CostTable table;
     const TensorParallel& tensor = rules.tensor;
-    const bool divides = !rules.division.is_of_tensor_alone();
+    const bool divides = rules.division.needs_estimate();
     const std::optional<Profile> divided =
         divides ? std::optional(divided_profile(profile, rules.division)) : std::nullopt;
     const Profile& costs = divided ? *divided : profile;
@@ -101,6 +101,7 @@ CostTable cost_table(const Model& model,
             if (rules.experts) {
                 of_one = with_expert_messages(std::move(of_one), *rules.experts);
             }
+            of_one = with_recomputed_modules(std::move(of_one));
             of_one = with_layer_recompute(model, std::move(of_one), rules.recompute);
             of_one = with_offloaded_blocks(model, std::move(of_one), rules.offloaded_blocks);
             if (rules.accumulates) {

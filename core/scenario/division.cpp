@@ -145,7 +145,8 @@ LayerDivision layer_division(const SettledScenario& scenario,
                            .context = pipeline.context_parallel,
                            .context_method = pipeline.context_method,
                            .context_ring = context_nodes,
-                           .expert_tensor = pipeline.tensor_parallel};
+                           .expert_tensor = pipeline.tensor_parallel,
+                           .recompute = pipeline.recompute_modules};
     const EstimateSource* const source = profile.estimated_from.get();
     if (source != nullptr && has_experts(profile)) {
         division.expert = pipeline.expert_parallel;
@@ -183,8 +184,42 @@ std::optional<ExpertRules> expert_rules(const SettledScenario& scenario, const P
                                   .optimizer = from(Shard::Optimizer)}};
 }
 
+namespace {
+
+/// Modules that the model has no part of.
+void require_modules(const SettledScenario& scenario, const Profile& profile) {
+    const EstimateSource* const source = profile.estimated_from.get();
+    if (source == nullptr) {
+        return;
+    }
+    const DecoderModel& model = source->model;
+    const auto refuse_word = [&](RecomputeModule module, std::string_view missing) {
+        if (scenario.pipeline.recompute_modules.has(module)) {
+            const std::string_view word = recompute_module_words[static_cast<std::size_t>(module)];
+            refuse(scenario,
+                   "pipeline.recompute_modules",
+                   fmt::format(
+                       "pipeline.recompute_modules has {}, but the model has no {}", word, missing),
+                   fmt::format("leave {} out", word));
+        }
+    };
+    if (!model.attention.latent) {
+        refuse_word(RecomputeModule::LatentUp, "latent attention");
+    }
+    if (!has_experts(profile)) {
+        refuse_word(RecomputeModule::ExpertActivation, "experts");
+        refuse_word(RecomputeModule::Experts, "experts");
+    }
+    if (model.experts.shared_width == 0) {
+        refuse_word(RecomputeModule::SharedExperts, "shared experts");
+    }
+}
+
+}  // namespace
+
 void require_division(const SettledScenario& scenario, const Profile& profile, int ranks) {
     const auto& pipeline = scenario.pipeline;
+    require_modules(scenario, profile);
     const bool divides_experts = pipeline.expert_parallel > 1 ||
                                  (pipeline.expert_tensor_parallel > 0 &&
                                   pipeline.expert_tensor_parallel != pipeline.tensor_parallel);

@@ -263,6 +263,41 @@ void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Sce
     }
 }
 
+void read_recompute_modules(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const auto written = table.choices(key.name, key.words);
+    if (!written) {
+        return;
+    }
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    pipeline.recompute_modules = {};
+    for (const std::size_t word : *written) {
+        pipeline.recompute_modules.add(static_cast<RecomputeModule>(word));
+    }
+    const bool of_layers = pipeline.layer_recompute != LayerRecompute::None;
+    if (of_layers && !pipeline.recompute_modules.empty()) {
+        table.refuse(key.name,
+                     fmt::format("an empty list where recompute = \"{}\"",
+                                 to_string(pipeline.layer_recompute)),
+                     pipeline.layer_recompute == LayerRecompute::Selective
+                         ? "write recompute = \"none\", and core_attn into the list"
+                         : "write recompute = \"none\": whole blocks have all modules");
+    }
+}
+
+void print_recompute_modules(const ScenarioKey& key,
+                             ScenarioWriter& writer,
+                             const Scenario& scenario) {
+    std::vector<std::string> words;
+    for (std::size_t module = 0; module < recompute_module_words.size(); ++module) {
+        if (scenario.pipeline.recompute_modules.has(static_cast<RecomputeModule>(module))) {
+            words.emplace_back(recompute_module_words[module]);
+        }
+    }
+    if (!words.empty()) {
+        writer.strings(key.name, words);
+    }
+}
+
 void read_order(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (const std::optional<std::string> order = table.text(key.name)) {
         scenario.pipeline.order = parse_axis_order(*order, table.place(key.name));
@@ -297,7 +332,7 @@ void print_unless_first(const ScenarioKey& key, ScenarioWriter& writer, const Sc
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 34> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 35> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -362,6 +397,16 @@ constexpr std::array<ScenarioKey, 34> keys_of_pipeline{{
               "(Megatron's *selective*), or with FlashAttention single operators (PyTorch's). With "
               "`block` and `selective` the recompute is part of the backward",
               "`always` for `gpipe`, else `none`"),
+    ScenarioKey{.name = "recompute_modules",
+                .read = read_recompute_modules,
+                .print = print_recompute_modules,
+                .words = recompute_module_words}
+        .takes(Form::Texts)
+        .says("parts of every block that a forward drops and a backward computes again, in "
+              "Megatron-LM's words: `core_attn`, `layernorm`, `mla_up_proj`, `mlp`, `moe_act`, "
+              "`moe`, `shared_experts`. See [memory by module](experts.md#memory-by-module). "
+              "Simulation and planning only, with estimated costs",
+              "none"),
     keys::number<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
         .checked_by(refuse_groups_of_nothing)
         .says("for `recompute = \"block\"`: blocks in a group, counted from the first block of the "

@@ -228,6 +228,74 @@ TEST(DividedContext, AttentionOfAPartTakesThePairsThatItsChunksSee) {
     }
 }
 
+// --- Modules that are computed again. ---
+
+LayerAgain again(const DecoderModel& model,
+                 std::string_view layer,
+                 RecomputeModule module,
+                 LayerDivision division = {}) {
+    division.recompute.add(module);
+    const LayerSample with = sample(model, layer, division);
+    division.recompute = {};
+    LayerSample without = sample(model, layer, division);
+    without.again = with.again;
+    EXPECT_EQ(with, without) << "what is dropped is said apart";
+    return with.again;
+}
+
+TEST(RecomputedModules, DropWhatTheirFormulasSay) {
+    const DecoderModel model = small_model();
+    EXPECT_EQ(again(model, "block0.attention", RecomputeModule::CoreAttention).dropped.count,
+              4 * 1024 * 8);
+    EXPECT_EQ(again(model, "block0.attention", RecomputeModule::Norms).dropped.count,
+              2 * 1024 * 512);
+    EXPECT_EQ(again(model, "block0.feed_forward", RecomputeModule::FeedForward).dropped.count,
+              3 * 2 * 1024 * 1536);
+    EXPECT_EQ(again(model, "block1.feed_forward", RecomputeModule::SharedExperts).dropped.count,
+              3 * 2 * 1024 * 768);
+    constexpr int rows = 2048;
+    for (const LayerDivision& division : {LayerDivision{}, LayerDivision{.expert = 4}}) {
+        EXPECT_EQ(again(model, "block1.feed_forward", RecomputeModule::ExpertActivation, division)
+                      .dropped.count,
+                  2 * rows * 768);
+    }
+    EXPECT_EQ(again(model, "block0.feed_forward", RecomputeModule::Experts), LayerAgain{});
+}
+
+TEST(RecomputedModules, DividedTokensDropAPart) {
+    const LayerDivision both{.tensor = 2, .sequence_parallel = true, .expert_tensor = 2};
+    EXPECT_EQ(again(small_model(), "block0.attention", RecomputeModule::Norms, both).dropped.count,
+              1024 * 512);
+    EXPECT_EQ(again(small_model(), "block0.feed_forward", RecomputeModule::FeedForward, both)
+                  .dropped.count,
+              3 * 1024 * 1536);
+}
+
+TEST(RecomputedModules, ExpertsAreComputedAgainWithTheirMessagesAndKeepTheLayersInput) {
+    const LayerDivision division{.expert = 4};
+    const LayerAgain all =
+        again(small_model(), "block1.feed_forward", RecomputeModule::Experts, division);
+    const LayerSample whole = sample(small_model(), "block1.feed_forward", division);
+    EXPECT_TRUE(all.sends);
+    constexpr std::int64_t input_and_norm = 2 * (2 * 1024 * 512);
+    EXPECT_EQ((whole.saved - all.dropped).count, input_and_norm);
+    EXPECT_EQ(all.forward, whole.forward);
+}
+
+TEST(RecomputedModules, UpProjectionsOfLatentAttention) {
+    DecoderModel model = small_model();
+    model.attention.key_value_heads = 8;
+    model.attention.key_width = 96;
+    model.attention.latent =
+        LatentShape{.query_rank = 128, .key_value_rank = 64, .rotary_width = 32};
+    const LayerAgain up = again(model, "block0.attention", RecomputeModule::LatentUp);
+    EXPECT_EQ(up.dropped.count, 2 * 1024 * 8 * (2 * 96 + 64));
+    // Products from the narrow rows, in operations.
+    EXPECT_NEAR(static_cast<double>(up.forward.count()) * 1e3,
+                2.0 * 1024 * (128 * 8 * 96 + 64 * 8 * (96 - 32 + 64)),
+                3e3);
+}
+
 // --- The source of a profile. ---
 
 TEST(EstimateSource, AProfileSaysWhatItWasEstimatedFrom) {
