@@ -209,6 +209,9 @@ Json prediction_json(const sim::Prediction& prediction) {
     json["stale_gradients"] = plan->stale_gradients;
     json["data_parallel"] = plan->replicas;
     json["tensor_parallel"] = plan->tensor_parallel;
+    json["context_parallel"] = plan->context_parallel;
+    json["expert_parallel"] = plan->expert_parallel;
+    json["expert_tensor_parallel"] = plan->expert_tensor_parallel;
     json["cost_source"] =
         plan->cost_source ? Json(std::string(to_string(*plan->cost_source))) : Json(nullptr);
     json["notes"] = plan->notes;

@@ -293,9 +293,16 @@ class Words {
                 part(messages.busiest_shards));
         }
         if (notable_tensor()) {
-            say("{} are sums among the {} devices of a rank (tensor parallelism).",
-                part(messages.busiest_tensor),
-                plan_->tensor_parallel);
+            const bool sums_alone = plan_->context_parallel == 1 && plan_->expert_parallel == 1;
+            if (sums_alone) {
+                say("{} are sums among the {} devices of a rank (tensor parallelism).",
+                    part(messages.busiest_tensor),
+                    plan_->tensor_parallel);
+            } else {
+                say("{} are messages of {}.",
+                    part(messages.busiest_tensor),
+                    inner_parallelism(plan_));
+            }
         }
     }
 

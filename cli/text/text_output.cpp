@@ -255,7 +255,9 @@ std::string offload_text(const sim::Prediction& prediction) {
                                                      format_duration(step)));
 }
 
-std::string breakdown_table(const Breakdown& breakdown, const sim::MessagesInActions& messages) {
+std::string breakdown_table(const Breakdown& breakdown,
+                            const sim::MessagesInActions& messages,
+                            const Plan& plan) {
     std::vector<std::vector<std::string>> rows{{"mean over ranks", "time", "share"}};
     const auto total = static_cast<double>(std::max<std::int64_t>(1, breakdown.sum().count()));
     const auto add = [&](std::string_view words, Duration time) {
@@ -268,7 +270,11 @@ std::string breakdown_table(const Breakdown& breakdown, const sim::MessagesInAct
         add(part.words, breakdown.*part.value);
         if (part.value == &Breakdown::recompute) {  // the last of those that hold these messages
             add("of these, waiting for shards of weights and gradients", messages.shards);
-            add("of these, sums of tensor parallelism", messages.tensor);
+            const bool sums_alone = plan->context_parallel == 1 && plan->expert_parallel == 1;
+            add(fmt::format("of these, {} of {}",
+                            sums_alone ? "sums" : "messages",
+                            inner_parallelism(plan)),
+                messages.tensor);
         }
     }
     rows.push_back({"step", format_duration(breakdown.sum()), ""});
@@ -306,6 +312,18 @@ std::string columns_text(const TimelineColumns& columns) {
 }
 
 }  // namespace
+
+std::string inner_parallelism(const Plan& plan) {
+    std::vector<std::string_view> axes;
+    for (const auto& [devices, axis] : {std::pair(plan->tensor_parallel, "tensor"),
+                                        std::pair(plan->context_parallel, "context"),
+                                        std::pair(plan->expert_parallel, "expert")}) {
+        if (devices > 1) {
+            axes.emplace_back(axis);
+        }
+    }
+    return fmt::format("{} parallelism", fmt::join(axes, ", "));
+}
 
 std::string timeline_text(const Timeline& timeline, int width) {
     if (timeline.ranks.size() > most_ranks_shown) {
@@ -410,7 +428,7 @@ std::string prediction_text(const sim::Prediction& prediction, const Console& co
     text += not_idle_text(prediction.messages, metrics.step);
     text += '\n' + device_table(prediction);
     text += offload_text(prediction);
-    text += '\n' + breakdown_table(prediction.breakdown, prediction.messages);
+    text += '\n' + breakdown_table(prediction.breakdown, prediction.messages, prediction.plan);
     if (console.verbose()) {
         text += critical_path_text(prediction);
     }

@@ -40,6 +40,9 @@ std::string stages_text(int ranks, int chunks);
 /// "15.79 %".
 std::string percent_text(double share);
 
+/// The axes along which devices share layers, samples and experts: "tensor, expert parallelism".
+std::string inner_parallelism(const Plan& plan);
+
 /// The error of a prediction: "+1.25 %".
 std::string error_text(double percent);
 
