@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/scenario/division.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "core/costs/estimate.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/interop/hf_config.h"
+#include "core/model/model.h"
+#include "core/plan/stage_costs.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/planner.h"
+#include "core/scenario/settled_scenario.h"
+#include "core/text/json_text.h"
+#include "tests/support/error_of.h"
+
+namespace pipetwin {
+namespace division_test {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+
+/// A shipped model with so many of its blocks; 0: all.
+DecoderModel shipped(const std::string& name, int blocks = 0) {
+    const std::filesystem::path file = find_model(name);
+    DecoderModel model = parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string());
+    if (blocks > 0) {
+        model.blocks = blocks;
+    }
+    return model;
+}
+
+Profile costs_of(const DecoderModel& model, int sequence = 4096) {
+    return estimated_profile(
+        model, find_device("h100-sxm"), {.sequence = sequence, .precision = "bf16"});
+}
+
+/// A scenario on nodes of eight H100, with Adam's state shared out.
+SettledScenario scenario_with(const std::string& keys) {
+    return settle(
+        parse_scenario("[model]\nkind = \"profile\"\nfile = \"none.json\"\n"
+                       "[training]\noptimizer = \"adamw\"\nbatch = 512\n"
+                       "[cluster]\ndevice = \"h100-sxm\"\nper_node = 8\n"
+                       "node_link = \"infiniband-ndr\"\nstack = \"none\"\n"
+                       "[pipeline]\nschedule = \"1f1b\"\nmicro_batches = 8\n"
+                       "shard = \"optimizer\"\n" +
+                           keys,
+                       "s.toml"));
+}
+
+Plan plan_of(const Profile& profile, const SettledScenario& scenario) {
+    return make_plan(scenario, scenario_model(scenario, &profile), profile, RowsFrom::Generator);
+}
+
+Plan plan_with(const Profile& profile, const std::string& keys) {
+    return plan_of(profile, scenario_with(keys));
+}
+
+double gib(Bytes bytes) {
+    return static_cast<double>(bytes.count) / (1 << 30);
+}
+
+double state_of_first(const Plan& plan) {
+    return gib(kept_state(plan->states.front()));
+}
+
+/// In bf16 with sums in fp32: 6 + 12 / D bytes a parameter, D = DP x CP of dense ones, EDP of
+/// experts (the distributed optimizer of Megatron-LM).
+TEST(DividedState, IsThatOfEachParametersOwnGroup) {
+    const Profile mixtral = costs_of(shipped("mixtral-8x7b"));
+    // 32 devices: 0.467e9 dense parameters on 8 replicas, 1.409e9 of experts on one.
+    EXPECT_NEAR(state_of_first(plan_with(mixtral,
+                                         "stages = 4\npartition = [8, 8, 8, 8]\ndata_parallel = 8\n"
+                                         "expert_parallel = 8\n")),
+                26.89,
+                0.01);
+    // 64 devices on one stage: 1.606e9 on 64, 5.637e9 on 8.
+    EXPECT_NEAR(
+        state_of_first(plan_with(mixtral, "stages = 1\ndata_parallel = 64\nexpert_parallel = 8\n")),
+        48.63,
+        0.01);
+}
+
+TEST(DividedState, PartsOfSamplesShareTheOptimizerAsReplicasDo) {
+    const Profile llama = costs_of(shipped("llama-3-70b", 12), 32768);
+    const std::string two = "stages = 1\ntensor_parallel = 2\nsequence_parallel = true\n";
+    EXPECT_NEAR(state_of_first(plan_with(llama, two + "data_parallel = 4\n")), 51.84, 0.01);
+    EXPECT_NEAR(state_of_first(plan_with(llama, two + "context_parallel = 4\n")), 51.84, 0.01);
+    EXPECT_NEAR(
+        state_of_first(plan_with(llama, "stages = 1\ncontext_parallel = 8\n")), 86.40, 0.01);
+}
+
+TEST(DividedState, OnlyTheGroupsOfExpertsSumThem) {
+    const Profile mixtral = costs_of(shipped("mixtral-8x7b"));
+    const auto sums = [&](const std::string& experts) {
+        return plan_with(mixtral, "stages = 1\ndata_parallel = 8\n" + experts)->all_reduce.front();
+    };
+    // With an expert on each of 8 devices no other has it: what is left are dense weights.
+    const double share = 1.606e9 / (1.606e9 + 8 * 5.637e9);
+    EXPECT_NEAR(to_seconds(sums("expert_parallel = 8\n")) / to_seconds(sums("")), share, 0.002);
+}
+
+TEST(DividedLayers, DevicesOfARankAreThoseOfAllPartsOfASample) {
+    const Profile llama = costs_of(shipped("llama-3-8b"), 16384);
+    const Plan plan = plan_with(
+        llama, "stages = 2\ntensor_parallel = 2\nsequence_parallel = true\ncontext_parallel = 4\n");
+    EXPECT_EQ(plan->rank_devices(), 8);
+    SettledScenario too_few = scenario_with("stages = 2\ncontext_parallel = 4\n");
+    too_few.cluster.count = 7;
+    EXPECT_THAT(error_of([&] { plan_of(llama, too_few); }).what(), HasSubstr("cluster.count = 7"));
+}
+
+TEST(DividedLayers, MessagesOfContextMakeActionsLongerAndAreSaid) {
+    const Profile llama = costs_of(shipped("llama-3-8b"), 16384);
+    const Plan whole = plan_with(llama, "stages = 2\n");
+    for (const std::string method : {"ring", "all-gather", "all-to-all", "ring+all-to-all"}) {
+        const Plan parts = plan_with(
+            llama, "stages = 2\ncontext_parallel = 4\ncontext_method = \"" + method + "\"\n");
+        const StageCost& cost = parts->costs.front().front();
+        const StageCost& of_all = whole->costs.front().front();
+        const Duration computed = cost.forward - cost.forward_messages.tensor;
+        EXPECT_GE(cost.forward_messages.tensor, Duration{}) << method;
+        EXPECT_NEAR(to_seconds(computed) / to_seconds(of_all.forward), 0.25, 0.02) << method;
+    }
+}
+
+TEST(DividedLayers, RefuseWhatCannotBeDivided) {
+    const Profile mixtral = costs_of(shipped("mixtral-8x7b"));
+    const Profile llama = costs_of(shipped("llama-3-8b"));
+    const auto refusal = [](const Profile& profile, const std::string& keys) {
+        return error_of([&] { plan_with(profile, "stages = 1\n" + keys); });
+    };
+    EXPECT_EQ(refusal(mixtral, "data_parallel = 16\nexpert_parallel = 16\n").key(),
+              "pipeline.expert_parallel");
+    EXPECT_EQ(refusal(llama, "data_parallel = 8\nexpert_parallel = 8\n").key(),
+              "pipeline.expert_parallel");
+    EXPECT_EQ(refusal(llama, "context_parallel = 3\n").key(), "pipeline.context_parallel");
+    EXPECT_EQ(refusal(llama, "context_parallel = 16\ncontext_method = \"all-to-all\"\n").key(),
+              "pipeline.context_parallel");
+    EXPECT_EQ(refusal(mixtral,
+                      "tensor_parallel = 2\ndata_parallel = 8\nexpert_parallel = 8\n"
+                      "expert_tensor_parallel = 1\n")
+                  .key(),
+              "pipeline.sequence_parallel");
+    EXPECT_EQ(refusal(llama, "recompute_modules = [\"mla_up_proj\"]\n").key(),
+              "pipeline.recompute_modules");
+    SettledScenario loads = scenario_with("stages = 1\ndata_parallel = 8\nexpert_parallel = 8\n");
+    loads.training.expert_load.shares = {0.5, 0.5};
+    EXPECT_EQ(error_of([&] { plan_of(mixtral, loads); }).key(), "training.expert_load");
+}
+
+TEST(ExpertLoads, TheFullestDeviceHasTheLargestSumOfItsExperts) {
+    const Profile mixtral = costs_of(shipped("mixtral-8x7b"));
+    SettledScenario scenario =
+        scenario_with("stages = 1\ndata_parallel = 8\nexpert_parallel = 4\n");
+    scenario.training.expert_load.shares = {0.2, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1};
+    EXPECT_DOUBLE_EQ(layer_division(scenario, mixtral).load.fullest, 4 * 0.4);
+    scenario.pipeline.expert_parallel = 8;
+    EXPECT_DOUBLE_EQ(layer_division(scenario, mixtral).load.fullest, 8 * 0.2);
+    scenario.pipeline.expert_parallel = 1;
+    EXPECT_DOUBLE_EQ(layer_division(scenario, mixtral).load.fullest, 1);
+}
+
+}  // namespace division_test
+}  // namespace pipetwin
