@@ -2,6 +2,7 @@
 #include "sim/questions/calibrated_stack.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 #include "core/base/median.h"
 #include "core/base/number_text.h"
 #include "core/costs/kernel_rates.h"
+#include "core/costs/number_type.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack_choice.h"
 #include "core/costs/stack_toml.h"
@@ -213,7 +215,81 @@ std::vector<KnownRow> known_rows(const std::vector<StackRow>& rows) {
     return known;
 }
 
-Stack corrected(const Stack& base, const std::vector<KnownRow>& rows) {
+/// A kind of kernel whose time a factor corrects.
+struct KernelKind {
+    double MeasuredFactors::*factor;
+    std::string_view kernels;
+    std::string_view limit;  ///< of the device, that none of them passes
+};
+constexpr std::array<KernelKind, 3> kernel_kinds{{
+    {&MeasuredFactors::products, "products", "rate of products"},
+    {&MeasuredFactors::attention, "attention", "rate of products"},
+    {&MeasuredFactors::passes, "kernels that move bytes", "memory rate"},
+}};
+
+/// The factors with which the fastest kernel of each kind reaches all of the device's rate.
+MeasuredFactors least_factors(const Stack& base,
+                              const std::string& device,
+                              const std::string& precision) {
+    MeasuredFactors least{.products = 0, .attention = 0, .passes = 0};
+    for (const std::string_view of : {std::string_view(precision), kept_precision(precision)}) {
+        if (const auto reached = base.products_of(device, of)) {
+            least.products = std::max(least.products, reached->large);
+        }
+    }
+    for (const Stack::Attention& of : base.attention) {
+        if (std::ranges::count(of.devices, device) > 0) {
+            least.attention = std::max(
+                {least.attention, of.reached.value.forward.share, of.reached.value.backward.share});
+        }
+    }
+    const Stack::Passes& passes = base.passes;
+    const CastBytes* const casts = base.casts_of(precision);
+    least.passes = std::max({passes.copies.value,
+                             passes.activations.value,
+                             passes.norms_forward.value,
+                             passes.norms_backward.value,
+                             casts == nullptr ? 0 : casts->memory_share});
+    return least;
+}
+
+/// The factors, none of which makes a kernel faster than the device is. `warnings`: null, or where
+/// the rest of each factor is said.
+MeasuredFactors within_device(MeasuredFactors factors,
+                              const Stack& base,
+                              const std::string& device,
+                              const std::string& precision,
+                              std::vector<std::string>* warnings) {
+    const MeasuredFactors least = least_factors(base, device, precision);
+    for (const auto& [factor, kernels, limit] : kernel_kinds) {
+        double& fitted = factors.*factor;
+        const double bound = least.*factor;
+        if (fitted >= bound) {
+            continue;
+        }
+        if (warnings != nullptr) {
+            warnings->push_back(fmt::format(
+                "by the rows {} on {} in {} take {:.3g} times as long as estimated, at {:.0f} % of "
+                "the {}: the factor is {:.3g}, with which they reach all of it, and the rest, "
+                "{:.3g}, is left out; check what the rows measured, and their batch and devices",
+                kernels,
+                device,
+                precision,
+                fitted,
+                100 * bound / fitted,
+                limit,
+                bound,
+                fitted / bound));
+        }
+        fitted = bound;
+    }
+    return factors;
+}
+
+/// `warnings`: null, or where is said what of the factors no device could do.
+Stack corrected(const Stack& base,
+                const std::vector<KnownRow>& rows,
+                std::vector<std::string>* warnings = nullptr) {
     std::map<std::string, std::vector<KnownRow>> by_device;
     for (const KnownRow& row : rows) {
         by_device[row.row->setup.device].push_back(row);
@@ -233,7 +309,8 @@ Stack corrected(const Stack& base, const std::vector<KnownRow>& rows) {
         for (const std::string& precision : base.precisions_of(device)) {
             Stack::Calibrated& of = stack.calibrated.emplace_back();
             of = {.device = device, .precision = precision};
-            of.factors.value = fitted_factors(runs, precision);
+            of.factors.value =
+                within_device(fitted_factors(runs, precision), base, device, precision, warnings);
             of.factors.value.activations = memory.empty() ? 1 : median(memory);
             of.factors.kind = FactKind::Fitted;
             of.factors.source = source_of_runs;
@@ -406,7 +483,8 @@ StackCalibration calibrated_stack(const std::vector<StackRow>& rows, const std::
     expect_one_stack(rows);
     const Stack& base = *rows.front().setup.estimate.stack;
     const std::vector<KnownRow> known = known_rows(rows);
-    StackCalibration found{.stack = corrected(base, known)};
+    StackCalibration found;
+    found.stack = corrected(base, known, &found.warnings);
     const auto stack = std::make_shared<const Stack>(found.stack);
     std::map<std::pair<std::string, std::string>, std::vector<double>> errors;
     for (std::size_t i = 0; i < rows.size(); ++i) {

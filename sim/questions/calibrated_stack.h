@@ -35,7 +35,8 @@ struct StackCalibration {
     std::vector<std::string> warnings{};  ///< sentences
 };
 
-/// Corrects the stack of the rows by them, as `fitted_factors` says, device by device. Throws
+/// Corrects the stack of the rows by them, as `fitted_factors` says, device by device, but makes no
+/// kernel faster than its device: a warning says what is left out. Throws
 /// Error(BadInput) at the row for a stack that is another than the first row's, or that was
 /// calibrated before, and as make_settled_plan and `calibrate_by_runs`.
 StackCalibration calibrated_stack(const std::vector<StackRow>& rows, const std::string& file);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/questions/calibrated_stack.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "core/artifacts/measured_runs.h"
 #include "core/base/error.h"
+#include "core/costs/kernel_rates.h"
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack_toml.h"
 #include "tests/support/error_of.h"
@@ -129,6 +131,38 @@ TEST(CalibratedStack, RowsThatContradictEachOtherAreNamed) {
         ::testing::Contains(::testing::AllOf(HasSubstr("contradict"), HasSubstr("the odd one"))));
     for (const Stack::Calibrated& of : found.stack.calibrated) {
         EXPECT_LT(of.factors.value.products, 1.06);
+    }
+}
+
+/// Steps in a third of the time: kernels would move more bytes than the memory does.
+TEST(CalibratedStack, NoKernelIsFasterThanItsDevice) {
+    std::vector<StackRow> rows = measured_with(slower_stack(1, 1));
+    for (StackRow& row : rows) {
+        row.run.step_seconds /= 3;
+    }
+    const StackCalibration found = calibrated_stack(rows, "own.toml");
+    const DeviceProfile device = find_device("h100-sxm");
+    for (const Stack::Calibrated& of : found.stack.calibrated) {
+        EstimateOptions options{.precision = of.precision};
+        take_stack(std::make_shared<Stack>(found.stack), options);
+        const KernelRates rates = kernel_rates(device, options);
+        const double fastest = std::max({rates.memory.copies,
+                                         rates.memory.activations,
+                                         rates.memory.norms_forward,
+                                         rates.memory.norms_backward,
+                                         rates.casts ? rates.casts->memory_share : 0});
+        EXPECT_NEAR(fastest, 1, 1e-12) << of.precision;
+        EXPECT_LE(rates.products.of_sizes.large, 1 + 1e-12) << of.precision;
+        EXPECT_LE(rates.kept.of_sizes.large, 1 + 1e-12) << of.precision;
+        for (const double head : {64.0, 128.0}) {
+            EXPECT_LE(rates.attention(head).forward.share, 1 + 1e-12) << of.precision;
+            EXPECT_LE(rates.attention(head).backward.share, 1 + 1e-12) << of.precision;
+        }
+        EXPECT_THAT(found.warnings,
+                    ::testing::Contains(::testing::AllOf(
+                        HasSubstr("kernels that move bytes on h100-sxm in " + of.precision),
+                        HasSubstr(fmt::format("the factor is {:.3g}", of.factors.value.passes)),
+                        HasSubstr("is left out"))));
     }
 }
 
