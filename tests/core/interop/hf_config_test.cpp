@@ -54,7 +54,9 @@ TEST(HfConfig, ShippedModelsHaveThePublishedNumbersOfParameters) {
         {"qwen2.5-7b", 7'615'616'512},        {"qwen2.5-14b", 14'770'033'664},
         {"qwen2.5-32b", 32'763'876'352},      {"qwen2.5-72b", 72'706'203'648},
         {"qwen3-8b", 8'190'735'360},          {"qwen3-30b-a3b", 30'532'122'624},
-        {"deepseek-v2-lite", 15'706'484'224}, {"deepseek-v3", 671'026'419'200}};
+        {"qwen3-235b-a22b", 235'093'634'560}, {"gpt-oss-120b", 116'829'156'672},
+        {"llama-4-scout", 107'769'861'120},   {"deepseek-v2-lite", 15'706'484'224},
+        {"deepseek-v3", 671'026'419'200}};
     EXPECT_EQ(model_names().size(), published.size());
     for (const auto& [name, count] : published) {
         const std::filesystem::path file = find_model(name);
