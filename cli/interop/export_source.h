@@ -82,7 +82,7 @@ class ExportSource {
         /// Devices of all replicas, and of all that share a rank.
         int devices() const {
             return schedule.rank_count() * scenario.pipeline.data_parallel *
-                   scenario.pipeline.tensor_parallel;
+                   scenario.pipeline.rank_devices();
         }
     };
     /// The layers that a scenario or run puts on each stage, of a model whose layers are those of a

@@ -46,6 +46,55 @@ std::string print_layout(const MegatronFlags& flags) {
                         : std::string();
 }
 
+/// Words of Megatron-LM's --cp-comm-type, and of MindSpeed's --context-parallel-algo.
+constexpr auto context_words = std::to_array<std::pair<string_view, ContextMethod>>({
+    {"p2p", ContextMethod::Ring},
+    {"all_gather", ContextMethod::AllGather},
+    {"a2a", ContextMethod::AllToAll},
+    {"a2a+p2p", ContextMethod::RingAllToAll},
+    {"allgather", ContextMethod::AllGather},
+    {"megatron_cp_algo", ContextMethod::Ring},
+    {"kvallgather_cp_algo", ContextMethod::AllGather},
+    {"ulysses_cp_algo", ContextMethod::AllToAll},
+    {"hybrid_cp_algo", ContextMethod::RingAllToAll},
+});
+
+/// One word for all layers, or one for each.
+void take_context_method(const Setting& setting, MegatronReading& reading) {
+    const std::string first = first_word(setting).text;
+    const auto is_first = [&first](const SettingWord& word) { return word.text == first; };
+    const auto* const found = std::ranges::find(
+        context_words, lower_case(first), &std::pair<string_view, ContextMethod>::first);
+    if (!std::ranges::all_of(setting.values, is_first)) {
+        add_problem(reading, setting, "layers exchange keys and values in different ways");
+    } else if (found == context_words.end()) {
+        add_problem(reading,
+                    setting,
+                    "not a way of exchanging keys and values that is known here: p2p, all_gather, "
+                    "a2a, a2a+p2p");
+    } else {
+        reading.flags.context_method = found->second;
+    }
+}
+
+std::string print_context_method(const MegatronFlags& flags) {
+    if (!flags.context_method) {
+        return {};
+    }
+    return std::string(std::ranges::find(context_words,
+                                         *flags.context_method,
+                                         &std::pair<string_view, ContextMethod>::second)
+                           ->first);
+}
+
+void take_context_sizes(const Setting& setting, MegatronReading& reading) {
+    reading.flags.context_sizes = whole_list(setting, 1);
+}
+
+std::string print_context_sizes(const MegatronFlags& flags) {
+    return fmt::format("{}", fmt::join(flags.context_sizes, " "));
+}
+
 void take_schedule(const Setting& setting, MegatronReading& reading) {
     if (lower_case(first_word(setting).text) != to_string(ScheduleKind::OneFOneB)) {
         add_problem(reading, setting, "another schedule takes Megatron's place");
@@ -254,11 +303,18 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"moe-router-topk", WholeFlag{&Flags::experts_per_token}},
     {"moe-ffn-hidden-size", WholeFlag{&Flags::expert_width, 1, 1 << 20}},
     {"moe-shared-expert-intermediate-size", WholeFlag{&Flags::shared_width, 0, 1 << 20}},
-    {"mtp-num-layers", WholeFlag{&Flags::prediction_layers, 0}},
+    {"mtp-num-layers", WholeFlag{&Flags::prediction_layers, 0, 16}},
     // The split.
     {"tensor-model-parallel-size", WholeFlag{&Flags::tensor_size, 1, 1 << 12}},
-    {"expert-tensor-parallel-size", WholeFlag{&Flags::expert_tensor_size}},
     {"context-parallel-size", WholeFlag{&Flags::context_size}},
+    {"cp-comm-type context-parallel-algo", OwnFlag{take_context_method, print_context_method}},
+    {"hierarchical-context-parallel-sizes", OwnFlag{take_context_sizes, print_context_sizes}},
+    {"expert-model-parallel-size", WholeFlag{&Flags::expert_size}},
+    {"expert-tensor-parallel-size", WholeFlag{&Flags::expert_tensor_size}},
+    {"moe-token-dispatcher-type",
+     WordFlag{&Flags::dispatcher, "alltoall flex allgather alltoall_seq"}},
+    {"moe-flex-dispatcher-backend", WordFlag{&Flags::flex_backend, "deepep hybridep"}},
+    {"moe-expert-capacity-factor", &Flags::expert_capacity},
     {"pipeline-model-parallel-size", WholeFlag{&Flags::pipeline_size}},
     {"decoder-first-pipeline-num-layers", WholeFlag{&Flags::first_layers}},
     {"decoder-last-pipeline-num-layers", WholeFlag{&Flags::last_layers}},
@@ -296,6 +352,11 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"use-rotary-position-embeddings no-position-embedding",
      &Flags::no_positions,
      FlagRule::Unprinted},
+    {"moe-enable-deepep use-turbo-deepep", &Flags::deepep, FlagRule::Unprinted},
+    {"moe-pad-expert-input-to-capacity", &Flags::fills_capacity},
+    {"moe-router-padding-for-quantization moe-router-padding-for-fp8", &Flags::fills_rows},
+    {"moe-router-force-load-balancing", &Flags::balances_experts},
+    {"use-tp-pp-dp-mapping", &Flags::pipeline_before_data},
     // Shares of the replicas, numbers, and the step.
     {"account-for-embedding-in-pipeline-split", &Flags::account_for_embedding},
     {"account-for-loss-in-pipeline-split", &Flags::account_for_loss},

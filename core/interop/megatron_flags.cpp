@@ -75,7 +75,7 @@ class FlagReader {
         for (const Setting& setting : file.settings) {
             take(setting);
         }
-        expect_tensor_size_of_experts(file);
+        expect_capacity(file);
         expect_one_precision(file);
         take_defaults_of_trainer(file);
         take_defaults_of_verl(file);
@@ -180,14 +180,17 @@ class FlagReader {
             "other files are not read");
     }
 
-    void expect_tensor_size_of_experts(const LaunchFile& file) {
-        const int size = flags_.tensor_size.value_or(1);
-        const auto given =
-            std::ranges::find(file.settings, "expert-tensor-parallel-size", &Setting::name);
-        if (given != file.settings.end() && flags_.experts.value_or(0) > 0 &&
-            flags_.expert_tensor_size != size) {
-            problem(*given,
-                    fmt::format("other devices share an expert than the {} of a layer", size));
+    /// Megatron takes no padding without a capacity (megatron/core/transformer).
+    void expect_capacity(const LaunchFile& file) const {
+        if (flags_.expert_capacity == 0) {
+            refuse(find(file, "moe-expert-capacity-factor")->place,
+                   "a capacity factor of 0, expected more than 0",
+                   "leave --moe-expert-capacity-factor out to drop no token");
+        }
+        if (flags_.fills_capacity && !flags_.expert_capacity) {
+            refuse(find(file, "moe-pad-expert-input-to-capacity")->place,
+                   "--moe-pad-expert-input-to-capacity without --moe-expert-capacity-factor",
+                   "Megatron refuses this, too");
         }
     }
 
@@ -294,9 +297,6 @@ class FlagReader {
                                setting.sections.front() != "modules" &&
                                setting.sections.front() != "MODEL_ARGS";
         flags_.grouped = flags_.grouped || (is_bridge && alias.name == "num-query-groups");
-        if (alias.name == "mtp-num-layers" && *flags_.prediction_layers > 0) {
-            problem(setting, "adds layers behind the blocks that predict further tokens");
-        }
         const bool is_switch = std::holds_alternative<bool MegatronFlags::*>(row.target);
         if (is_switch && !setting.is_key && !setting.values.empty() &&
             !setting.values.front().unknown.empty()) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/costs/layer_division.h"
 #include "core/interop/launch/setting.h"
 #include "core/interop/launch/setting_problems.h"
 #include "core/interop/megatron_layout.h"
@@ -16,10 +17,15 @@ namespace pipetwin {
 /// A number is none, and a switch false, where the flag is not given.
 struct MegatronFlags {
     // The split over devices.
-    std::optional<int> pipeline_size;         ///< --pipeline-model-parallel-size
-    std::optional<int> tensor_size;           ///< --tensor-model-parallel-size
-    std::optional<int> context_size;          ///< --context-parallel-size
-    std::optional<int> expert_tensor_size;    ///< --expert-tensor-parallel-size
+    std::optional<int> pipeline_size;               ///< --pipeline-model-parallel-size
+    std::optional<int> tensor_size;                 ///< --tensor-model-parallel-size
+    std::optional<int> context_size;                ///< --context-parallel-size
+    std::optional<int> expert_size;                 ///< --expert-model-parallel-size
+    std::optional<int> expert_tensor_size;          ///< --expert-tensor-parallel-size
+    std::optional<ContextMethod> context_method{};  ///< --cp-comm-type
+    /// --hierarchical-context-parallel-sizes: devices that share heads, and of the ring of these.
+    std::vector<int> context_sizes{};
+    bool pipeline_before_data = false;        ///< --use-tp-pp-dp-mapping
     std::optional<int> virtual_stage_layers;  ///< --num-layers-per-virtual-pipeline-stage
     std::optional<int> virtual_stages;        ///< --num-virtual-stages-per-pipeline-rank
     std::optional<int> group_size;         ///< --microbatch-group-size-per-virtual-pipeline-stage
@@ -104,6 +110,13 @@ struct MegatronFlags {
     std::optional<int> shared_width;            ///< --moe-shared-expert-intermediate-size
     bool shared_gate = false;                   ///< --moe-shared-expert-gate
     std::optional<std::string> expert_pattern;  ///< --moe-layer-freq, as written
+    std::optional<std::string> dispatcher{};    ///< --moe-token-dispatcher-type
+    std::optional<std::string> flex_backend{};  ///< --moe-flex-dispatcher-backend
+    bool deepep = false;                        ///< --moe-enable-deepep
+    std::optional<double> expert_capacity{};    ///< --moe-expert-capacity-factor
+    bool fills_capacity = false;                ///< --moe-pad-expert-input-to-capacity
+    bool fills_rows = false;                    ///< --moe-router-padding-for-quantization
+    bool balances_experts = false;              ///< --moe-router-force-load-balancing
 
     // Kernels of attention.
     std::optional<std::string> attention_backend{};    ///< --attention-backend

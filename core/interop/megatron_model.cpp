@@ -17,7 +17,6 @@
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
-#include "core/plan/tensor_parallel.h"
 
 namespace pipetwin {
 
@@ -424,13 +423,14 @@ DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) 
     model.dropout = flags.hidden_dropout.value_or(0.1) > 0;
     model.attention = attention_of(flags, place);
     add_experts(flags, model, place);
+    model.prediction_blocks = model.further_blocks = flags.prediction_layers.value_or(0);
     model.precision = flags.bf16 ? "bf16" : flags.fp16 ? "fp16" : "fp32";
     return model;
 }
 
 std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model) {
     const AttentionShape& shape = model.attention;
-    const std::array<std::pair<bool, std::string_view>, 15> reasons{{
+    const std::array<std::pair<bool, std::string_view>, 16> reasons{{
         {flags.gated, "--swiglu: three matrices in place of two"},
         {flags.squared_relu, "--squared-relu: another activation"},
         {flags.rms_norm, "--normalization RMSNorm: norms without a bias"},
@@ -444,6 +444,7 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
         {flags.head_norms, "--qk-layernorm: norms of queries and keys"},
         {shape.window > 0, "--window-size: attention that sees less than a sample"},
         {model.experts.count > 0, "--num-experts: experts"},
+        {model.prediction_blocks > 0, "--mtp-num-layers: layers that predict further tokens"},
         {flags.fp8, "--fp8-format: products in 8 bits"},
         {flags.context_size.value_or(1) > 1,
          "--context-parallel-size: devices that share a sample's tokens"},
@@ -716,30 +717,6 @@ CoreAttention megatron_attention(const MegatronFlags& flags) {
                           ? std::string()
                           : "neither --attention-backend nor --use-flash-attn",
             .is_certain = flags.is_after_core_models || flags.attention_backend.has_value()};
-}
-
-Profile with_context_parallel(Profile profile, int devices) {
-    const auto share_of = [devices](Duration time) {
-        return (time + Duration{devices - 1}) / devices;
-    };
-    // A device has its part of every sample: of its tokens, and of the operations on them.
-    profile.tokens_per_sample /= devices;
-    for (LayerCost& layer : profile.layers) {
-        for (const auto counted : {&LayerCost::operations, &LayerCost::masked_operations}) {
-            if (layer.*counted) {
-                *(layer.*counted) /= devices;
-            }
-        }
-        layer.change_samples([&](LayerSample& sample) {
-            for (const auto time : times_of_sample) {
-                sample.*time = share_of(sample.*time);
-            }
-            for (const auto size : sizes_of_sample) {
-                sample.*size = part_of(sample.*size, devices);
-            }
-        });
-    }
-    return profile;
 }
 
 }  // namespace pipetwin

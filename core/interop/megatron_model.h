@@ -73,8 +73,4 @@ struct CoreAttention {
 /// --use-flash-attn or Transformer Engine was asked for.
 CoreAttention megatron_attention(const MegatronFlags& flags);
 
-/// Costs of each layer on one of `devices` that share every sample along its tokens (context
-/// parallelism): times and what is kept or sent are divided, weights are not.
-Profile with_context_parallel(Profile profile, int devices);
-
 }  // namespace pipetwin

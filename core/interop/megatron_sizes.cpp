@@ -58,6 +58,26 @@ std::optional<int> replicas_of(const MegatronFlags& flags, int ranks, const std:
     return left;
 }
 
+/// Whether the devices of a stage can share the experts (megatron/core/parallel_state.py).
+void expect_expert_groups(const MegatronFlags& flags,
+                          std::optional<int> replicas,
+                          const std::string& place) {
+    const int tensor = flags.tensor_size.value_or(1);
+    const int context = flags.context_size.value_or(1);
+    const std::int64_t group =
+        std::int64_t{flags.expert_size.value_or(1)} * flags.expert_tensor_size.value_or(tensor);
+    const std::int64_t stage = replicas ? std::int64_t{tensor} * context * *replicas : group;
+    if (stage % group != 0) {
+        refuse_sizes(place,
+                     fmt::format("{} of a stage cannot be shared out to groups of {} x {} devices: "
+                                 "expert x expert tensor parallelism",
+                                 counted(stage, "device"),
+                                 flags.expert_size.value_or(1),
+                                 flags.expert_tensor_size.value_or(tensor)),
+                     "Megatron refuses this, too");
+    }
+}
+
 /// What of groups of replicas, of which each divides the state, a scenario cannot say; empty:
 /// nothing.
 std::string_view fault_of_groups(const MegatronFlags& flags,
@@ -65,9 +85,6 @@ std::string_view fault_of_groups(const MegatronFlags& flags,
                                  int groups) {
     if (megatron_shard(flags) == Shard::None) {
         return "without --use-distributed-optimizer there is nothing to divide in groups";
-    }
-    if (flags.context_size.value_or(1) > 1) {
-        return "the devices of context parallelism are in the groups, too";
     }
     if (!replicas) {
         return "the flags do not say how many GPUs there are, so the groups have no size";
@@ -121,6 +138,9 @@ MegatronSizes megatron_sizes(const MegatronFlags& flags,
     }
     sizes.chunks = megatron_chunks(flags, sizes.ranks, place);
     sizes.replicas = replicas_of(flags, sizes.ranks, place);
+    if (flags.experts.value_or(0) > 0) {
+        expect_expert_groups(flags, sizes.replicas, place);
+    }
     set_shard_group(sizes, flags, leave_out, place);
     if (leave_out != LeaveOut::All) {
         expect_known_stages(flags, place);
@@ -184,12 +204,13 @@ std::vector<int> megatron_stage_blocks(const MegatronFlags& flags,
     std::vector<int> counts;
     for (const std::string& stage : flags.layout->stages) {
         counts.push_back(static_cast<int>(std::ranges::count(stage, 't')));
-        const bool is_end = counts.size() == 1 || counts.size() == flags.layout->stages.size();
-        if (counts.back() == 0 && !is_end) {
+        const bool is_last = counts.size() == flags.layout->stages.size();
+        if (stage.find('m') != std::string::npos && !is_last) {
             refuse_sizes(place,
-                         fmt::format("stage {} has nothing but layers m, which are left out",
+                         fmt::format("stage {} has a layer m, but here those that predict further "
+                                     "tokens stand on the last stage, with the head",
                                      counts.size() - 1),
-                         "put a layer t there, or leave the stage out");
+                         "move the layers m of the layout to the end: '...mL'");
         }
     }
     return counts;

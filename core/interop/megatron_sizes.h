@@ -41,7 +41,7 @@ std::optional<std::int64_t> megatron_micro_batches(const MegatronFlags& flags,
                                                    const std::string& place);
 
 /// Decoder layers of every stage, as the layout or `megatron_blocks` says; empty where neither
-/// does. Throws Error(Infeasible) at `place` for a stage without any between the ends.
+/// does. Throws Error(Infeasible) at `place` for a layer m in front of the last stage.
 std::vector<int> megatron_stage_blocks(const MegatronFlags& flags,
                                        const MegatronSizes& sizes,
                                        const std::string& place);

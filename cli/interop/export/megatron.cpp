@@ -12,10 +12,12 @@
 #include "core/base/number_text.h"
 #include "core/costs/number_type.h"
 #include "core/interop/megatron_config.h"
+#include "core/interop/megatron_division.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_model.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
+#include "core/scenario/division.h"
 #include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
@@ -325,6 +327,68 @@ void set_shares(const SettledScenario& scenario,
     }
 }
 
+/// Megatron numbers devices in one of two orders.
+void set_order(const SettledScenario& scenario, MegatronFlags& flags) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    const AxisOrder order = axis_order(scenario);
+    if (pipeline.order && order != data_last && order != pipeline_last) {
+        refuse(
+            "pipeline.order",
+            fmt::format("pipeline.order = \"{}\", but Megatron has two orders", to_string(order)),
+            fmt::format(
+                "set it to \"{}\" or \"{}\"", to_string(pipeline_last), to_string(data_last)));
+    }
+    const bool is_said = pipeline.order || scenario.cluster.placement == Placement::Fill;
+    flags.pipeline_before_data =
+        is_said && order == data_last && pipeline.data_parallel > 1 && pipeline.stages > 1;
+}
+
+/// How devices share samples and experts.
+void set_division(const SettledScenario& scenario, MegatronFlags& flags) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.context_parallel > 1) {
+        flags.context_size = pipeline.context_parallel;
+        flags.context_method = pipeline.context_method;
+        if (pipeline.context_method == ContextMethod::RingAllToAll) {
+            flags.context_sizes = hierarchical_sizes(
+                pipeline.context_parallel, scenario.cluster.per_node / pipeline.tensor_parallel);
+        }
+    }
+    const int tensor = pipeline.expert_tensor_devices();
+    if (pipeline.expert_parallel > 1 || tensor != pipeline.tensor_parallel) {
+        flags.expert_size = pipeline.expert_parallel;
+        flags.expert_tensor_size = tensor;
+        set_dispatch(pipeline.expert_dispatch, flags);
+    }
+}
+
+/// Rows of experts: no flag says which experts get how many.
+void set_rows_of_experts(const ExportSource::Placed& placed,
+                         MegatronFlags& flags,
+                         Console& console) {
+    const auto& training = placed.scenario.training;
+    if (training.expert_capacity > 0) {
+        flags.expert_capacity = training.expert_capacity;
+        flags.fills_capacity = true;
+    }
+    if (const int rows = rows_of_padding(placed.precision); training.expert_padding > 1) {
+        flags.fills_rows = rows > 1;
+        if (rows != training.expert_padding) {
+            console.note(
+                fmt::format("warning: training.expert_padding = {}: in {} Megatron fills rows up "
+                            "to multiples of {}",
+                            training.expert_padding,
+                            placed.precision,
+                            rows));
+        }
+    }
+    if (training.expert_load != Scenario::TrainingPart::LoadOfExperts{}) {
+        console.note(
+            "training.expert_load: the router decides which experts get how many tokens; the one "
+            "flag for it is --moe-router-force-load-balancing, for balanced loads in a benchmark");
+    }
+}
+
 void set_batch(const SettledScenario& scenario, MegatronFlags& flags) {
     const std::vector<int> sizes =
         micro_batch_sizes(replica_batch(scenario), scenario.pipeline.micro_batches);
@@ -418,6 +482,9 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_groups(scenario, chunks, flags, console);
     set_precision(placed, flags, further, console);
     set_training(scenario, flags, console);
+    set_division(scenario, flags);
+    set_order(scenario, flags);
+    set_rows_of_experts(placed, flags, console);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags, console);
     note_schedule(placed, console);

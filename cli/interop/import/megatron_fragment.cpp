@@ -17,6 +17,7 @@
 #include "core/costs/shipped_profiles.h"
 #include "core/costs/stack_choice.h"
 #include "core/costs/whole_blocks.h"
+#include "core/interop/megatron_division.h"
 #include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_model.h"
 #include "core/interop/megatron_sizes.h"
@@ -70,6 +71,9 @@ class FlagsImport {
         for (const std::string& warning : unsaid_warnings(flags_)) {
             warn(warning);
         }
+        for (const std::string& warning : division_warnings(flags_)) {
+            warn(warning);
+        }
         result.notes = std::move(notes_);
         return result;
     }
@@ -99,7 +103,6 @@ class FlagsImport {
         if (vocabulary) {
             parameters_ = parameter_count(model);
         }
-        warn(context_warning(flags_));
         const std::string more = more_than_gpt(flags_, model);
         if (!options_.hf.has_attention) {
             warn(attention_warning(attention_, options_.hf.device.has_value()));
@@ -199,9 +202,6 @@ class FlagsImport {
         sim::product_rate(device, estimate, "choose another device with --device");
         Profile profile = estimated_profile(model, device, estimate);
         profile.tool_version = program_version();
-        if (const int context = flags_.context_size.value_or(1); context > 1) {
-            profile = with_context_parallel(std::move(profile), context);
-        }
         if (options_.hf.whole_blocks) {
             profile = with_whole_blocks(profile);
         }
@@ -245,7 +245,7 @@ class FlagsImport {
         if (flags_.separate_accumulation) {
             text += "accumulation = \"separate\"\n";
         }
-        return text;
+        return text + expert_lines(flags_);
     }
 
     // --- [pipeline] ---
@@ -272,6 +272,7 @@ class FlagsImport {
         if (flags_.tensor_size) {
             text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
         }
+        text += division_lines(flags_);
         if (divides_sequence(flags_)) {
             text += "sequence_parallel = true\n";
         }

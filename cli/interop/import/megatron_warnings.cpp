@@ -8,19 +8,6 @@
 
 namespace pipetwin::cli {
 
-std::string context_warning(const MegatronFlags& flags) {
-    const int context = flags.context_size.value_or(1);
-    if (context == 1) {
-        return {};
-    }
-    return fmt::format(
-        "--context-parallel-size {}: {} devices share each sample, so costs are those of one of "
-        "them; keys and values that they exchange, and the sum of their gradients, are not "
-        "predicted",
-        context,
-        context);
-}
-
 std::string attention_warning(const CoreAttention& attention, bool estimates) {
     if (attention.reason.empty()) {
         return {};

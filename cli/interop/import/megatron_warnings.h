@@ -13,9 +13,6 @@
 /// to be said.
 namespace pipetwin::cli {
 
-/// Context parallelism: what costs of one of its devices leave out.
-std::string context_warning(const MegatronFlags& flags);
-
 /// Separate kernels of attention take other time, and keep all scores. `estimates`: costs are
 /// estimated, for a device.
 std::string attention_warning(const CoreAttention& attention, bool estimates);

@@ -42,8 +42,6 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"attention-output-gate", "it adds a matrix to each block", off_values},
     {"moe-use-upcycling", "a dense model becomes one of experts", off_values},
     {"moe-latent-size", "it adds matrices around the experts"},
-    {"moe-expert-capacity-factor", "experts drop tokens above a limit"},
-    {"moe-pad-expert-input-to-capacity", "experts compute empty rows, too", off_values},
     {"sft variable-seq-lengths neat-pack packed-sequence "
      "enable-packed-sequences use-packed-sequence no-pad-to-seq-lengths "
      "hybrid-context-parallel rl-use-sequence-packing",
@@ -104,14 +102,7 @@ constexpr auto refused = std::to_array<SettingGroup>({
      "replicas share the optimizer layer by layer",
      off_values},
     {"tensor-parallel-num-weight-shards", "weights are shared out otherwise", "1 null"},
-    {"context-parallel-algo",
-     "the devices that share a sample exchange other messages",
-     "megatron_cp_algo"},
-    {"ulysses-degree-in-cp",
-     "the devices that share a sample exchange other messages",
-     "1 null none"},
     {"megatron-fsdp-use-decoupled-grad", "gradients have another width", off_values},
-    {"expert-model-parallel-size", "replicas share the experts", "1"},
     {"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
     {"megatron-fsdp-main-params-dtype", "the copies of the weights have another width", "fp32"},
     {"megatron-fsdp-main-grads-dtype", "gradients have another width", "auto"},
@@ -172,9 +163,10 @@ constexpr auto refused = std::to_array<SettingGroup>({
      "zero-bubble-v-schedule patch-primus-pipeline",
      "another schedule takes Megatron's place",
      off_values},
-    {"moe-fb-overlap overlap-moe-expert-parallel-comm combined-1f1b",
-     "forwards and backwards are merged",
+    {"overlap-moe-expert-parallel-comm",
+     "messages of experts go beside the layers of another micro-batch",
      off_values},
+    {"moe-fb-overlap combined-1f1b", "forwards and backwards are merged", off_values},
     {"inference-only skip-train", "nothing is trained", off_values},
     {"fake-process-group", "nothing is sent", off_values},
     {"delay-wgrad-compute", "the gradients of weights wait", off_values},
@@ -206,13 +198,12 @@ constexpr auto noted = std::to_array<SettingGroup>({
      "overlapped, a step is at most as long",
      off_values},
     {"rampup-batch-size", "the prediction is of steps with the whole batch", off_values},
-    {"hierarchical-context-parallel-sizes cp-comm-type "
-     "use-cp-send-recv-overlap",
-     "messages between the devices of context parallelism are not predicted",
-     off_values},
-    {"use-tp-pp-dp-mapping",
-     "devices are numbered in another order: which of them share a node may differ "
-     "from the prediction's",
+    {"ulysses-degree-in-cp",
+     "the prediction divides heads among the devices of a node, and has a ring of nodes",
+     "1 null none"},
+    {"moe-shared-expert-overlap",
+     "the prediction computes shared experts before the messages of the others; beside them a "
+     "step is at most as long",
      off_values},
     {"deterministic-mode", "deterministic kernels may take longer than predicted", off_values},
     {"fp16-lm-cross-entropy",
@@ -442,18 +433,18 @@ constexpr std::string_view harmless =
     "mlflow-tracelens-ranks mlflow-upload-logs mlflow-upload-performance-metrics "
     "mlflow-upload-tracelens-report mlflow-upload-traces mlp-chunks-for-prefill "
     "mmap-bin-files mmap-warmup mock-data model-type-hf moe-alltoall-overlap-comm "
-    "moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms moe-enable-deepep "
-    "moe-flex-dispatcher-backend moe-input-jitter-eps "
+    "moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms "
+    "moe-input-jitter-eps "
     "moe-pad-experts-for-cuda-graph-inference moe-per-layer-logging "
     "moe-permutation-async-comm moe-permute-fusion moe-router-bias-update-rate "
     "moe-router-bias-update-rule moe-router-dtype moe-router-enable-expert-bias "
-    "moe-router-force-biased moe-router-force-load-balancing "
+    "moe-router-force-biased "
     "moe-router-force-load-balancing-type moe-router-fusion moe-router-group-topk "
-    "moe-router-load-balancing-type moe-router-num-groups moe-router-padding-for-fp8 "
-    "moe-router-padding-for-quantization moe-router-pre-softmax "
+    "moe-router-load-balancing-type moe-router-num-groups "
+    "moe-router-pre-softmax "
     "moe-router-quantile-balancing-ema moe-router-score-function "
     "moe-router-topk-limited-devices moe-router-topk-scaling-factor "
-    "moe-shared-expert-overlap moe-token-dispatcher-type moe-token-drop-policy "
+    "moe-token-drop-policy "
     "moe-upcycling-granularity moe-use-fused-router-with-aux-score "
     "moe-use-legacy-grouped-gemm moe-z-loss-coeff monitor-interval mrope-section mscale "
     "mscale-all-dim mtp-loss-scaling-factor multiple-validation-sets muon-coefficient-type "
@@ -548,7 +539,8 @@ constexpr std::string_view harmless =
     "turbo-deepep-use-comm-stream turbo-gemm-backend turbo-grouped-gemm-backend "
     "turbo-grouped-gemm-without-padding turbo-mega-moe-precision turbo-sync-free-moe-stage "
     "use-checkpoint-lr-scheduler use-checkpoint-opt-param-scheduler "
-    "use-contiguous-buffers-in-ddp use-cpu-initialization use-deprecated-20241209-moe-layer "
+    "use-contiguous-buffers-in-ddp use-cp-send-recv-overlap use-cpu-initialization "
+    "use-deprecated-20241209-moe-layer "
     "use-dist-checkpointing use-dist-ckpt use-flashinfer-fused-rope use-fused-deepep "
     "use-fused-moe-token-permute-and-unpermute use-fused-rmsnorm use-fused-rotary-pos-emb "
     "use-fused-swiglu use-fused-weighted-squared-relu use-gigatoken use-glm-rope "
@@ -558,7 +550,7 @@ constexpr std::string_view harmless =
     "use-rocm-mem-info use-rocm-mem-info-iters use-rope-scaling use-sharp "
     "use-te-activation-func use-te-rng-tracker use-tokenizer-model-from-checkpoint-args "
     "use-torch-optimizer-for-cpu-offload use-turbo-attention use-turbo-autotune "
-    "use-turbo-deepep use-turbo-fused-act-with-probs use-turbo-gemm use-turbo-grouped-gemm "
+    "use-turbo-fused-act-with-probs use-turbo-gemm use-turbo-grouped-gemm "
     "use-turbo-grouped-mlp use-turbo-mega-moe use-turbo-norm-te-linear "
     "use-turbo-permute-padding use-turbo-rms-norm user-name val-before-train val-files "
     "valid-data-path validation-set-names verify-integrity vision-backbone-type "

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -201,23 +202,25 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
 /// once, with what they change.
 TEST(UnknownMegatronFlags, AreRefusedByNameOrLeftOutWithAWarning) {
     constexpr std::string_view text =
-        "python pretrain_gpt.py --num-layers 8 --expert-model-parallel-size 4 \\\n"
+        "python pretrain_gpt.py --num-layers 8 --overlap-moe-expert-parallel-comm \\\n"
         "  --fp4-format e2m1 --num-layer 3 --odd-one";
     const Error error = error_of([&] { parse(text); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_EQ(error.place(), "x.sh:1:39");
-    EXPECT_EQ(error.text(),
-              "--expert-model-parallel-size 4: replicas share the experts; --fp4-format e2m1: "
-              "products in 4 bits take other time and memory; --num-layer 3: no flag that is known "
-              "here, did you mean '--num-layers'? ('layer' may say that it changes the run); "
-              "--odd-one: no flag that is known here");
+    EXPECT_EQ(
+        error.text(),
+        "--overlap-moe-expert-parallel-comm: messages of experts go beside the layers of another "
+        "micro-batch; --fp4-format e2m1: products in 4 bits take other time and memory; "
+        "--num-layer 3: no flag that is known "
+        "here, did you mean '--num-layers'? ('layer' may say that it changes the run); "
+        "--odd-one: no flag that is known here");
     EXPECT_THAT(error.hint(), HasSubstr("--insist"));
 
     const MegatronFlags flags = parse(text, LeaveOut::All);
     EXPECT_EQ(flags.layers, 8);
     ASSERT_EQ(flags.warnings.size(), 4U);
     EXPECT_THAT(flags.warnings[0],
-                AllOf(HasSubstr("x.sh:1:39"), HasSubstr("--expert-model-parallel-size 4")));
+                AllOf(HasSubstr("x.sh:1:39"), HasSubstr("--overlap-moe-expert-parallel-comm")));
 }
 
 TEST(UnknownMegatronFlags, AreHarmlessWithTheValueThatChangesNothing) {
@@ -225,15 +228,40 @@ TEST(UnknownMegatronFlags, AreHarmlessWithTheValueThatChangesNothing) {
                       "--main-grads-dtype fp32 --mtp-num-layers 0")
                     .warnings,
                 IsEmpty());
-    EXPECT_EQ(error_of([] { parse("--mtp-num-layers 1"); }).text(),
-              "--mtp-num-layers 1: adds layers behind the blocks that predict further tokens");
-    EXPECT_EQ(
-        error_of([] {
-            parse(
-                "--num-experts 8 --tensor-model-parallel-size 4 "
-                "--expert-tensor-parallel-size 1");
-        }).text(),
-        "--expert-tensor-parallel-size 1: other devices share an expert than the 4 of a layer");
+}
+
+TEST(ParseMegatronFlags, ReadsHowSamplesAndExpertsAreDivided) {
+    const MegatronFlags flags = parse(
+        "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 "
+        "2 "
+        "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --num-experts 64 "
+        "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep "
+        "--moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity "
+        "--moe-router-padding-for-fp8 --moe-router-force-load-balancing --use-tp-pp-dp-mapping");
+    EXPECT_EQ(flags.context_size, 4);
+    EXPECT_EQ(flags.context_method, ContextMethod::RingAllToAll);
+    EXPECT_THAT(flags.context_sizes, ElementsAre(2, 2));
+    EXPECT_EQ(flags.expert_size, 8);
+    EXPECT_EQ(flags.expert_tensor_size, 1);
+    EXPECT_EQ(flags.flex_backend, "hybridep");
+    EXPECT_EQ(flags.expert_capacity, 1.25);
+    EXPECT_TRUE(flags.fills_capacity && flags.fills_rows && flags.balances_experts &&
+                flags.pipeline_before_data);
+    EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
+    const auto method = [](std::string_view words) {
+        return parse(fmt::format("--context-parallel-size 2 {}", words)).context_method;
+    };
+    EXPECT_EQ(method(""), std::nullopt);
+    EXPECT_EQ(method("--cp-comm-type p2p"), ContextMethod::Ring);
+    EXPECT_EQ(method("--cp-comm-type all_gather all_gather"), ContextMethod::AllGather);
+    EXPECT_EQ(method("--context-parallel-algo ulysses_cp_algo"), ContextMethod::AllToAll);
+    EXPECT_THAT(error_of([&] { method("--cp-comm-type p2p a2a"); }).text(),
+                HasSubstr("layers exchange keys and values in different ways"));
+    EXPECT_THAT(error_of([&] { method("--cp-comm-type mail"); }).text(), HasSubstr("p2p, all_"));
+    EXPECT_THAT(error_of([] { parse("--moe-pad-expert-input-to-capacity"); }).text(),
+                HasSubstr("without --moe-expert-capacity-factor"));
+    EXPECT_THAT(error_of([] { parse("--moe-expert-capacity-factor 0"); }).text(),
+                HasSubstr("expected more than 0"));
 }
 
 TEST(UnknownMegatronFlags, ProgramsForOtherModelsAreNamed) {

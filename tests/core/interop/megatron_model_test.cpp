@@ -423,22 +423,5 @@ TEST(MegatronBlocks, ListsAndEmptyLayersOfMindSpeedCount) {
                 HasSubstr("--noop-layers leaves stage 1 no layer"));
 }
 
-TEST(ContextParallel, SharesTimesAndBytesOfALayer) {
-    Profile profile;
-    profile.layers.push_back({.name = "a", .parameter_bytes = Bytes{10}});
-    LayerSample sample;
-    sample.forward = Duration{100};
-    sample.backward_input = Duration{101};
-    sample.saved = Bytes{7};
-    sample.output = Bytes{8};
-    profile.layers.front().samples.push_back(sample);
-    const LayerCost layer = with_context_parallel(profile, 2).layers.front();
-    EXPECT_EQ(layer.samples.front().forward, Duration{50});
-    EXPECT_EQ(layer.samples.front().backward_input, Duration{51});
-    EXPECT_EQ(layer.samples.front().saved, Bytes{4});
-    EXPECT_EQ(layer.samples.front().output, Bytes{4});
-    EXPECT_EQ(layer.parameter_bytes, Bytes{10});
-}
-
 }  // namespace megatron_model_test
 }  // namespace pipetwin

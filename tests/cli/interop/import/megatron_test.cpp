@@ -114,14 +114,85 @@ TEST_F(ImportMegatron, WithADeviceTheFragmentIsAWholeScenario) {
     EXPECT_THAT(kept.err, HasSubstr("other.profile.json: the file is there already"));
 }
 
-/// Context parallelism: both devices of a pair have half of a sample's tokens.
-TEST_F(ImportMegatron, DevicesThatShareSamplesHaveASmallerShareOfTheCosts) {
+TEST_F(ImportMegatron, DevicesThatShareSamplesAreAKey) {
     const std::string context = std::string(llama_8b) + "--context-parallel-size 2";
     const Outcome outcome = import(context, {"--device", "h100-sxm"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("warning: --context-parallel-size 2: 2 devices share"));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("context")));
     const std::string text = content_of(path("x.toml"));
     EXPECT_THAT(text, HasSubstr("micro_batches = 128\ndata_parallel = 1\n"));
+    EXPECT_THAT(text, HasSubstr("context_parallel = 2\n"));
+    EXPECT_THAT(fragment(context + " --cp-comm-type a2a", {"--device", "h100-sxm"}),
+                HasSubstr("context_parallel = 2\ncontext_method = \"all-to-all\"\n"));
+}
+
+/// 16 experts in 8 groups over the 16 devices of a stage; what comes in goes out again.
+TEST_F(ImportMegatron, DividedExpertsGoInAndOut) {
+    const std::string flags =
+        "torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py --num-layers 8 --hidden-size 512 "
+        "--ffn-hidden-size 1024 --num-attention-heads 8 --seq-length 512 "
+        "--max-position-embeddings 512 --vocab-size 8192 --swiglu --disable-bias-linear "
+        "--normalization RMSNorm --position-embedding-type rope "
+        "--untie-embeddings-and-output-weights --bf16 --micro-batch-size 1 "
+        "--global-batch-size 64 --tensor-model-parallel-size 2 --sequence-parallel "
+        "--pipeline-model-parallel-size 2 --context-parallel-size 2 --cp-comm-type all_gather "
+        "--num-experts 16 --moe-router-topk 2 --moe-ffn-hidden-size 512 "
+        "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1 ";
+    const std::string text =
+        fragment(flags +
+                     "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep "
+                     "--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity "
+                     "--moe-router-force-load-balancing --use-tp-pp-dp-mapping",
+                 {"--device", "h100-sxm"});
+    EXPECT_THAT(text,
+                HasSubstr("context_parallel = 2\ncontext_method = \"all-gather\"\n"
+                          "expert_parallel = 8\nexpert_tensor_parallel = 1\n"
+                          "expert_dispatch = \"hybridep\"\norder = \"tp-cp-ep-pp-dp\"\n"));
+    EXPECT_THAT(text, HasSubstr("expert_load = \"balanced\"\nexpert_capacity = 1.5\n"));
+    EXPECT_THAT(text, HasSubstr("data_parallel = 4\n"));
+    const Outcome out = pipetwin({"export",
+                                  "megatron-flags",
+                                  path("x.toml"),
+                                  "--set",
+                                  "cluster.node_link=400gbe",
+                                  "--out",
+                                  path("flags")});
+    ASSERT_EQ(out.code, 0) << out.err;
+    EXPECT_THAT(content_of(path("flags")),
+                AllOf(HasSubstr("--context-parallel-size 2 --cp-comm-type all_gather "
+                                "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1 "
+                                "--moe-token-dispatcher-type flex "
+                                "--moe-flex-dispatcher-backend hybridep "
+                                "--moe-expert-capacity-factor 1.5 "),
+                      HasSubstr("--moe-pad-expert-input-to-capacity "),
+                      HasSubstr("--use-tp-pp-dp-mapping ")));
+    const Outcome gathers = import(flags, {"--device", "h100-sxm"});
+    EXPECT_EQ(gathers.code, 0) << gathers.err;
+    EXPECT_THAT(gathers.err, HasSubstr("no --moe-token-dispatcher-type, which is allgather"));
+    const Outcome odd = import(flags + "--expert-tensor-parallel-size 3", {"--device", "h100-sxm"});
+    EXPECT_EQ(odd.code, 3);
+    const Outcome uneven = import(
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-experts 12 --expert-model-parallel-size "
+        "3");
+    EXPECT_EQ(uneven.code, 4);
+    EXPECT_THAT(uneven.err,
+                HasSubstr("8 devices of a stage cannot be shared out to groups of 3 x 1 devices"));
+}
+
+/// Layers that predict further tokens stand with the head, as in the layout of DeepSeek-V3.
+TEST_F(ImportMegatron, LayersThatPredictFurtherTokensStandWithTheHead) {
+    const std::string flags =
+        "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 4 --hidden-size 512 "
+        "--num-attention-heads 8 --seq-length 512 --max-position-embeddings 512 "
+        "--vocab-size 8192 --micro-batch-size 1 --global-batch-size 8 "
+        "--pipeline-model-parallel-size 2 --mtp-num-layers 1 --pipeline-model-parallel-layout ";
+    const std::string text = fragment(flags + "\"Ettt|tmL\"", {"--device", "h100-sxm"});
+    EXPECT_THAT(text, HasSubstr("partition = [3, 1]\n"));
+    EXPECT_THAT(content_of(path("x.profile.json")), HasSubstr("\"mtp0\""));
+    EXPECT_EQ(pipetwin({"simulate", path("x.toml")}).code, 0);
+    const Outcome before = import(flags + "\"Ettm|ttL\"", {"--device", "h100-sxm"});
+    EXPECT_EQ(before.code, 4);
+    EXPECT_THAT(before.err, HasSubstr("stage 0 has a layer m"));
 }
 
 TEST_F(ImportMegatron, FirstAndLastStagesAreAsTheFlagsSay) {
@@ -145,18 +216,18 @@ TEST_F(ImportMegatron, FirstAndLastStagesAreAsTheFlagsSay) {
 }
 
 TEST_F(ImportMegatron, WhatItCannotSayIsRefusedOrLeftOutWithAWarning) {
-    const std::string experts = std::string(llama_8b) + "--expert-model-parallel-size 2";
+    const std::string experts = std::string(llama_8b) + "--overlap-moe-expert-parallel-comm";
     const Outcome refused = import(experts);
     EXPECT_EQ(refused.code, 3);
     EXPECT_THAT(refused.err,
                 AllOf(HasSubstr("train.sh:12:"),
-                      HasSubstr("--expert-model-parallel-size 2: replicas share the experts"),
+                      HasSubstr("--overlap-moe-expert-parallel-comm: messages of experts"),
                       HasSubstr("--insist")));
     EXPECT_EQ(import(experts, {"--ignore-unknown"}).code, 3);
     const Outcome warned = import(experts, {"--insist"});
     EXPECT_EQ(warned.code, 0);
     EXPECT_THAT(warned.err,
-                HasSubstr("changes the run, and is left out: --expert-model-parallel-size 2"));
+                HasSubstr("changes the run, and is left out: --overlap-moe-expert-parallel-comm"));
     EXPECT_EQ(
         pipetwin({"import", "csv", file("x.csv", "name"), "--ignore-unknown", "--out", path("y")})
             .code,
@@ -828,9 +899,11 @@ TEST_F(ImportMegatron, GroupsThatDivideTheStateAreSaidWhereTheyAreKnown) {
     EXPECT_THAT(fragment(llama_in(4) + groups + "1", {"--device", "h100-sxm"}),
                 Not(HasSubstr("shard_group")));
     EXPECT_EQ(import(llama_in(1) + groups + "3").code, 4);
+    EXPECT_THAT(fragment(llama_in(2) + "--context-parallel-size 2 " + groups + "2",
+                         {"--device", "h100-sxm"}),
+                HasSubstr("shard_group = 2\n"));
     for (const std::string& flags : {llama_in(4) + groups + "4",
                                      llama_in(4) + "--num-distributed-optimizer-instances 2",
-                                     llama_in(2) + "--context-parallel-size 2 " + groups + "2",
                                      std::string(small_gpt) + groups + "2"}) {
         const Outcome refused = import(flags);
         EXPECT_EQ(refused.code, 3) << flags;
