@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/interop/torchtitan.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/costs/number_type.h"
+#include "core/scenario/division.h"
 #include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
@@ -64,7 +67,8 @@ std::string settings(const ExportSource::Placed& placed) {
 std::vector<std::string> replica_settings(const SettledScenario& scenario) {
     const Pipeline& pipeline = scenario.pipeline;
     const int replicas = pipeline.data_parallel;
-    const bool shares = pipeline.shard != Shard::None && replicas > 1;
+    const bool shares =
+        pipeline.shard != Shard::None && (replicas > 1 || pipeline.context_parallel > 1);
     std::vector<std::string> settings;
     const int sharing = shares ? group_size(scenario) : 1;
     if (sharing < replicas) {
@@ -81,6 +85,31 @@ std::vector<std::string> replica_settings(const SettledScenario& scenario) {
     return settings;
 }
 
+/// Degrees by which devices divide samples and experts.
+std::vector<std::string> division_settings(const Pipeline& pipeline) {
+    std::vector<std::string> settings;
+    if (pipeline.context_parallel > 1) {
+        const bool gathers = pipeline.context_method == ContextMethod::AllGather;
+        settings.push_back(
+            fmt::format("parallelism.context_parallel_degree = {}, "
+                        "parallelism.context_parallel_rotate_method = \"{}\"",
+                        pipeline.context_parallel,
+                        gathers ? "allgather" : "alltoall"));
+    }
+    if (pipeline.expert_parallel > 1) {
+        settings.push_back(
+            fmt::format("parallelism.expert_parallel_degree = {}, "
+                        "parallelism.expert_tensor_parallel_degree = {}",
+                        pipeline.expert_parallel,
+                        pipeline.expert_tensor_devices()));
+        if (pipeline.expert_dispatch != ExpertDispatch::Nccl) {
+            settings.push_back(fmt::format("parallelism.expert_parallel_comm_backend = \"{}\"",
+                                           to_string(pipeline.expert_dispatch)));
+        }
+    }
+    return settings;
+}
+
 /// The settings that say what a device keeps, computes again and shares.
 std::string memory_settings(const ExportSource::Placed& placed) {
     const Pipeline& pipeline = placed.scenario.pipeline;
@@ -89,6 +118,7 @@ std::string memory_settings(const ExportSource::Placed& placed) {
         settings.push_back(
             fmt::format("parallelism.tensor_parallel_degree = {}", pipeline.tensor_parallel));
     }
+    std::ranges::copy(division_settings(pipeline), std::back_inserter(settings));
     if (pipeline.tensor_parallel > 1 && pipeline.sequence_parallel && placed.hides_tensor) {
         // torchtitan/distributed/tensor_parallel.py refuses it without the compiler.
         settings.emplace_back(
@@ -116,7 +146,7 @@ std::string_view shard_lack(const Pipeline& pipeline) {
     const bool in_pipeline = pipeline.stages > 1;
     switch (pipeline.shard) {
         case Shard::None:
-            return in_pipeline || pipeline.tensor_parallel > 1
+            return in_pipeline || pipeline.rank_devices() > 1
                        ? "torchtitan has replicas that keep everything (DDP) only without other "
                          "parallelism; in a pipeline it has \"optimizer\""
                        : "";
@@ -134,6 +164,58 @@ std::string_view shard_lack(const Pipeline& pipeline) {
                                : "";
     }
     return "";
+}
+
+/// What torchtitan has no setting for of how devices divide samples and experts.
+void add_division_lacks(const SettledScenario& scenario, std::vector<std::string>& found) {
+    const Pipeline& pipeline = scenario.pipeline;
+    const int tensor = pipeline.expert_tensor_devices();
+    const bool has_groups = pipeline.expert_parallel > 1;
+    if (pipeline.context_parallel > 1 && (pipeline.context_method == ContextMethod::AllToAll ||
+                                          pipeline.context_method == ContextMethod::RingAllToAll)) {
+        found.push_back(
+            fmt::format("pipeline.context_method = \"{}\": torchtitan divides no heads; its keys "
+                        "and values go round, like \"ring\", or are gathered, like "
+                        "\"all-gather\"",
+                        to_string(pipeline.context_method)));
+    }
+    if (tensor != pipeline.tensor_parallel && (!has_groups || tensor != 1)) {
+        found.push_back(fmt::format(
+            "pipeline.expert_tensor_parallel = {}: torchtitan takes {}",
+            tensor,
+            has_groups ? fmt::format("1 or the {} of tensor_parallel", pipeline.tensor_parallel)
+                       : fmt::format("the {} of tensor_parallel where expert_parallel "
+                                     "is 1",
+                                     pipeline.tensor_parallel)));
+    }
+    const int sharing =
+        (pipeline.shard == Shard::None ? 1 : group_size(scenario)) * pipeline.rank_devices();
+    if (has_groups && sharing % (pipeline.expert_parallel * tensor) != 0) {
+        found.push_back(
+            fmt::format("pipeline.expert_parallel = {}: torchtitan divides experts among the {} "
+                        "of a stage that shard weights, and refuses this",
+                        pipeline.expert_parallel,
+                        counted(sharing, "device")));
+    }
+    if (has_groups && tensor > 1 && pipeline.expert_dispatch != ExpertDispatch::Nccl) {
+        found.push_back(
+            fmt::format("pipeline.expert_dispatch = \"{}\": torchtitan has it where each expert is "
+                        "on one device (pipeline.expert_tensor_parallel = 1)",
+                        to_string(pipeline.expert_dispatch)));
+    }
+    if (axis_order(scenario) != pipeline_last && pipeline.data_parallel > 1 &&
+        pipeline.stages > 1) {
+        found.push_back(
+            fmt::format("devices in the order {}: torchtitan numbers them like "
+                        "pipeline.order = \"{}\"",
+                        to_string(axis_order(scenario)),
+                        to_string(pipeline_last)));
+    }
+    if (scenario.training.expert_capacity > 0) {
+        found.push_back(
+            fmt::format("training.expert_capacity = {}: torchtitan's experts take all rows, like 0",
+                        scenario.training.expert_capacity));
+    }
 }
 
 /// What a plan has and torchtitan has no setting for, each with what torchtitan has.
@@ -168,9 +250,10 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
              pipeline.tensor_parallel > 1 && pipeline.stages > 1,
          "pipeline.scatter_boundaries = true",
          "torchtitan has no such setting; dividing the sequence divides boundaries, too");
-    lack(pipeline.data_parallel > 1,
+    lack(pipeline.data_parallel > 1 || pipeline.context_parallel > 1,
          fmt::format("pipeline.shard = \"{}\"", to_string(pipeline.shard)),
          shard_lack(pipeline));
+    add_division_lacks(scenario, found);
     lack(pipeline.data_parallel > 1 && pipeline.shard == Shard::Weights && pipeline.prefetch != 1,
          fmt::format("pipeline.prefetch = {}", pipeline.prefetch),
          "torchtitan gathers one block ahead, like 1");

@@ -101,7 +101,12 @@ Imported tables_of(const TrainingRun& run,
             line("data_parallel", run.data_parallel) +
             recompute_lines(run.recompute, run.recompute_blocks) +
             (run.recompute_early_stop ? "recompute_early_stop = true\n" : "") +
-            line("tensor_parallel", run.tensor_parallel);
+            line("tensor_parallel", run.tensor_parallel) +
+            line("context_parallel", run.context_parallel) +
+            quoted_line("context_method", run.context_method) +
+            line("expert_parallel", run.expert_parallel) +
+            line("expert_tensor_parallel", run.expert_tensor_parallel) +
+            quoted_line("expert_dispatch", run.expert_dispatch);
     if (run.sequence_parallel) {
         text += "sequence_parallel = true\n";
     }

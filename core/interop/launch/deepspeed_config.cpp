@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/word_list.h"
+#include "core/costs/layer_division.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
 
@@ -94,7 +95,11 @@ constexpr std::string_view harmless_deepspeed =
     "zero_optimization.memory_efficient_linear zero_optimization.override_module_apply "
     "zero_optimization.pipeline_loading_checkpoint zero_optimization.log_trace_cache_warnings "
     "zero_optimization.enable_sanity_checks "
-    "pipeline.seed_layers pipeline.pipe_partitioned pipeline.grad_partitioned";
+    "pipeline.seed_layers pipeline.pipe_partitioned pipeline.grad_partitioned "
+    "expert_parallel.preset_model expert_parallel.moe_layer_pattern "
+    "expert_parallel.expert_pattern expert_parallel.router_pattern "
+    "expert_parallel.use_grouped_mm expert_parallel.grouped_mm_backend "
+    "expert_parallel.route_norm expert_parallel.route_scale expert_parallel.score_apply";
 
 /// Switches that make the run another one than a plain training with mixed precision, shares of
 /// groups of replicas, messages with fewer bits (ZeRO++), and state that is not on the device.
@@ -113,7 +118,6 @@ constexpr auto refused_deepspeed = std::to_array<SettingGroup>({
     {"autotuning.enabled", "a program chooses the settings", off_values},
     {"graph_harvesting", "kernels are launched as graphs", off_values},
     {"tensor_parallel.autotp_size", "devices share layers", "0 1"},
-    {"sequence_parallel_size", "devices share the tokens of a sample", "1"},
     {"fp16.fp16_master_weights_and_grads bf16.bf16_master_weights_and_grads "
      "bf16.bf16_optimizer_states zero_optimization.zenflow",
      "the optimizer's state has another width",
@@ -143,6 +147,7 @@ class DeepSpeedReader {
         read_numbers();
         read_gradients();
         read_pipeline();
+        read_division();
         read_recompute();
         expect_plain_run();
         warn_of_open_settings();
@@ -437,6 +442,22 @@ class DeepSpeedReader {
                 fmt::format("DeepSpeed cuts the model by '{}'; the fragment leaves the partition "
                             "to the balancer",
                             partition));
+        }
+    }
+
+    /// Ulysses, by which each device has whole samples of some heads, and AutoEP, by which replicas
+    /// share whole experts (deepspeed/module_inject/auto_ep.py). A layer that the program makes
+    /// itself says its `ep_size` there.
+    void read_division() {
+        const int experts = reader_.whole("expert_parallel.autoep_size", 1).value_or(1);
+        if (reader_.answer("expert_parallel.enabled").value_or(false) && experts > 1) {
+            run_.expert_parallel = experts;
+            run_.expert_tensor_parallel = 1;
+        }
+        const int devices = reader_.whole("sequence_parallel_size", 1).value_or(1);
+        if (devices > 1) {
+            run_.context_parallel = devices;
+            run_.context_method = to_string(ContextMethod::AllToAll);
         }
     }
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/word_list.h"
+#include "core/costs/layer_division.h"
 #include "core/interop/launch/torchtitan_stages.h"
 #include "core/interop/launch/training_run.h"
 #include "core/schedule/generators/generate.h"
@@ -69,10 +70,8 @@ constexpr std::string_view harmless_titan =
     "experimental.pipeline_parallel_split_mode "
     "parallelism.enable_fsdp_symm_mem parallelism.enable_compiled_autograd "
     "experimental.enable_compiled_autograd "
-    "parallelism.context_parallel_rotate_method parallelism.context_parallel_load_balancer "
-    "experimental.context_parallel_rotate_method "
+    "parallelism.context_parallel_load_balancer "
     "parallelism.pipeline_parallel_expert_parallel_overlap "
-    "parallelism.expert_parallel_comm_backend "
     "training.steps training.seq_len training.dataset training.dataset_path "
     "training.seed training.deterministic training.gc_freq training.gc_debug "
     "training.warmup_steps training.mixed_precision_reduce training.checkpoint_interval "
@@ -157,11 +156,52 @@ class TitanReader {
         return split_key("pipeline_parallel_degree") != "parallelism.pipeline_parallel_degree";
     }
 
-    /// A size of parallelism that no scenario has: 1 or less changes nothing.
-    void expect_one(std::string_view name, std::string_view what) {
-        const std::string key = split_key(name);
-        if (reader_.whole(key, -1).value_or(1) > 1) {
-            reader_.problem(key, what);
+    /// A degree of parallelism; 1 where it is less, or not given.
+    int degree(std::string_view name) {
+        return std::max(1, reader_.whole(split_key(name), -1).value_or(1));
+    }
+
+    /// How devices divide samples and experts (torchtitan/distributed/parallel_dims.py).
+    void read_division() {
+        const std::string method =
+            reader_.word(split_key("context_parallel_rotate_method"), "allgather alltoall")
+                .value_or("allgather");
+        const std::string backend = reader_
+                                        .word(split_key("expert_parallel_comm_backend"),
+                                              "standard deepep hybridep minimal_async_ep")
+                                        .value_or("standard");
+        const int expert = degree("expert_parallel_degree");
+        const int tensor = degree("expert_tensor_parallel_degree");
+        if (context_ > 1) {
+            run_.context_parallel = context_;
+            // With alltoall keys and values go from one device to the next, step by step.
+            run_.context_method =
+                to_string(method == "allgather" ? ContextMethod::AllGather : ContextMethod::Ring);
+        }
+        if (expert == 1) {
+            return;  // experts are divided as all other layers are
+        }
+        run_.expert_parallel = expert;
+        run_.expert_tensor_parallel = tensor;
+        if (backend == "deepep" || backend == "hybridep") {
+            run_.expert_dispatch = backend;
+        }
+        if (tensor != 1 && tensor != *run_.tensor_parallel) {
+            refuse(split_key("expert_tensor_parallel_degree"),
+                   fmt::format("{} devices share an expert, expected 1 or the {} of a layer",
+                               tensor,
+                               *run_.tensor_parallel),
+                   "torchtitan refuses this, too");
+        }
+        const std::int64_t stage = std::int64_t{shard_} * context_ * *run_.tensor_parallel;
+        if (shard_ > 0 && stage % (std::int64_t{expert} * tensor) != 0) {
+            refuse(split_key("expert_parallel_degree"),
+                   fmt::format("{} that shard weights cannot be shared out to groups of {} x {} "
+                               "devices: expert x expert tensor parallelism",
+                               counted(stage, "device"),
+                               expert,
+                               tensor),
+                   "torchtitan refuses this, too");
         }
     }
 
@@ -383,11 +423,14 @@ class TitanReader {
         const int replicate =
             reader_.whole(split_key("data_parallel_replicate_degree"), 1).value_or(1);
         const int shard = reader_.whole(split_key("data_parallel_shard_degree"), -1).value_or(-1);
-        is_sharded_ = shard != 1;
+        shard_ = shard;
+        context_ = degree("context_parallel_degree");
+        is_sharded_ = shard != 1 || context_ > 1;
         const std::string policy =
             reader_.word(split_key("fsdp_reshard_after_forward"), "default always never")
                 .value_or("default");
         if (shard == 1) {
+            read_shares_of_parts(replicate, policy);
             return replicate;
         }
         if (replicate > 1 && shard > 1) {
@@ -414,6 +457,18 @@ class TitanReader {
         read_shares(policy);
         takes_all_devices_ = shard < 0;
         return std::max(shard, 1);
+    }
+
+    /// Devices that have parts of one sample divide its weights, also where replicas do not.
+    void read_shares_of_parts(int replicate, const std::string& policy) {
+        if (context_ > 1 && replicate == 1) {
+            read_shares(policy);
+        } else if (context_ > 1) {
+            run_.warnings.push_back(fmt::format(
+                "data_parallel_shard_degree = 1: the {} devices of a sample divide the weights of "
+                "each replica; the fragment has devices that keep all of them",
+                context_));
+        }
     }
 
     /// The file does not say how many devices there are.
@@ -454,9 +509,7 @@ class TitanReader {
         run_.sequence_parallel =
             reader_.answer("parallelism.enable_sequence_parallel").value_or(true) &&
             *run_.tensor_parallel > 1;
-        expect_one("context_parallel_degree", "devices share the tokens of a sample");
-        expect_one("expert_parallel_degree", "replicas share the experts");
-        expect_one("expert_tensor_parallel_degree", "devices share each expert");
+        read_division();
         const bool overlaps =
             reader_.answer(split_key("enable_async_tensor_parallel")).value_or(false);
         if (run_.sequence_parallel) {
@@ -470,10 +523,7 @@ class TitanReader {
         run_.precision = mixed == "bfloat16" || dtype == "bfloat16" ? "bf16" : "fp32";
         // torchtitan/distributed/utils.py: "only supported when FSDP/HSDP/CP is enabled".
         const bool is_divided = *run_.stages > 1 || *run_.tensor_parallel > 1;
-        const bool shares_samples =
-            reader_.whole(split_key("context_parallel_degree"), -1).value_or(1) > 1;
-        if (mixed == "bfloat16" && dtype != "bfloat16" && !is_sharded_ && !shares_samples &&
-            is_divided) {
+        if (mixed == "bfloat16" && dtype != "bfloat16" && !is_sharded_ && is_divided) {
             run_.precision = "fp32";
             run_.warnings.emplace_back(
                 "precision: torchtitan mixes precisions only where FSDP is on, so without it a "
@@ -544,6 +594,8 @@ class TitanReader {
     SettingReader reader_;
     LeaveOut leave_out_;
     TitanModel model_;
+    int shard_ = -1;                  ///< data_parallel_shard_degree
+    int context_ = 1;                 ///< context_parallel_degree
     bool is_sharded_ = true;          ///< weights are shared by FSDP
     bool takes_all_devices_ = false;  ///< as replicas: their number is not known
     TrainingRun run_;

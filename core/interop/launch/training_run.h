@@ -23,7 +23,12 @@ struct TrainingRun {
     std::optional<int> batch{};  ///< training.batch: samples of all replicas
     std::optional<int> data_parallel{};
     std::optional<int> tensor_parallel{};
-    std::vector<int> blocks{};  ///< pipeline.partition, in whole blocks
+    std::optional<int> context_parallel{};
+    std::string context_method{};  ///< pipeline.context_method
+    std::optional<int> expert_parallel{};
+    std::optional<int> expert_tensor_parallel{};
+    std::string expert_dispatch{};  ///< pipeline.expert_dispatch
+    std::vector<int> blocks{};      ///< pipeline.partition, in whole blocks
     std::string recompute{};
     int recompute_blocks = 1;
     bool recompute_early_stop = false;

@@ -132,13 +132,73 @@ TEST(TorchtitanRun, SaysWhatIsCompiledAndWhatIsBesideProducts) {
     EXPECT_EQ(titan("[job]\n").tensor_overlap, std::nullopt);
 }
 
+/// torchtitan/distributed/parallel_dims.py: experts lie over the devices that shard weights, those
+/// of context and of tensor parallelism; ETP is 1 or TP.
+TEST(TorchtitanRun, SamplesAndExpertsAreDivided) {
+    const std::string degrees =
+        "[parallelism]\ndata_parallel_shard_degree = 4\ncontext_parallel_degree = 2\n"
+        "tensor_parallel_degree = 2\nexpert_parallel_degree = 8\n";
+    const TrainingRun run = titan(degrees + "expert_parallel_comm_backend = \"deepep\"\n");
+    EXPECT_EQ(run.context_parallel, 2);
+    EXPECT_EQ(run.context_method, "all-gather");
+    EXPECT_EQ(run.expert_parallel, 8);
+    EXPECT_EQ(run.expert_tensor_parallel, 1);
+    EXPECT_EQ(run.expert_dispatch, "deepep");
+    EXPECT_EQ(run.data_parallel, 4);
+    EXPECT_EQ(titan(degrees + "context_parallel_rotate_method = \"alltoall\"\n").context_method,
+              "ring");
+    EXPECT_EQ(titan(degrees + "expert_tensor_parallel_degree = 2\n").expert_tensor_parallel, 2);
+    EXPECT_EQ(titan("[experimental]\ncontext_parallel_degree = 2\n").context_parallel, 2);
+    const TrainingRun dense = titan("[parallelism]\ntensor_parallel_degree = 2\n");
+    EXPECT_EQ(dense.context_parallel, std::nullopt);
+    EXPECT_EQ(dense.expert_parallel, std::nullopt);
+    const auto fault = [&](const std::string& more) {
+        return error_of([&] { titan(degrees + more); });
+    };
+    const Error tensor = fault("expert_tensor_parallel_degree = 4\n");
+    EXPECT_EQ(tensor.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(tensor.text(), "4 devices share an expert, expected 1 or the 2 of a layer");
+    EXPECT_EQ(
+        error_of([] {
+            titan(
+                "[parallelism]\ndata_parallel_shard_degree = 4\n"
+                "expert_parallel_degree = 8\n");
+        }).text(),
+        "4 devices that shard weights cannot be shared out to groups of 8 x 1 devices: expert "
+        "x expert tensor parallelism");
+    // FSDP shards over the devices of a sample, too.
+    EXPECT_EQ(
+        titan("[parallelism]\ndata_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n").shard,
+        "weights");
+}
+
+TEST(DeepSpeedRun, SamplesAndExpertsAreDivided) {
+    const std::string batch =
+        R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4)";
+    const TrainingRun run = deepspeed_run(
+        parse_json_settings(batch + R"(, "sequence_parallel_size": 4, "zero_optimization": )" +
+                                R"({"stage": 2}, "expert_parallel": {"enabled": true, )" +
+                                R"("autoep_size": 2, "preset_model": "mixtral"}})",
+                            "x.json"),
+        LeaveOut::Nothing);
+    EXPECT_EQ(run.data_parallel, 4);
+    EXPECT_EQ(run.context_parallel, 4);
+    EXPECT_EQ(run.context_method, "all-to-all");
+    EXPECT_EQ(run.expert_parallel, 2);
+    EXPECT_EQ(run.expert_tensor_parallel, 1);
+    const TrainingRun off = deepspeed_run(
+        parse_json_settings(batch + R"(, "expert_parallel": {"enabled": false, "autoep_size": 2}})",
+                            "x.json"),
+        LeaveOut::Nothing);
+    EXPECT_EQ(off.expert_parallel, std::nullopt);
+}
+
 TEST(TorchtitanRun, NoTableIsHarmlessAsAWhole) {
     for (const std::string table : {"[float8]\nenable_float8_linear = true\n",
                                     "[training]\nfp8_linear = \"dynamic\"\n",
                                     "[memory_estimation]\nenable = true\n",
                                     "[comm]\nmode = \"fake_backend\"\n",
                                     "[fault_tolerance]\nsemi_sync_method = \"diloco\"\n",
-                                    "[experimental]\ncontext_parallel_degree = 2\n",
                                     "[experimental]\npipeline_parallel_depth = 2\n",
                                     "[quantize.linear]\nkind = \"x\"\n"}) {
         EXPECT_EQ(error_of([&] { titan(table, LeaveOut::Unknown); }).kind(), ErrorKind::BadInput)
@@ -233,17 +293,15 @@ TEST(TorchtitanRun, ALayerMayStandAnywhereInTheListOfItsStage) {
 
 TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
     constexpr std::string_view text =
-        "[parallelism]\npipeline_parallel_degree = 2\ncontext_parallel_degree = 4\n"
-        "data_parallel_shard_degree = 8\nexpert_parallel_degree = 2\nstrange = 1\n"
+        "[parallelism]\npipeline_parallel_degree = 2\n"
+        "data_parallel_shard_degree = 8\nstrange = 1\n"
         "[model]\nconverters = [\"float8\"]\n"
         "[activation_checkpoint]\nmode = \"memory_budget\"\n";
     const Error error = error_of([&] { titan(text); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.place(), HasSubstr("x.toml:"));
     EXPECT_THAT(error.text(),
-                AllOf(HasSubstr("parallelism.context_parallel_degree: devices share the tokens"),
-                      HasSubstr("parallelism.expert_parallel_degree: "),
-                      HasSubstr("activation_checkpoint.mode: the compiler chooses"),
+                AllOf(HasSubstr("activation_checkpoint.mode: the compiler chooses"),
                       HasSubstr("model.converters: products in 8 bits"),
                       HasSubstr("parallelism.strange: no setting that is known here")));
     EXPECT_EQ(error_of([&] { titan(text, LeaveOut::Unknown); }).kind(), ErrorKind::BadInput);
