@@ -206,7 +206,7 @@ constexpr auto meanings = std::to_array<std::pair<string_view, Meaning>>({
     {"expert-parallel-size", Meaning::ExpertParallel},
     {"expert-parallel-degree", Meaning::ExpertParallel},
     {"expert-model-parallel-size", Meaning::ExpertParallel},
-    {"expert-tensor-parallel-size", Meaning::ExpertParallel},
+    {"expert-tensor-parallel-size", Meaning::ExpertTensorParallel},
     {"cp", Meaning::ContextParallel},
     {"cp-size", Meaning::ContextParallel},
     {"context-parallel", Meaning::ContextParallel},

@@ -40,6 +40,7 @@ enum class Meaning {
     Price,
     Bandwidth,
     ExpertParallel,
+    ExpertTensorParallel,
     ContextParallel,
     Json,  ///< the format of the answer
     File,  ///< the scenario or model, which has no option

@@ -279,11 +279,11 @@ class OptionHint {
                            ? did_you_mean("--bandwidth-gbps")
                            : key_hint("cluster.link_gbps", value_);
             case Meaning::ExpertParallel:
-                return "leave it out: every rank holds all experts of its layers, and "
-                       "pipeline.tensor_parallel divides each of them (docs/not-modelled.md)";
+                return key_hint("pipeline.expert_parallel", value_);
+            case Meaning::ExpertTensorParallel:
+                return key_hint("pipeline.expert_tensor_parallel", value_);
             case Meaning::ContextParallel:
-                return "leave it out: a sequence is not divided between devices "
-                       "(docs/not-modelled.md)";
+                return key_hint("pipeline.context_parallel", value_);
             case Meaning::Json:
                 return has("--json") ? did_you_mean("--json") : "";
             case Meaning::File:
