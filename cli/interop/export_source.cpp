@@ -13,6 +13,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/artifacts/plan_json.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/costs/number_type.h"
 #include "core/costs/stack.h"
 #include "core/interop/hf_trainable.h"
@@ -43,6 +44,30 @@ ExportSource::Kind kind_of(const std::filesystem::path& path) {
         return ExportSource::Kind::Scenario;
     }
     return path.extension() == ".json" ? ExportSource::Kind::Trace : ExportSource::Kind::File;
+}
+
+/// The partition without the layers that predict further tokens, which stand in front of the head.
+/// Throws Error(Infeasible) where they are not all on the last stage.
+Partition without_further_layers(const Partition& partition,
+                                 int further,
+                                 const std::filesystem::path& scenario) {
+    if (further == 0) {
+        return partition;
+    }
+    std::vector<int> sizes = partition.layers_per_stage();
+    if (sizes.back() <= further) {
+        throw Error(ErrorKind::Infeasible,
+                    scenario.string(),
+                    fmt::format("the last stage has {}, but the {} further tokens {} to stand "
+                                "there with the head",
+                                counted(sizes.back(), "layer"),
+                                further == 1 ? "layer that predicts" : "layers that predict",
+                                further == 1 ? "has" : "have"),
+                    "write pipeline.partition in whole blocks, which leaves them there")
+            .about("pipeline.partition");
+    }
+    sizes.back() -= further;
+    return {std::move(sizes), partition.layer_count() - further};
 }
 
 /// Adds which devices the rows of a picture stand for.
@@ -242,6 +267,8 @@ ExportSource::Placed ExportSource::placed() const {
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         names.push_back(model.layer(layer).spec.name);
     }
+    const auto further = static_cast<int>(
+        std::erase_if(names, [](const std::string& name) { return name.starts_with("mtp"); }));
     if (is_profile) {
         try {
             transformer_blocks(names);
@@ -267,7 +294,9 @@ ExportSource::Placed ExportSource::placed() const {
         stack_of(settled, found ? found->profile : Profile{});
     return {.scenario = settled,
             .schedule = sim::scenario_rows(settled, found ? &found->profile : nullptr),
-            .partition = partition_in_halves(*partition, names),
+            .partition =
+                partition_in_halves(without_further_layers(*partition, further, read.file), names),
+            .prediction_layers = further,
             .config = is_profile ? config_ : print_hf_config(settled.model, "float32"),
             .sequence = static_cast<int>(is_profile ? found->profile.tokens_per_sample
                                                     : settled.model.tokens_per_sample()),

@@ -69,7 +69,8 @@ class ExportSource {
     struct Placed {
         SettledScenario scenario;
         Schedule schedule;
-        Partition partition;  ///< in halves of blocks
+        Partition partition;  ///< in halves of blocks, without layers that predict further tokens
+        int prediction_layers = 0;  ///< such layers, all on the last stage, in front of the head
         /// The model as a config.json: a scenario's own sizes, or the text of `know_config`. Empty:
         /// not known.
         std::string config;

@@ -44,15 +44,6 @@ bool has_whole_blocks(std::span<const std::string> layer_names) {
 int transformer_blocks(std::span<const std::string> layer_names) {
     const bool whole = has_whole_blocks(layer_names);
     for (std::size_t i = 0; i < layer_names.size(); ++i) {
-        if (layer_names[i].starts_with("mtp")) {
-            throw Error(ErrorKind::Infeasible,
-                        "model",
-                        fmt::format("layer '{}' predicts further tokens (multi-token prediction), "
-                                    "which cannot be exported",
-                                    layer_names[i]),
-                        "set num_nextn_predict_layers (or mtp_num_hidden_layers) to 0 in the "
-                        "config.json, and plan again without that layer");
-        }
         const std::string expected = layer_name(i, layer_names.size(), whole);
         if (layer_names[i] != expected) {
             refuse(fmt::format("layer {} is '{}', expected '{}'", i, layer_names[i], expected));

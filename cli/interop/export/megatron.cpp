@@ -27,7 +27,10 @@ namespace pipetwin::cli {
 namespace {
 
 MegatronLayout layout_of(const ExportSource::Placed& placed) {
-    return megatron_layout(placed.partition, placed.schedule);
+    MegatronLayout layout = megatron_layout(placed.partition, placed.schedule);
+    std::string& last = layout.stages.back();
+    last.insert(last.size() - 1, static_cast<std::size_t>(placed.prediction_layers), 'm');
+    return layout;
 }
 
 Exported exported(const ExportSource::Placed& placed, std::string content) {
@@ -113,6 +116,9 @@ MegatronModelFlags flags_of_model(const ExportSource::Placed& placed, Console& c
             "it, or plan the model by its name or config.json");
         MegatronModelFlags model;
         model.flags.layers = blocks;
+        if (placed.prediction_layers > 0) {
+            model.flags.prediction_layers = placed.prediction_layers;
+        }
         return model;
     }
     MegatronModelFlags model =

@@ -270,6 +270,16 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
 Exported export_torchtitan(const ExportSource& source, const ExportOptions&, Console& console) {
     const ExportSource::Placed placed = source.placed();
     const std::string place = placed.scenario.file.string();
+    if (placed.prediction_layers > 0) {
+        throw Error(ErrorKind::Infeasible,
+                    place,
+                    fmt::format("the model has {} further tokens (multi-token prediction), for "
+                                "which torchtitan has no module",
+                                placed.prediction_layers == 1 ? "a layer that predicts"
+                                                              : "layers that predict"),
+                    "set num_nextn_predict_layers (or mtp_num_hidden_layers) to 0 in the "
+                    "config.json, and plan again without them");
+    }
     if (model_stage_count(placed.schedule) != placed.schedule.stage_count()) {
         throw Error(ErrorKind::Infeasible,
                     place,

@@ -58,13 +58,6 @@ TEST(TransformerBlocks, AreCountedWhereTheLayersAreThoseOfAGpt) {
     names[2] = "block0.experts";
     EXPECT_EQ(error_of([&] { transformer_blocks(names); }).text(),
               "layer 2 is 'block0.experts', expected 'block0.feed_forward'");
-    // An export of DeepSeek-V3 was refused with "layer 62 is 'mtp0', expected 'block61'".
-    names[2] = "mtp0";
-    const Error predicts = error_of([&] { transformer_blocks(names); });
-    EXPECT_EQ(predicts.text(),
-              "layer 'mtp0' predicts further tokens (multi-token prediction), which cannot be "
-              "exported");
-    EXPECT_NE(predicts.hint().find("num_nextn_predict_layers"), std::string::npos);
     for (const std::vector<std::string>& few : {std::vector<std::string>{},
                                                 {"embedding"},
                                                 {"embedding", "head"},

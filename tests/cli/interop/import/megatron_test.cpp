@@ -243,6 +243,16 @@ TEST_F(ImportMegatron, LayersThatPredictFurtherTokensStandWithTheHead) {
     EXPECT_THAT(text, HasSubstr("partition = [3, 1]\n"));
     EXPECT_THAT(content_of(path("x.profile.json")), HasSubstr("\"mtp0\""));
     EXPECT_EQ(pipetwin({"simulate", path("x.toml")}).code, 0);
+    const auto exported = [this](const std::string& format) {
+        return pipetwin({"export", format, path("x.toml"), "--out", path(format)});
+    };
+    ASSERT_EQ(exported("megatron-layout").code, 0);
+    EXPECT_EQ(content_of(path("megatron-layout")), "Et*3|tmL\n");
+    ASSERT_EQ(exported("megatron-flags").code, 0);
+    EXPECT_THAT(content_of(path("megatron-flags")), HasSubstr("--mtp-num-layers 1 "));
+    const Outcome titan = exported("torchtitan");
+    EXPECT_EQ(titan.code, 4);
+    EXPECT_THAT(titan.err, HasSubstr("a layer that predicts further tokens"));
     const Outcome before = import(flags + "\"Ettm|ttL\"", {"--device", "h100-sxm"});
     EXPECT_EQ(before.code, 4);
     EXPECT_THAT(before.err, HasSubstr("stage 0 has a layer m"));
