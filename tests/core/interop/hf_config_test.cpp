@@ -65,6 +65,31 @@ TEST(HfConfig, ShippedModelsHaveThePublishedNumbersOfParameters) {
     }
 }
 
+/// Parameters that a token goes through: Qwen3's report, table 2 (22 B), Meta's model card of Llama
+/// 4 (17 B), and the model card of gpt-oss, table 1 (5.13 B), which leaves the embedding out.
+TEST(HfConfig, TokensGoThroughThePublishedNumbersOfParameters) {
+    struct Active {
+        std::string_view name;
+        double billions;
+        double rounding;
+        bool with_embedding = true;
+    };
+    for (const Active& published : {Active{"qwen3-235b-a22b", 22, 0.5},
+                                    Active{"llama-4-scout", 17, 0.5},
+                                    Active{"gpt-oss-120b", 5.13, 0.005, false}}) {
+        const std::filesystem::path file = find_model(published.name);
+        const DecoderModel model = parse_hf_config(read_file(file, 1 << 20), file.string());
+        std::int64_t active = parameter_count(model);
+        for (int block = 0; block < model.blocks; ++block) {
+            active -= routed_parameters(model, block) / model.experts.count *
+                      (model.experts.count - model.experts.per_token);
+        }
+        active -= published.with_embedding ? 0 : embedding_parameters(model);
+        EXPECT_NEAR(static_cast<double>(active) / 1e9, published.billions, published.rounding)
+            << published.name;
+    }
+}
+
 TEST(HfConfig, MistralsHaveThePublishedNumbersOfParameters) {
     const json mistral = with(llama_config(),
                               {{"model_type", "mistral"},
