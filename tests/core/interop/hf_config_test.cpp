@@ -65,8 +65,8 @@ TEST(HfConfig, ShippedModelsHaveThePublishedNumbersOfParameters) {
     }
 }
 
-/// Parameters that a token goes through: Qwen3's report, table 2 (22 B), Meta's model card of Llama
-/// 4 (17 B), and the model card of gpt-oss, table 1 (5.13 B), which leaves the embedding out.
+/// Parameters that a token goes through: Qwen3's technical report (22 B), Meta's model card of
+/// Llama 4 (17 B), and the model card of gpt-oss, table 1 (5.13 B), which leaves the embedding out.
 TEST(HfConfig, TokensGoThroughThePublishedNumbersOfParameters) {
     struct Active {
         std::string_view name;

@@ -255,6 +255,21 @@ TEST(ParseMegatronFlags, ReadsHowSamplesAndExpertsAreDivided) {
     EXPECT_EQ(method("--cp-comm-type p2p"), ContextMethod::Ring);
     EXPECT_EQ(method("--cp-comm-type all_gather all_gather"), ContextMethod::AllGather);
     EXPECT_EQ(method("--context-parallel-algo ulysses_cp_algo"), ContextMethod::AllToAll);
+    const MegatronFlags bridge = parse(
+        "model:\n  context_parallel_size: 2\n  cp_comm_type: a2a\n  expert_model_parallel_size: 8\n"
+        "  expert_tensor_parallel_size: 1\n  moe_token_dispatcher_type: flex\n"
+        "  moe_flex_dispatcher_backend: hybridep\n  moe_expert_capacity_factor: null\n"
+        "dist:\n  use_tp_pp_dp_mapping: true\n");
+    EXPECT_EQ(bridge.context_method, ContextMethod::AllToAll);
+    EXPECT_EQ(bridge.expert_size, 8);
+    EXPECT_EQ(bridge.flex_backend, "hybridep");
+    EXPECT_EQ(bridge.expert_capacity, std::nullopt);
+    EXPECT_TRUE(bridge.pipeline_before_data);
+    const MegatronFlags primus = parse(
+        "modules:\n  pre_trainer:\n    overrides:\n      expert_model_parallel_size: 8\n"
+        "      use_turbo_deepep: true\n");
+    EXPECT_EQ(primus.expert_size, 8);
+    EXPECT_TRUE(primus.deepep);
     EXPECT_THAT(error_of([&] { method("--cp-comm-type p2p a2a"); }).text(),
                 HasSubstr("layers exchange keys and values in different ways"));
     EXPECT_THAT(error_of([&] { method("--cp-comm-type mail"); }).text(), HasSubstr("p2p, all_"));
