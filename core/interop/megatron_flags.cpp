@@ -53,7 +53,8 @@ constexpr string_view flags_after_core_models =
     "microbatch-group-size-per-virtual-pipeline-stage moe-ffn-hidden-size moe-layer-freq "
     "moe-token-dispatcher-type multi-latent-attention no-ckpt-fully-parallel-save "
     "num-virtual-stages-per-pipeline-rank pipeline-model-parallel-layout qk-layernorm "
-    "step-batch-size-schedule use-custom-fsdp use-megatron-fsdp use-precision-aware-optimizer "
+    "step-batch-size-schedule use-custom-fsdp use-mcore-models use-megatron-fsdp "
+    "use-precision-aware-optimizer "
     "use-torch-fsdp2";
 
 /// Reads the settings of a file; one object for each.

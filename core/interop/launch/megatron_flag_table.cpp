@@ -118,7 +118,7 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"main-grads-dtype", "gradients have another width", "fp32"},
     {"main-params-dtype", "the copies of the weights have another width", "fp32"},
     {"exp-avg-dtype exp-avg-sq-dtype", "the optimizer's state has another width", "fp32"},
-    {"optimizer-cpu-offload optimizer-offload swap-optimizer",
+    {"optimizer-cpu-offload optimizer-offload offload-optimizer-states swap-optimizer",
      "the optimizer's state is in host memory",
      off_values},
     {"cpu-offloading-num-layers", "what some layers keep goes to host memory", off_values},
@@ -434,7 +434,7 @@ constexpr std::string_view harmless =
     "mlflow-upload-tracelens-report mlflow-upload-traces mlp-chunks-for-prefill "
     "mmap-bin-files mmap-warmup mock-data model-type-hf moe-alltoall-overlap-comm "
     "moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms "
-    "moe-input-jitter-eps "
+    "moe-hybridep-num-sms moe-input-jitter-eps "
     "moe-pad-experts-for-cuda-graph-inference moe-per-layer-logging "
     "moe-permutation-async-comm moe-permute-fusion moe-router-bias-update-rate "
     "moe-router-bias-update-rule moe-router-dtype moe-router-enable-expert-bias "
@@ -545,7 +545,8 @@ constexpr std::string_view harmless =
     "use-fused-moe-token-permute-and-unpermute use-fused-rmsnorm use-fused-rotary-pos-emb "
     "use-fused-swiglu use-fused-weighted-squared-relu use-gigatoken use-glm-rope "
     "use-gloo-process-groups use-kl-in-reward use-kl-loss use-legacy-static-engine "
-    "use-mamba-mem-eff-path use-mbridge use-megatron-tokenizer use-nccl-ub use-nsys-profiler "
+    "use-mamba-mem-eff-path use-mbridge use-mcore-models use-megatron-tokenizer use-nccl-ub "
+    "use-nsys-profiler "
     "use-one-sent-docs use-persistent-ckpt-worker use-pytorch-profiler use-ring-exchange-p2p "
     "use-rocm-mem-info use-rocm-mem-info-iters use-rope-scaling use-sharp "
     "use-te-activation-func use-te-rng-tracker use-tokenizer-model-from-checkpoint-args "
