@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "core/base/number_text.h"
 #include "core/interop/megatron_stack.h"
 
 namespace pipetwin {
@@ -45,6 +47,16 @@ std::vector<std::string> division_warnings(const MegatronFlags& flags) {
             "experts alone, as alltoall does, so a step is at least as long",
             flags.dispatcher ? "--moe-token-dispatcher-type allgather"
                              : "no --moe-token-dispatcher-type, which is allgather"));
+    }
+    const int in_node = flags.per_node.value_or(1) / flags.tensor_size.value_or(1);
+    const int heads = hierarchical_sizes(flags.context_size.value_or(1), in_node).front();
+    if (flags.context_method == ContextMethod::RingAllToAll && flags.per_node &&
+        !flags.context_sizes.empty() && flags.context_sizes.front() != heads) {
+        warnings.push_back(
+            fmt::format("--hierarchical-context-parallel-sizes {}: the prediction divides heads "
+                        "among the {} of a node that have parts of a sample",
+                        fmt::join(flags.context_sizes, " "),
+                        counted(heads, "device")));
     }
     if (flags.expert_capacity && !flags.fills_capacity) {
         warnings.emplace_back(
