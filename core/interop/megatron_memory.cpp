@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/costs/layer_division.h"
 #include "core/interop/megatron_model.h"
 #include "core/scenario/choices.h"
 
@@ -15,25 +16,48 @@ namespace pipetwin {
 
 namespace {
 
-constexpr std::string_view core_attention = "core_attn";
+constexpr auto core_attention =
+    recompute_module_words[static_cast<std::size_t>(RecomputeModule::CoreAttention)];
+
+/// Whether the model has such a part: Megatron passes over words of others.
+bool has_part(const MegatronFlags& flags, RecomputeModule module) {
+    switch (module) {
+        case RecomputeModule::LatentUp:
+            return flags.latent;
+        case RecomputeModule::ExpertActivation:
+        case RecomputeModule::Experts:
+            return flags.experts.value_or(0) > 0;
+        case RecomputeModule::SharedExperts:
+            return flags.shared_width.value_or(0) > 0;
+        default:
+            return true;
+    }
+}
 
 /// The parts of a block that selective recompute computes again: --recompute-modules, by default
 /// core attention.
-RecomputeWord selective_recompute(const std::vector<std::string>& modules) {
-    if (modules.empty()) {
+RecomputeWord selective_recompute(const MegatronFlags& flags) {
+    RecomputeWord said{.word = "none"};
+    std::vector<std::string_view> unknown;
+    for (const std::string& word : flags.recompute_modules) {
+        const auto* const found = std::ranges::find(recompute_module_words, word);
+        if (found == recompute_module_words.end()) {
+            unknown.push_back(word);
+        } else if (has_part(flags,
+                            static_cast<RecomputeModule>(found - recompute_module_words.begin()))) {
+            said.modules.push_back(*found);
+        }
+    }
+    const bool is_attention =
+        said.modules == std::vector<std::string_view>{core_attention} && unknown.empty();
+    if (flags.recompute_modules.empty() || is_attention) {
         return {.word = "selective"};
     }
-    std::vector<std::string> others = modules;
-    std::erase(others, core_attention);
-    RecomputeWord said{.word = others.size() < modules.size() ? "selective" : "none"};
-    if (!others.empty()) {
+    if (!unknown.empty()) {
         said.left_out = fmt::format(
-            "--recompute-modules {}: a scenario has a word for {} alone, so {} kept: the fragment "
-            "says recompute = \"{}\", and a rank needs at most the memory that it says",
-            fmt::join(modules, " "),
-            core_attention,
-            others.size() == 1 ? "what the other one makes is" : "what the others make is",
-            said.word);
+            "--recompute-modules {}: no word of a scenario, so that what they make is kept: a rank "
+            "needs at most the memory that a prediction says",
+            fmt::join(unknown, " "));
     }
     return said;
 }
@@ -55,7 +79,7 @@ std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view pl
 
 RecomputeWord megatron_recompute(const MegatronFlags& flags) {
     if (flags.recompute_selective) {
-        return selective_recompute(flags.recompute_modules);
+        return selective_recompute(flags);
     }
     if (!flags.recompute_full) {
         return {.word = "none"};

@@ -448,7 +448,7 @@ std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model)
         {flags.fp8, "--fp8-format: products in 8 bits"},
         {flags.context_size.value_or(1) > 1,
          "--context-parallel-size: devices that share a sample's tokens"},
-        {megatron_recompute(flags).word == "selective",
+        {flags.recompute_selective,
          "--recompute-granularity selective: core attention has costs of its own"},
     }};
     const auto* const found =

@@ -223,6 +223,16 @@ int groups_of_megatron(const SettledScenario& scenario, const MegatronLayout& la
     return together;
 }
 
+/// Parts of blocks that are computed again, which have Megatron's words.
+void set_modules(const SettledScenario& scenario, MegatronFlags& flags) {
+    for (std::size_t module = 0; module < recompute_module_words.size(); ++module) {
+        if (scenario.pipeline.recompute_modules.has(static_cast<RecomputeModule>(module))) {
+            flags.recompute_selective = true;
+            flags.recompute_modules.emplace_back(recompute_module_words[module]);
+        }
+    }
+}
+
 /// Megatron keeps the input of every N layers of a stage, and N has to divide them: the more, the
 /// nearer to keeping that of the stage alone.
 void set_recompute(const SettledScenario& scenario,
@@ -259,6 +269,7 @@ void set_recompute(const SettledScenario& scenario,
     }
     switch (*rules.everywhere()) {
         case Recompute::None:
+            set_modules(scenario, flags);
             return;
         case Recompute::Always: {
             const std::vector<int> blocks = blocks_of(layout);

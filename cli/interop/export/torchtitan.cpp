@@ -233,6 +233,9 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
          "torchtitan's selective recompute repeats single operators. Only costs that 'import hf' "
          "estimates with FlashAttention describe that; other costs assume that core attention is "
          "repeated, and that more is kept");
+    lack(!pipeline.recompute_modules.empty(),
+         "pipeline.recompute_modules",
+         "torchtitan computes whole blocks or single operators again, but no modules");
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
          fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
          "torchtitan keeps the input of every block, like 1");

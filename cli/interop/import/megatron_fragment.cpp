@@ -266,6 +266,10 @@ class FlagsImport {
         text += micro_batches_text;
         const RecomputeWord recompute = megatron_recompute(flags_);
         text += recompute_lines(recompute.word, recompute.blocks);
+        if (!recompute.modules.empty()) {
+            text += fmt::format("recompute_modules = [\"{}\"]\n",
+                                fmt::join(recompute.modules, "\", \""));
+        }
         if (!recompute.left_out.empty()) {
             warn(recompute.left_out);
         }

@@ -51,8 +51,9 @@ struct TrainingRun {
 
 /// pipeline.recompute of another program's run.
 struct RecomputeWord {
-    std::string word;  ///< as a scenario has it
-    int blocks = 1;    ///< pipeline.recompute_blocks, with "block"
+    std::string word;                         ///< as a scenario has it
+    int blocks = 1;                           ///< pipeline.recompute_blocks, with "block"
+    std::vector<std::string_view> modules{};  ///< pipeline.recompute_modules, with "none"
     /// What the word says otherwise than the run has it, for a warning; empty: nothing.
     std::string left_out{};
 

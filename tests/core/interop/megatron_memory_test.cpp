@@ -12,6 +12,7 @@
 namespace pipetwin {
 namespace megatron_memory_test {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 MegatronFlags flags_of(std::string_view text) {
@@ -53,12 +54,15 @@ TEST(MegatronRecompute, SelectiveIsCoreAttentionUnlessModulesSayOtherwise) {
               selective);
     const RecomputeWord more =
         recompute_of("--recompute-granularity selective --recompute-modules core_attn mlp moe_act");
-    EXPECT_EQ(more.word, "selective");
-    EXPECT_THAT(more.left_out, HasSubstr("--recompute-modules core_attn mlp moe_act: "));
-    const RecomputeWord other =
-        recompute_of("--recompute-granularity selective --recompute-modules layernorm");
-    EXPECT_EQ(other.word, "none");
-    EXPECT_THAT(other.left_out, HasSubstr("--recompute-modules layernorm: "));
+    EXPECT_EQ(more.word, "none");
+    EXPECT_THAT(more.modules, ElementsAre("core_attn", "mlp"));  // there are no experts
+    EXPECT_EQ(more.left_out, "");
+    const std::string experts = "--num-experts 8 --recompute-granularity selective ";
+    EXPECT_THAT(recompute_of(experts + "--recompute-modules layernorm moe_act").modules,
+                ElementsAre("layernorm", "moe_act"));
+    const RecomputeWord other = recompute_of(experts + "--recompute-modules core_attn odd");
+    EXPECT_THAT(other.modules, ElementsAre("core_attn"));
+    EXPECT_THAT(other.left_out, HasSubstr("--recompute-modules odd: "));
 }
 
 TEST(MegatronRecompute, TheLargestStageIsThatOfALayoutToo) {

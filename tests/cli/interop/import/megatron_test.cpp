@@ -18,6 +18,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// What no flag says.
+const std::string between_nodes = "cluster.node_link=infiniband-ndr";
+
 class ImportMegatron : public InFolder {
   protected:
     Outcome import(std::string_view content, const std::vector<std::string>& more = {}) const {
@@ -155,7 +158,7 @@ TEST_F(ImportMegatron, DividedExpertsGoInAndOut) {
                                   "megatron-flags",
                                   path("x.toml"),
                                   "--set",
-                                  "cluster.node_link=400gbe",
+                                  between_nodes,
                                   "--out",
                                   path("flags")});
     ASSERT_EQ(out.code, 0) << out.err;
@@ -172,7 +175,7 @@ TEST_F(ImportMegatron, DividedExpertsGoInAndOut) {
                                     "torchtitan",
                                     path("x.toml"),
                                     "--set",
-                                    "cluster.node_link=400gbe",
+                                    between_nodes,
                                     "--out",
                                     path("titan.json")});
     ASSERT_EQ(titan.code, 0) << titan.err;
@@ -206,7 +209,7 @@ TEST_F(ImportMegatron, DividedExpertsGoInAndOut) {
                                     "torchtitan",
                                     path("x.toml"),
                                     "--set",
-                                    "cluster.node_link=400gbe",
+                                    between_nodes,
                                     "--set",
                                     "pipeline.expert_tensor_parallel=4",
                                     "--set",
@@ -437,8 +440,6 @@ struct Said {
 };
 
 constexpr std::string_view launcher = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ";
-/// What no flag says.
-const std::string between_nodes = "cluster.node_link=infiniband-ndr";
 
 /// Llama 3 8B on 16 devices, in `stages` stages.
 std::string llama_in(int stages) {
@@ -595,10 +596,21 @@ TEST_F(ImportMegatron, GroupsOfLayersAndModulesWithoutAWordAreTold) {
     EXPECT_THAT(some.err, HasSubstr("--recompute-method block: recomputes some layers"));
     EXPECT_THAT(fragment(llama_in(4) + first + "--recompute-num-layers 8"),
                 HasSubstr("recompute = \"block\"\n"));
-    EXPECT_THAT(
-        import(llama_in(4) + "--recompute-granularity selective --recompute-modules core_attn mlp")
-            .err,
-        HasSubstr("warning: --recompute-modules core_attn mlp: "));
+    EXPECT_THAT(fragment(llama_in(4) +
+                             "--recompute-granularity selective --recompute-modules core_attn mlp",
+                         {"--device", "h100-sxm"}),
+                HasSubstr("recompute = \"none\"\nrecompute_modules = [\"core_attn\", \"mlp\"]\n"));
+    ASSERT_EQ(pipetwin({"export",
+                        "megatron-flags",
+                        path("x.toml"),
+                        "--set",
+                        between_nodes,
+                        "--out",
+                        path("flags")})
+                  .code,
+              0);
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--recompute-granularity selective"));
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--recompute-modules core_attn mlp "));
 }
 
 /// The parts of v2.5, of 2021 (Narayanan et al., arXiv 2104.04473, section 4.1).
