@@ -173,13 +173,14 @@ Profile blocks_alone(const Profile& profile) {
 namespace {
 
 /// PyTorch counts what its memory pool holds: tensors and the workspaces of products, and, where
-/// reserved bytes are meant, what the pool has beyond them. The device counts everything; an
-/// unknown measure is taken for what is allocated, with the context.
+/// reserved bytes are meant, what the pool has beyond them and keeps of messages. The device counts
+/// everything; an unknown measure is taken for what is allocated, with the context.
 Bytes shown_peak(string_view kind, const MemoryUse& use, const BesideModel& beside) {
     const Bytes in_pool = use.total() - use[MemoryKind::Context] + beside.product_workspace;
+    const Bytes beyond = beside.allocator_reserve + beside.kept_messages;
     return kind == "allocated"  ? in_pool
-           : kind == "reserved" ? in_pool + beside.allocator_reserve
-           : kind == "device"   ? use.total() + beside.allocator_reserve
+           : kind == "reserved" ? in_pool + beyond
+           : kind == "device"   ? use.total() + beyond
                                 : use.total();
 }
 

@@ -330,6 +330,7 @@ void visit_facts(const Stack& stack, const Visit& visit) {
     std::ranges::for_each(stack.attention,
                           [&](const auto& row) { visit("attention", row.reached); });
     std::ranges::for_each(stack.casts, [&](const auto& row) { visit("casts", row.bytes); });
+    visit("allocator_reserve", stack.memory.allocator_reserve);
     const Stack::Collectives& messages = stack.collectives;
     for (const auto* const fact :
          {&messages.broadcast_us_per_device, &messages.sum_us_per_hop_and_bucket}) {

@@ -77,7 +77,8 @@ Json beside_json(const Plan& plan, const DeviceMetrics& device) {
             {"communication", beside.communication.count},
             {"product_workspace", beside.product_workspace.count},
             {"tensor_buffers", beside.tensor_buffers.count},
-            {"allocator_reserve", beside.allocator_reserve.count}};
+            {"allocator_reserve", beside.allocator_reserve.count},
+            {"kept_messages", beside.kept_messages.count}};
 }
 
 Json device_json(const Plan& plan, const DeviceMetrics& device) {

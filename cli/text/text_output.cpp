@@ -150,6 +150,10 @@ std::string beside_text(const Plan& plan, const DeviceMetrics& device) {
         text += fmt::format("  the memory pool reserves {} beside the tensors\n",
                             format_bytes(beside.allocator_reserve));
     }
+    if (beside.kept_messages > Bytes{}) {
+        text += fmt::format("  the memory pool keeps {} of messages until their place is needed\n",
+                            format_bytes(beside.kept_messages));
+    }
     return text;
 }
 

@@ -492,13 +492,21 @@ class Estimator {
                       .matrices = matrices,
                       .has_sums = matrices == 1});
         // One by one, the activation's result stays beside its product with the gate.
-        const bool keeps_both = options_.kernels == BlockKernels::Eager && model_.gated;
+        const bool keeps_both = keeps_gate_activations() && model_.gated;
         const double activations = keeps_both ? 1 : 0;
         bytes.saved_values += (ins + 1 + activations) * values;
         bytes.product_values += values;
         bytes.dropped_values += (ins + activations) * values;
         bytes.workspace_values += ins * values;
         bytes.split_values += ins * values;
+    }
+
+    bool keeps_gate_activations() const {
+        const Stack* const stack = options_.stack.get();
+        const bool as_stack = stack != nullptr && options_.kernels == stack->kernels.blocks &&
+                              stack->stored.gate_activations &&
+                              stack->stored.gate_activations->value;
+        return as_stack || options_.kernels == BlockKernels::Eager;
     }
 
     /// A router, rows sorted by expert, the experts, and back; beside them what all tokens share.
@@ -687,7 +695,13 @@ class Estimator {
         } else {
             // The fp32 logits become their gradient in place; others stand beside them.
             bytes.saved_bytes = 4 * logits;
-            bytes.workspace_values = options_.precision == "fp32" ? 0 : logits;
+            const Stack* const stack = options_.stack.get();
+            const bool says = stack != nullptr && options_.loss == stack->kernels.loss &&
+                              stack->stored.beside_logits;
+            const double beside = says ? stack->stored.beside_logits->value
+                                  : options_.precision == "fp32" ? 0
+                                                                 : value();
+            bytes.workspace_values = beside * logits / value();
         }
         bytes.dropped_values = 0;
         return finished(work, bytes);

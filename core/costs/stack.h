@@ -92,6 +92,13 @@ enum class WeightUpdates {
 /// When weights that were gathered for a forward are given back.
 enum class Reshard { Always, LastMicroBatch, Never };
 
+/// What stays of gradients in the type of two-byte weights where their sums are in fp32.
+enum class GradientsBesideSums {
+    None,        ///< each is added to its sum as soon as it is there
+    Parameters,  ///< all of a backward are added behind it
+    Buckets      ///< in those of replicas that divide no state (PyTorch's DistributedDataParallel)
+};
+
 /// How many times as long something takes, or how much as large it is, as a stack says: what
 /// measured runs corrected.
 struct MeasuredFactors {
@@ -224,7 +231,14 @@ struct Stack {
     /// Types of what is kept.
     struct Stored {
         bool fp32_gradients = true;
+        GradientsBesideSums beside_sums = GradientsBesideSums::None;
         Fact<bool> inputs_in_8_bits{};  ///< of narrow products, until their backward
+        /// The activation of a gate, beside its product: kernels are fused but for these; none: it
+        /// is computed again.
+        std::optional<Fact<bool>> gate_activations{};
+        /// Bytes a logit beside those in fp32 while a fused loss is computed; none: those of the
+        /// logits' own type.
+        std::optional<Fact<double>> beside_logits{};
         Reshard reshard = Reshard::Always;
         bool offloads_as_needed = false;  ///< activations of blocks that do not fit, to host memory
 
@@ -235,8 +249,30 @@ struct Stack {
     struct Memory {
         Fact<Bytes> products_workspace{};
         Fact<Bytes> communicator{};
+        std::optional<Fact<Bytes>> runtime{};  ///< in place of what the device's file says
+        /// Process groups of a device, each with a communicator.
+        struct ProcessGroups {
+            double always = 0;
+            double stages = 1;    ///< in addition where there are several
+            double replicas = 1;  ///< the same
+            double tensor = 1;    ///< where several devices share a layer
+
+            bool operator==(const ProcessGroups&) const = default;
+        };
+        std::optional<Fact<ProcessGroups>> process_groups{};  ///< none: one of each kind
         Fact<double> tensor_buffers{};  ///< as large as a block's input of a micro-batch
         Fact<double> allocator_reserve{};
+        /// What the memory pool keeps of messages until something else needs its place.
+        struct Kept {
+            /// Outputs of each layer, before devices that share it have summed them: the host is
+            /// ahead of the device by up to a forward.
+            double tensor_sums = 0;
+            /// Copies of a device's weights that gather what replicas have updated.
+            double gathered_weights = 0;
+
+            bool operator==(const Kept&) const = default;
+        };
+        std::optional<Fact<Kept>> kept_messages{};  ///< none: nothing
 
         bool operator==(const Memory&) const = default;
     } memory{};

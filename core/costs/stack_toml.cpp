@@ -391,23 +391,70 @@ class StackReader {
     }
 
     void read_stored(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 4>{
-            "gradients", "inputs_in_8_bits", "reshard_after_forward", "offload_blocks"});
+        table.expect_keys(std::array<string_view, 7>{"gradients",
+                                                     "gradients_beside_sums",
+                                                     "gate_activations",
+                                                     "beside_logits_bytes",
+                                                     "inputs_in_8_bits",
+                                                     "reshard_after_forward",
+                                                     "offload_blocks"});
+        constexpr std::array<string_view, 3> beside{"none", "parameters", "buckets"};
         constexpr std::array<string_view, 2> offloads{"none", "as-needed"};
         constexpr std::array<string_view, 2> gradients{"bf16", "fp32"};
         constexpr std::array<string_view, 3> reshard{"always", "last-micro-batch", "never"};
         stack_.stored = {
             .fp32_gradients = required_word<bool>(table, "gradients", gradients),
+            .beside_sums = static_cast<GradientsBesideSums>(
+                table.choice("gradients_beside_sums", beside).value_or(0)),
             .inputs_in_8_bits = value<bool>(table, "inputs_in_8_bits", &StackReader::flag),
+            .gate_activations =
+                table.has("gate_activations")
+                    ? std::optional(value<bool>(table, "gate_activations", &StackReader::flag))
+                    : std::nullopt,
+            .beside_logits = amount_if_there(table, "beside_logits_bytes"),
             .reshard = required_word<Reshard>(table, "reshard_after_forward", reshard),
             .offloads_as_needed = required_word<bool>(table, "offload_blocks", offloads)};
     }
 
+    std::optional<Fact<Stack::Memory::ProcessGroups>> process_groups_if_there(
+        const TomlTable& table) const {
+        constexpr string_view key = "process_groups";
+        if (!table.has(key)) {
+            return std::nullopt;
+        }
+        return fact<Stack::Memory::ProcessGroups>(required_table(table, key),
+                                                  {"always", "stages", "replicas", "tensor"},
+                                                  [](const TomlTable& of) {
+                                                      return Stack::Memory::ProcessGroups{
+                                                          .always = amount(of, "always"),
+                                                          .stages = amount(of, "stages"),
+                                                          .replicas = amount(of, "replicas"),
+                                                          .tensor = amount(of, "tensor")};
+                                                  });
+    }
+
+    std::optional<Fact<Stack::Memory::Kept>> kept_messages_if_there(const TomlTable& table) const {
+        constexpr string_view key = "kept_messages";
+        if (!table.has(key)) {
+            return std::nullopt;
+        }
+        return fact<Stack::Memory::Kept>(
+            required_table(table, key),
+            {"tensor_sums", "gathered_weights"},
+            [](const TomlTable& of) {
+                return Stack::Memory::Kept{.tensor_sums = amount(of, "tensor_sums"),
+                                           .gathered_weights = amount(of, "gathered_weights")};
+            });
+    }
+
     void read_memory(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 4>{"products_workspace_bytes",
+        table.expect_keys(std::array<string_view, 7>{"products_workspace_bytes",
                                                      "communicator_bytes",
+                                                     "runtime_bytes",
+                                                     "process_groups",
                                                      "tensor_buffers",
-                                                     "allocator_reserve"});
+                                                     "allocator_reserve",
+                                                     "kept_messages"});
         const auto bytes = [&](string_view key) {
             return value<Bytes>(table, key, [](const TomlTable& of, string_view under) {
                 if (!of.has(under)) {
@@ -419,10 +466,14 @@ class StackReader {
         stack_.memory = {
             .products_workspace = bytes("products_workspace_bytes"),
             .communicator = bytes("communicator_bytes"),
+            .runtime =
+                table.has("runtime_bytes") ? std::optional(bytes("runtime_bytes")) : std::nullopt,
+            .process_groups = process_groups_if_there(table),
             .tensor_buffers = fact<double>(required_table(table, "tensor_buffers"),
                                            {"count"},
                                            [](const TomlTable& of) { return amount(of, "count"); }),
-            .allocator_reserve = amount_of(table, "allocator_reserve")};
+            .allocator_reserve = amount_of(table, "allocator_reserve"),
+            .kept_messages = kept_messages_if_there(table)};
     }
 
     static double factor(const TomlTable& of, string_view key) {

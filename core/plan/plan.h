@@ -72,6 +72,9 @@ struct PlanParts {
     /// What the memory pool of each device reserves beyond the tensors in it, as a share of them.
     /// The limits are what is left for tensors and context.
     double allocator_reserve = 0;
+    /// [rank]: what the pool keeps of messages in addition, until something else needs its place;
+    /// empty: nothing.
+    std::vector<Bytes> kept_messages{};
     int replicas = 1;                ///< of the whole pipeline, each with its share of a mini-batch
     int tensor_parallel = 1;         ///< devices of a rank that share all of its layers
     int context_parallel = 1;        ///< parts of every sample, each on as many of these

@@ -603,8 +603,9 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
         states.front().optimizer -= rules.tied_update;
     }
     const int gradient = gradient_bytes_per_byte(weights.precision, rules.fp32_gradients);
+    const int beside = gradient > 1 && rules.gradients_beside_sums ? 1 : 0;
     for (StageState& state : states) {
-        state.gradients = state.weights * gradient;
+        state.gradients = state.weights * (gradient + beside);
         state.optimizer_state =
             first_share(state.weights * state_per_byte(weights.precision, rules.optimizer_slots),
                         weights.precision,

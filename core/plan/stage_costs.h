@@ -75,6 +75,8 @@ struct WeightRules {
     int optimizer_slots = 0;     ///< numbers per weight that the optimizer keeps
     int devices = 1;             ///< that share the weights of a stage: each has its part
     bool fp32_gradients = true;  ///< of weights with two bytes
+    /// True if gradients of two bytes stay beside their sums in fp32.
+    bool gradients_beside_sums = false;
     /// Replicas that share the state of a stage and its update (Rajbhandari et al., arXiv
     /// 1910.02054, section 5).
     StateShards shards{};

@@ -24,6 +24,7 @@ WeightRules weight_rules(const SettledScenario& scenario,
     return {.optimizer_slots = optimizer_slots(scenario),
             .devices = scenario.pipeline.tensor_parallel,
             .fp32_gradients = has_fp32_gradients(scenario, profile),
+            .gradients_beside_sums = has_gradients_beside_sums(scenario, profile),
             .shards = state_shards(scenario, profile),
             .experts = expert_rules(scenario, profile),
             .prefetch = 2 * scenario.pipeline.prefetch,  // a block has two layers

@@ -13,6 +13,7 @@
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/kept_messages.h"
 #include "core/scenario/plan_refusals.h"
 #include "core/scenario/plan_rows.h"
 #include "core/scenario/plan_settings.h"
@@ -319,6 +320,7 @@ PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
         }
     }
     double_shared_gradients(grid, of.states);
+    add_kept_messages(of, scenario, profile, grid, rules.shards);
     add_replica_messages(of, replicas, grid);
     return of;
 }

@@ -142,12 +142,17 @@ std::shared_ptr<const DeviceProfile> device_to_scale_from(const SettledScenario&
 }
 
 /// Process groups that each device is in: of its pipeline, of the replicas of its rank, and of the
-/// devices that share its layers, its samples and its experts.
-int process_groups(const SettledScenario& scenario) {
+/// devices that share its layers, its samples and its experts; one each unless the stack says more.
+double process_groups(const SettledScenario& scenario, const Stack* stack) {
     const auto& pipeline = scenario.pipeline;
-    return (pipeline.stages > 1 ? 1 : 0) + (pipeline.data_parallel > 1 ? 1 : 0) +
-           (pipeline.tensor_parallel > 1 ? 1 : 0) + (pipeline.context_parallel > 1 ? 1 : 0) +
-           (pipeline.expert_parallel > 1 ? 1 : 0);
+    Stack::Memory::ProcessGroups groups;
+    if (stack != nullptr && stack->memory.process_groups) {
+        groups = stack->memory.process_groups->value;
+    }
+    return groups.always + (pipeline.stages > 1 ? groups.stages : 0) +
+           (pipeline.data_parallel > 1 ? groups.replicas : 0) +
+           (pipeline.tensor_parallel > 1 ? groups.tensor : 0) +
+           (pipeline.context_parallel > 1 ? 1 : 0) + (pipeline.expert_parallel > 1 ? 1 : 0);
 }
 
 /// Sets what is taken before a model is there, and what libraries take of it.
@@ -161,10 +166,12 @@ void set_context(RankDevice& device, const SettledScenario& scenario, const Stac
         if (stack != nullptr) {
             each = each.value_or(stack->memory.communicator.value);
             device.parts.product_workspace = stack->memory.products_workspace.value;
+            runtime = stack->memory.runtime ? stack->memory.runtime->value : runtime;
         }
     }
     if (each) {
-        device.parts.communication = process_groups(scenario) * *each;
+        device.parts.communication = Bytes{static_cast<std::int64_t>(
+            process_groups(scenario, stack) * static_cast<double>(each->count))};
     }
     device.context = runtime + device.parts.total();
 }
@@ -319,6 +326,20 @@ bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile) {
     // Stacks that sum gradients in 16 bits do so in bf16: sums in fp16 would overflow.
     const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
     return !stack || stack->stored.fp32_gradients || profile.precision == "fp16";
+}
+
+bool has_gradients_beside_sums(const SettledScenario& scenario, const Profile& profile) {
+    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
+    const StateShards shards = state_shards(scenario, profile);
+    switch (stack ? stack->stored.beside_sums : GradientsBesideSums::None) {
+        case GradientsBesideSums::None:
+            return false;
+        case GradientsBesideSums::Parameters:
+            return shards.gradients == 1;
+        case GradientsBesideSums::Buckets:
+            return scenario.pipeline.data_parallel > 1 && shards.optimizer == 1;
+    }
+    return false;
 }
 
 double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {

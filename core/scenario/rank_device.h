@@ -52,6 +52,10 @@ double allocator_reserve(const std::optional<double>& written, const Stack* stac
 /// stack does, else they are. Throws as `stack_of`.
 bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile);
 
+/// Whether gradients of two-byte weights stay in two bytes beside their sums in fp32, as the stack
+/// says. Replicas that divide gradients keep none. Throws as `stack_of`.
+bool has_gradients_beside_sums(const SettledScenario& scenario, const Profile& profile);
+
 /// How many times as long computation takes as on a device of mean speed: what the slowest of all
 /// devices is expected to take, 1 + spread sqrt(2 ln N), where the scenario or the stack says how
 /// much their speeds vary. Exactly 1 for one device, and where neither does. Throws as `stack_of`.

@@ -571,12 +571,17 @@ BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak) {
     const ContextParts parts =
         plan->context_parts.empty() ? ContextParts{} : plan->context_parts.at(as_index(rank));
     const auto tensors = static_cast<double>((peak.total() - context).count);
+    Bytes kept = plan->kept_messages.empty() ? Bytes{} : plan->kept_messages.at(as_index(rank));
+    if (const std::optional<Bytes> limit = plan.memory_limit(rank)) {
+        kept = std::clamp(*limit - peak.total(), Bytes{}, kept);
+    }
     return {
         .runtime = context - parts.total(),
         .communication = parts.communication,
         .product_workspace = parts.product_workspace,
         .tensor_buffers = parts.tensor_buffers,
-        .allocator_reserve = Bytes{static_cast<std::int64_t>(tensors * plan->allocator_reserve)}};
+        .allocator_reserve = Bytes{static_cast<std::int64_t>(tensors * plan->allocator_reserve)},
+        .kept_messages = kept};
 }
 
 std::vector<MemoryCurve> footprint(const Plan& plan, const Timeline& timeline) {

@@ -68,14 +68,16 @@ MemoryChange memory_change(const Plan& plan, const Action& action);
 /// each incoming skip as many as `channel_places` says (none while the capacity is unbounded).
 MemoryUse resident_memory(const Plan& plan, int rank);
 
-/// What each device of a rank holds beside the model and its activations. All but the last are
-/// MemoryKind::Context; the last is part of no kind, and the memory limits leave room for it.
+/// What each device of a rank holds beside the model and its activations. All but the last two are
+/// MemoryKind::Context; these are part of no kind, and the memory limits leave room for the
+/// reserve.
 struct BesideModel {
     Bytes runtime;            ///< the context of the device's runtime and its kernels
     Bytes communication;      ///< buffers of the process groups
     Bytes product_workspace;  ///< of matrix products
     Bytes tensor_buffers;     ///< of messages beside products, where devices share a layer
     Bytes allocator_reserve;  ///< of the memory pool at the peak, beyond the tensors in it
+    Bytes kept_messages;      ///< of messages that are over, as far as the limit has room
 };
 /// The parts for a rank whose peak is `peak`.
 BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak);

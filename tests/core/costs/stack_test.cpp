@@ -176,6 +176,44 @@ TEST(StackToml, IsReadWithKindsAndSources) {
     EXPECT_FALSE(stack.products_of("h200-sxm", "bf16"));
 }
 
+/// Files of before the keys lack them.
+TEST(StackToml, SomeOfMemoryMayBeLeftOut) {
+    const Stack without = parse_stack(small_stack, "x.toml");
+    EXPECT_EQ(without.stored.beside_sums, GradientsBesideSums::None);
+    EXPECT_FALSE(without.memory.runtime);
+    EXPECT_FALSE(without.stored.gate_activations);
+    EXPECT_FALSE(without.stored.beside_logits);
+    EXPECT_FALSE(without.memory.process_groups);
+    EXPECT_FALSE(without.memory.kept_messages);
+    const Stack with = parse_stack(
+        changed("[memory]\n",
+                "gradients_beside_sums = \"buckets\"\n"
+                "gate_activations = { value = true, kind = \"counted\", source = \"b\" }\n"
+                "beside_logits_bytes = { value = 4, kind = \"counted\", source = \"b\" }\n"
+                "[memory]\n"
+                "kept_messages = { tensor_sums = 1, gathered_weights = 2, kind = \"counted\", "
+                "source = \"b\" }\n"
+                "runtime_bytes = { value = 700, kind = \"measured\", source = \"a\" }\n"
+                "process_groups = { always = 1, stages = 3, replicas = 2, tensor = 4, kind = "
+                "\"counted\", source = \"b\" }\n"),
+        "x.toml");
+    EXPECT_EQ(with.stored.beside_sums, GradientsBesideSums::Buckets);
+    EXPECT_TRUE(with.stored.gate_activations->value);
+    EXPECT_EQ(with.stored.beside_logits->value, 4);
+    EXPECT_EQ(with.memory.kept_messages->value,
+              (Stack::Memory::Kept{.tensor_sums = 1, .gathered_weights = 2}));
+    EXPECT_EQ(with.memory.runtime->value, Bytes{700});
+    EXPECT_EQ(with.memory.process_groups->value,
+              (Stack::Memory::ProcessGroups{.always = 1, .stages = 3, .replicas = 2, .tensor = 4}));
+    EXPECT_THAT(refusal("[memory]", "gradients_beside_sums = \"all\"\n[memory]").what(),
+                HasSubstr("buckets"));
+    EXPECT_THAT(refusal("[memory]\n",
+                        "[memory]\nprocess_groups = { always = 1, kind = \"counted\", "
+                        "source = \"b\" }\n")
+                    .what(),
+                HasSubstr("stages is missing"));
+}
+
 TEST(StackToml, RefusesWhatItDoesNotKnowWithLineAndColumn) {
     const Error unknown = refusal("half_size = 0", "half_size = 0\nhalf_sise = 1");
     EXPECT_EQ(unknown.kind(), ErrorKind::BadInput);
@@ -313,6 +351,40 @@ TEST(StackEstimate, WeightsAreCastOnceAStep) {
         static_cast<double>((each.sample().backward_input - once.sample().backward_input).count()),
         cast / 2 * 1e9,
         2);
+}
+
+/// Eight inner numbers a token in two bytes: the two halves of a gated feed-forward and their
+/// product, 6 bytes of each, and 2 more where the gate's activation stays; of 16 logits 4 bytes,
+/// and beside them 2, or 4 of exponentials. No time follows from that.
+TEST(StackEstimate, KeepsWhatItsKernelsDoNotFuse) {
+    DecoderModel model;
+    model.width = 4;
+    model.feed_forward = 8;
+    model.gated = true;
+    model.blocks = 1;
+    model.vocabulary = 16;
+    model.attention = {.heads = 1, .key_value_heads = 1, .key_width = 4, .value_width = 4};
+    EstimateOptions options = with_small_stack();
+    options.sequence = 10;
+    options.loss = LossKernels::Fused;
+    Stack stack = *options.stack;
+    stack.kernels.loss = LossKernels::Fused;
+    options.stack = std::make_shared<const Stack>(stack);
+    const Profile fused = estimated_profile(model, round_device(), options);
+    stack.stored.gate_activations = {.value = true};
+    stack.stored.beside_logits = {.value = 4};
+    options.stack = std::make_shared<const Stack>(stack);
+    const Profile kept = estimated_profile(model, round_device(), options);
+    const auto samples = [](const Profile& of) {
+        return std::pair(of.layers.at(2).samples.front(), of.layers.back().samples.front());
+    };
+    const auto [inner, head] = samples(fused);
+    const auto [kept_inner, kept_head] = samples(kept);
+    EXPECT_EQ(kept_inner.saved - inner.saved, Bytes{10 * 8 * 2});
+    EXPECT_EQ(kept_inner.forward, inner.forward);
+    EXPECT_EQ(head.workspace, Bytes{10 * 16 * 2});
+    EXPECT_EQ(kept_head.workspace, Bytes{10 * 16 * 4});
+    EXPECT_EQ(kept_head.forward, head.forward);
 }
 
 TEST(StackEstimate, PassesAndLossMoveTheirBytes) {

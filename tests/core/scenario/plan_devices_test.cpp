@@ -290,6 +290,81 @@ TEST(PlanDevices, StacksSayWhatLibrariesHold) {
     EXPECT_EQ(plan_of(scenario)->allocator_reserve, 0);
 }
 
+/// DeepSpeed has communicators of the world and of the model's devices, of a pipeline and of each
+/// pair of neighbours in it.
+TEST(PlanDevices, StacksSayHowManyCommunicatorsADeviceHas) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "a100-sxm-80";
+    scenario.cluster.stack = "deepspeed";
+    const Stack::Memory says = find_stack("deepspeed")->memory;
+    const auto parts_of = [&scenario] { return plan_of(scenario)->context_parts.at(0); };
+    EXPECT_EQ(parts_of().communication, says.communicator.value * 5);
+    EXPECT_EQ(plan_of(scenario)->context.at(0) - parts_of().total(), says.runtime->value);
+    scenario.pipeline.data_parallel = 2;
+    scenario.training.batch = 4;
+    EXPECT_EQ(parts_of().communication, says.communicator.value * 6);
+    scenario.cluster.communicator_bytes = Bytes{1000};
+    EXPECT_EQ(parts_of().communication, Bytes{6000});
+}
+
+/// A weight of two bytes has a sum of gradients of four. DeepSpeed adds the gradients of a whole
+/// backward to the sums, so those of two bytes are there as well: 6 in all; without sums in fp32
+/// there is one copy.
+TEST(PlanDevices, GradientsStayBesideTheirSums) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.pipeline.data_parallel = 2;
+    scenario.training.batch = 4;
+    Profile profile = chain_profile();
+    profile.precision = "bf16";
+    const auto per_weight = [&](const char* stack, Shard shard) {
+        scenario.cluster.stack = stack;
+        scenario.pipeline.shard = shard;
+        const StageState state = plan_of(scenario, profile)->states[0];
+        return 2.0 * static_cast<double>(state.gradients.count) /
+               static_cast<double>(state.weights.count);
+    };
+    EXPECT_EQ(per_weight("megatron-2023", Shard::None), 4);
+    EXPECT_EQ(per_weight("deepspeed", Shard::None), 6);
+    EXPECT_EQ(per_weight("deepspeed", Shard::Optimizer), 6);
+    EXPECT_EQ(per_weight("deepspeed", Shard::Gradients), 4 / 2);
+    scenario.training.gradients = GradientType::Same;
+    EXPECT_EQ(per_weight("deepspeed", Shard::None), 2);
+}
+
+/// nanotron's two replicas gather weights through two flat copies of all of a device's; two devices
+/// sum an output of each layer of a forward. Its pool keeps both while nothing else needs the
+/// place.
+TEST(PlanDevices, PoolsKeepMessagesAsFarAsThereIsRoom) {
+    SettledScenario scenario = partitioned({2, 3});
+    scenario.cluster.device = "h100-sxm";
+    scenario.cluster.stack = "nanotron-2025";
+    scenario.pipeline.data_parallel = 2;
+    scenario.pipeline.shard = Shard::Optimizer;
+    scenario.training.batch = 4;
+    Profile profile = chain_profile();
+    profile.precision = "bf16";
+    const auto kept = [&] {
+        const Plan plan = plan_of(scenario, profile);
+        return beside_model(plan, 1, memory_peaks(plan).at(1).use).kept_messages;
+    };
+    const Bytes weights = plan_of(scenario, profile)->states.at(1).weights;
+    EXPECT_EQ(kept(), weights * 2);
+    scenario.pipeline.shard = Shard::None;
+    EXPECT_EQ(kept(), Bytes{});
+    scenario.pipeline.tensor_parallel = 2;
+    EXPECT_EQ(kept(), Bytes{});  // their sums are whole on either device, and stay
+    scenario.pipeline.sequence_parallel = true;
+    EXPECT_EQ(kept(), profile.layers.front().samples.front().output * 3);
+    scenario.pipeline.tensor_parallel = 1;
+    scenario.pipeline.sequence_parallel = false;
+    scenario.pipeline.shard = Shard::Optimizer;
+    const Plan plan = plan_of(scenario, profile);
+    const Bytes peak = memory_peaks(plan).at(1).use.total();
+    scenario.cluster.memory_limit = peak;
+    scenario.cluster.allocator_reserve = 0;
+    EXPECT_EQ(kept(), Bytes{});
+}
+
 /// PyTorch's FSDP keeps what a pipeline has gathered up to the last micro-batch, and sums gradients
 /// behind it: the replicas divide the optimizer's state alone. One stage gathers each time.
 TEST(PlanDevices, StacksKeepWeightsGatheredInAPipeline) {
