@@ -325,6 +325,13 @@ void visit_facts(const Stack& stack, const Visit& visit) {
                                            &passes.loss_backward_bytes}) {
         visit("passes", *fact);
     }
+    for (const auto* const fact : {&passes.rows, &passes.update_bytes, &passes.gradient_bytes}) {
+        if (*fact) {
+            visit("passes", **fact);
+        }
+    }
+    visit("gap", stack.launch.gap);
+    visit("host", stack.launch.host);
     std::ranges::for_each(stack.products, [&](const auto& row) { visit("products", row.reached); });
     std::ranges::for_each(stack.sustained, [&](const auto& row) { visit("sustained", row.share); });
     std::ranges::for_each(stack.attention,

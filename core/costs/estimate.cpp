@@ -311,7 +311,9 @@ class Estimator {
     /// parts send each other. Parts have a chunk from the front and one from the back of a sample,
     /// so a query of each sees as many keys in the mean. Of several heads with the same keys each
     /// device has a copy where there are more devices than keys.
-    LayerWork::Attention divided_context(LayerWork::Attention of, LayerBytes& bytes) const {
+    LayerWork::Attention divided_context(LayerWork::Attention of,
+                                         LayerWork& work,
+                                         LayerBytes& bytes) const {
         const double parts = division_.context;
         if (parts == 1) {
             return of;
@@ -332,6 +334,11 @@ class Estimator {
             traffic.heads = in_bytes(tokens_ * others);
             traffic.outputs = in_bytes(outputs);
             bytes.saved_values += outputs;  // until it is back with the device's own tokens
+            // Each number is laid out by receiver, and as the sample has its chunks
+            // (flash_attn_a2a_communicate of TransformerEngine's context_parallel.py).
+            constexpr double copies = 2;
+            const double moved = 2 * copies * tokens_ * (others + of.heads * of.value_width);
+            work.pass(moved, moved);
         }
         of.keys = whole;
         of.sequence = whole / ring;
@@ -410,6 +417,7 @@ class Estimator {
                                         .key_value_heads = groups,
                                         .key_width = static_cast<double>(shape.key_width),
                                         .value_width = static_cast<double>(shape.value_width)},
+                                       work,
                                        bytes));
         if (shape.gated) {
             work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
@@ -521,10 +529,10 @@ class Estimator {
                                  .saved = value() * bytes.saved_values + bytes.saved_bytes};
         work.half_product(tokens_, width(), shape.count);
         work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
-        work.pass(2 * rows * width(), 2 * rows * width());
+        work.sort_rows(2 * rows * width(), 2 * rows * width());
         inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
         drop_expert_activation(bytes, rows * part(shape.width));
-        work.pass((rows + tokens_) * width(), 2 * rows * width());
+        work.sort_rows((rows + tokens_) * width(), 2 * rows * width());
         constexpr double probability = 4;  // in fp32
         bytes.saved_bytes += probability * tokens_ * shape.count;
         bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
@@ -575,7 +583,7 @@ class Estimator {
         const double rows = expert_rows(sent, local, division_.load.fullest_in(block));
         work.half_product(own, width(), shape.count);
         work.pass(2 * own * shape.count, 2 * own * shape.count);
-        work.pass(2 * sent * width(), 2 * sent * width());
+        work.sort_rows(2 * sent * width(), 2 * sent * width());
         if (local > 1) {
             work.pass(2 * rows * width(), 2 * rows * width());
         }
@@ -585,7 +593,7 @@ class Estimator {
         if (local > 1) {
             work.pass(2 * rows * width(), 2 * rows * width());
         }
-        work.pass((sent + own) * width(), 2 * sent * width());
+        work.sort_rows((sent + own) * width(), 2 * sent * width());
         constexpr double probability = 4;  // in fp32
         bytes.saved_bytes += probability * (own * shape.count + rows);
         bytes.saved_values += rows * width();
@@ -779,13 +787,27 @@ std::vector<int> sample_sizes(int micro_batch_size) {
     return sizes;
 }
 
+namespace {
+
+/// Time of so many bytes for each parameter.
+Duration moved_time(double bytes,
+                    std::int64_t parameters,
+                    const DeviceProfile& device,
+                    const EstimateOptions& options) {
+    const double efficiency = options.memory_efficiency.value_or(MemoryEfficiency{}.copies);
+    return Duration{whole_number(1e9 * bytes * static_cast<double>(parameters) /
+                                 (device.memory_rate.value * efficiency))};
+}
+
+}  // namespace
+
 Duration adamw_time(std::int64_t parameters,
                     const DeviceProfile& device,
                     const EstimateOptions& options) {
     constexpr double moved = 28;
-    const double efficiency = options.memory_efficiency.value_or(MemoryEfficiency{}.copies);
-    return Duration{whole_number(1e9 * moved * static_cast<double>(parameters) /
-                                 (device.memory_rate.value * efficiency))};
+    const bool is_known = options.stack && options.stack->passes.update_bytes;
+    return moved_time(
+        is_known ? options.stack->passes.update_bytes->value : moved, parameters, device, options);
 }
 
 namespace {
@@ -823,6 +845,10 @@ class LayerMaker {
         }
         if (layer.samples.empty()) {
             add_samples(layer, sample);
+            if (options_.stack && options_.stack->passes.gradient_bytes) {
+                layer.weight_cast += moved_time(
+                    options_.stack->passes.gradient_bytes->value, parameters, device_, options_);
+            }
         }
         layer.name = std::move(name);
         layer.kind = std::move(kind);

@@ -26,7 +26,7 @@ ErrorRange of_kind(const RunKind& run) {
     if (run.tensor_parallel > 1) {
         return {.low = 0.77, .high = 1.34, .of = "published runs with tensor parallelism"};
     }
-    return {.low = 0.92, .high = 1.13, .of = "published runs without tensor parallelism"};
+    return {.low = 0.87, .high = 1.13, .of = "published runs without tensor parallelism"};
 }
 
 constexpr std::array<std::string_view, 4> devices_with_sharded_weights{

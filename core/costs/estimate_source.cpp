@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/costs/cost_factors.h"
 #include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
 #include "core/costs/whole_blocks.h"
 #include "core/text/json_object.h"
 
@@ -41,9 +42,11 @@ EstimateSource source_of(DecoderModel model, EstimateOptions options, std::strin
     if (model.experts.count == 0) {
         model.experts = none.experts;
     }
-    options.stack = nullptr;
-    return {
-        .model = std::move(model), .options = std::move(options), .device = std::string(device)};
+    std::shared_ptr<const Stack> stack = std::exchange(options.stack, nullptr);
+    return {.model = std::move(model),
+            .options = std::move(options),
+            .device = std::string(device),
+            .stack = std::move(stack)};
 }
 
 EstimatedFrom of_whole_blocks(const EstimatedFrom& source) {
@@ -90,7 +93,8 @@ Profile divided_profile(const Profile& profile, const LayerDivision& division) {
     }
     EstimateOptions options = source->options;
     if (!profile.stack.empty()) {
-        options.stack = find_stack(profile.stack);
+        const bool is_same = source->stack && source->stack->name == profile.stack;
+        options.stack = is_same ? source->stack : find_stack(profile.stack);
     }
     Profile of_one =
         estimated_profile(source->model, *shared_device(source->device), options, division);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -17,14 +18,20 @@ namespace pipetwin {
 
 class JsonObject;
 
-/// The stack is that of the profile, the device one that is known by its name.
+/// The device is one that is known by its name.
 struct EstimateSource {
     DecoderModel model{};
     EstimateOptions options{};  ///< without the stack
     std::string device{};
     bool whole_blocks = false;  ///< `with_whole_blocks`
+    /// The stack of the estimate, which may differ from the one of its name by corrections; null:
+    /// that of the profile. No file has it, and sources are equal whatever it is.
+    std::shared_ptr<const Stack> stack{};
 
-    bool operator==(const EstimateSource&) const = default;
+    bool operator==(const EstimateSource& other) const {
+        return model == other.model && options == other.options && device == other.device &&
+               whole_blocks == other.whole_blocks;
+    }
 };
 
 /// The source of an estimate, without what only readers of the model's file ask for.

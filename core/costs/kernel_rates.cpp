@@ -33,18 +33,20 @@ MemoryEfficiency memory_efficiency(const DeviceProfile& device, const EstimateOp
         return {.copies = *assumed,
                 .activations = *assumed,
                 .norms_forward = *assumed,
-                .norms_backward = *assumed};
+                .norms_backward = *assumed,
+                .rows = *assumed};
     }
     if (options.stack) {
         const Stack::Passes& passes = options.stack->passes;
         return {.copies = passes.copies.value,
                 .activations = passes.activations.value,
                 .norms_forward = passes.norms_forward.value,
-                .norms_backward = passes.norms_backward.value};
+                .norms_backward = passes.norms_backward.value,
+                .rows = passes.rows.value_or(passes.copies).value};
     }
     MemoryEfficiency efficiency;
     if (device.copy_efficiency) {
-        efficiency.copies = device.copy_efficiency->value;
+        efficiency.copies = efficiency.rows = device.copy_efficiency->value;
     }
     return efficiency;
 }
@@ -58,7 +60,8 @@ void correct(const MeasuredFactors& by, const EstimateOptions& options, KernelRa
         for (double* const share : {&rates.memory.copies,
                                     &rates.memory.activations,
                                     &rates.memory.norms_forward,
-                                    &rates.memory.norms_backward}) {
+                                    &rates.memory.norms_backward,
+                                    &rates.memory.rows}) {
             *share /= by.passes;
         }
         if (rates.casts) {

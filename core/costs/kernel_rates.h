@@ -22,6 +22,7 @@ struct MemoryEfficiency {
     double activations = 0.5;
     double norms_forward = 0.47;
     double norms_backward = 0.47;
+    double rows = 0.8;  ///< of tokens, sorted by expert and back
 };
 
 /// Rate of the matrix units at one precision, and what products reach of it.

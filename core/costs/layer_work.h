@@ -93,6 +93,9 @@ class LayerWork {
     /// Kernels that do little but move values, forward and in the backward of the input.
     void pass(double forward_values, double backward_values);
 
+    /// Rows of tokens are sorted by expert, or come back from there.
+    void sort_rows(double forward_values, double backward_values);
+
     /// No product so far is one beside which messages of devices that share the layer go on.
     void forget_ends() { first_ = last_ = End{}; }
 
@@ -247,6 +250,7 @@ class LayerWork {
     void add(Sum& sum, const ConvolutionPass& pass, double effort, double values) const;
     void add(Sum& sum, double operations, double values, double efficiency) const;
     void add_product(Sum& sum, double operations, double bytes, double reached) const;
+    void add_grouped_product(Sum& sum, double operations, double bytes, double reached) const;
     /// Operations per second of a product.
     double reached(const Sizes& sizes) const;
     /// A kernel that takes so long, and the gap behind it.

@@ -136,6 +136,12 @@ struct Stack {
         Fact<double> norms_backward{};
         Fact<double> loss_forward_bytes{};
         Fact<double> loss_backward_bytes{};
+        /// Rows of tokens sorted by expert, and back; none: as copies.
+        std::optional<Fact<double>> rows{};
+        /// Bytes that an update of AdamW moves for each parameter: of its share of a device, and of
+        /// all gradients of the device; none: 28, and nothing.
+        std::optional<Fact<double>> update_bytes{};
+        std::optional<Fact<double>> gradient_bytes{};
 
         bool operator==(const Passes&) const = default;
     } passes{};

@@ -220,12 +220,15 @@ class StackReader {
     }
 
     void read_passes(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 6>{"copies",
+        table.expect_keys(std::array<string_view, 9>{"copies",
                                                      "activations",
                                                      "norms_forward",
                                                      "norms_backward",
                                                      "loss_forward_bytes",
-                                                     "loss_backward_bytes"});
+                                                     "loss_backward_bytes",
+                                                     "rows",
+                                                     "update_bytes",
+                                                     "gradient_bytes"});
         const auto share_of = [&](string_view key) {
             return value<double>(table, key, &StackReader::share);
         };
@@ -234,7 +237,10 @@ class StackReader {
                          .norms_forward = share_of("norms_forward"),
                          .norms_backward = share_of("norms_backward"),
                          .loss_forward_bytes = amount_of(table, "loss_forward_bytes"),
-                         .loss_backward_bytes = amount_of(table, "loss_backward_bytes")};
+                         .loss_backward_bytes = amount_of(table, "loss_backward_bytes"),
+                         .rows = table.has("rows") ? std::optional(share_of("rows")) : std::nullopt,
+                         .update_bytes = amount_if_there(table, "update_bytes"),
+                         .gradient_bytes = amount_if_there(table, "gradient_bytes")};
     }
 
     /// Throws Error(BadInput) for a word that is none of `words`.

@@ -2,12 +2,16 @@
 #include "core/costs/estimate_source.h"
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "core/costs/profile_json.h"
+#include "core/costs/shipped_profiles.h"
+#include "core/costs/stack.h"
 #include "core/costs/whole_blocks.h"
 #include "tests/support/error_of.h"
 
@@ -320,6 +324,23 @@ TEST(EstimateSource, CostsThatWereMeasuredCannotBeDivided) {
     const Error error = error_of([&] { divided_profile(profile, {.context = 2}); });
     EXPECT_THAT(error.what(), HasSubstr("whole samples and of all experts"));
     EXPECT_THAT(error.hint(), HasSubstr("import hf"));
+}
+
+/// A stack whose products are corrected keeps its name, and what it says.
+TEST(DividedProfile, HasTheStackThatItWasEstimatedWith) {
+    const DeviceProfile device = find_device("h100-sxm");
+    const auto forward = [&device](double products) {
+        Stack stack = *find_stack("nemo-2024");
+        stack.calibrated.push_back({.device = device.name,
+                                    .precision = "bf16",
+                                    .factors = {.value = {.products = products}}});
+        EstimateOptions with = options();
+        with.efficiency.reset();
+        with.stack = std::make_shared<const Stack>(std::move(stack));
+        const Profile whole = estimated_profile(small_model(), device, with);
+        return divided_profile(whole, {.context = 2}).layers[1].samples.front().forward;
+    };
+    EXPECT_GT(forward(4), forward(1));
 }
 
 }  // namespace estimate_source_test

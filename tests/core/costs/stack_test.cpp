@@ -404,6 +404,45 @@ TEST(StackEstimate, PassesAndLossMoveTheirBytes) {
     EXPECT_GT(standard.sample().forward, loss.sample().forward);
 }
 
+TEST(StackEstimate, RowsOfExpertsHaveAShareOfTheirOwn) {
+    const DeviceProfile device = round_device();
+    EstimateOptions options = with_small_stack();
+    LayerWork as_copies(device, options);
+    as_copies.sort_rows(1e9, 2e9);
+    EXPECT_NEAR(
+        static_cast<double>(as_copies.sample().forward.count()), 2e9 / 0.5e12 * 1e9 + 2500, 2);
+    options.stack = std::make_shared<const Stack>(parse_stack(
+        changed("[passes]\n",
+                "[passes]\nrows = { value = 0.25, kind = \"measured\", source = \"a\" }\n"),
+        "x.toml"));
+    LayerWork rows(device, options);
+    rows.sort_rows(1e9, 2e9);
+    EXPECT_NEAR(static_cast<double>(rows.sample().forward.count()), 2e9 / 0.25e12 * 1e9 + 2500, 2);
+    EXPECT_NEAR(
+        static_cast<double>(rows.sample().backward_input.count()), 4e9 / 0.25e12 * 1e9 + 2500, 2);
+}
+
+TEST(StackEstimate, GroupedProductsMoveTheirBytesAndThenMultiply) {
+    const DeviceProfile device = round_device();
+    LayerWork grouped(device, with_small_stack());
+    grouped.product({.rows = 8192, .inputs = 4096, .outputs = 4096, .matrices = 16});
+    const double moved = 2.0 * (8192 * 4096 + 16.0 * 4096 * 4096 + 8192 * 4096) / 0.5e12 * 1e9;
+    EXPECT_NEAR(static_cast<double>(grouped.sample().forward.count()),
+                expected(2 * 8192.0 * 4096 * 4096, 40e12) + moved + 2500,
+                3);
+}
+
+TEST(StackEstimate, UpdatesMoveTheBytesOfTheStack) {
+    EstimateOptions options = with_small_stack();
+    const DeviceProfile device = round_device();
+    const Duration usual = adamw_time(1000000, device, options);
+    options.stack = std::make_shared<const Stack>(parse_stack(
+        changed("[passes]\n",
+                "[passes]\nupdate_bytes = { value = 56, kind = \"counted\", source = \"b\" }\n"),
+        "x.toml"));
+    EXPECT_EQ(adamw_time(1000000, device, options), 2 * usual);
+}
+
 TEST(StackEstimate, EfficienciesOfTheOptionsWin) {
     const DeviceProfile device = round_device();
     EstimateOptions options = with_small_stack();
