@@ -253,10 +253,12 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {
     std::vector<Shape> shapes;
     for (const int stages : stage_counts(scenario, devices, model.layer_count())) {
         for (const int tensor : tensor_counts(scenario, devices)) {
-            if (std::int64_t{stages} * tensor > devices) {
+            const int context = scenario.pipeline.context_parallel.value_or(1);
+            if (std::int64_t{stages} * tensor * context > devices) {
                 continue;
             }
-            for (const int replicas : replica_counts(scenario, devices / (stages * tensor))) {
+            for (const int replicas :
+                 replica_counts(scenario, devices / (stages * tensor * context))) {
                 if (!may_divide(scenario,
                                 {.tensor = tensor, .data = replicas, .pipeline = stages})) {
                     continue;
@@ -265,7 +267,8 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {
                     shapes.push_back({.stages = stages,
                                       .data_parallel = replicas,
                                       .tensor_parallel = tensor,
-                                      .micro_batches = micro_batches});
+                                      .micro_batches = micro_batches,
+                                      .context_parallel = context});
                 }
             }
         }

@@ -24,8 +24,9 @@ struct Shape {
     int data_parallel = 1;
     int tensor_parallel = 1;
     int micro_batches = 1;
+    int context_parallel = 1;  ///< what the scenario has: no other is looked for
 
-    int devices() const { return stages * data_parallel * tensor_parallel; }
+    int devices() const { return stages * data_parallel * tensor_parallel * context_parallel; }
     auto operator<=>(const Shape&) const = default;
 };
 

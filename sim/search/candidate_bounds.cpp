@@ -360,7 +360,11 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
     // Groups of replicas may sum sooner than all at once, on links that are much slower outside.
     const bool groups = options.shard != Shard::None && !scenario_.pipeline.shard_group.is_all();
     const bool sums_up = all_alike && !groups && options.shard < Shard::Gradients;
-    question.replicas = sums_up ? group : DeviceGroup{};
+    // Where samples or experts are divided other groups sum, some of them less than this.
+    const Scenario::PipelinePart& pipeline = scenario_.pipeline;
+    const bool is_divided = pipeline.context_parallel != 1 || pipeline.expert_parallel != 1 ||
+                            pipeline.expert_tensor_parallel != 0;
+    question.replicas = sums_up && !is_divided ? group : DeviceGroup{};
     return question;
 }
 
