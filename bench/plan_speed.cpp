@@ -22,8 +22,8 @@
 
 #include <fmt/format.h>
 
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/estimate.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
 #include "sim/search/plan_search.h"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/scenario/scenario.h"
 

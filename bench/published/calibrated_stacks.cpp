@@ -11,9 +11,9 @@
 
 #include "core/base/error.h"
 #include "core/base/median.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/estimate_error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 #include "core/model/model.h"
 #include "core/scenario/settled_scenario.h"
 #include "sim/calibration/step_range.h"

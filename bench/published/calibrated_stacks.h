@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/costs/measured_layout.h"
+#include "core/costs/devices/measured_layout.h"
 
 /// Published runs with stacks as corrections of their stacks.
 namespace pipetwin::published {

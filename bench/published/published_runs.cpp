@@ -11,8 +11,8 @@
 
 #include "core/artifacts/model_flops.h"
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"

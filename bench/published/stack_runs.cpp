@@ -13,9 +13,9 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/estimate_error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 #include "core/interop/hf_config.h"
 
 namespace pipetwin::published {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/costs/evidence.h"
+#include "core/costs/devices/evidence.h"
 
 /// Published runs beside estimates with their stacks: as the stacks are, and with the numbers that
 /// were fitted to published runs as they would be without the run's own source.

@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "core/base/median.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/estimate_error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 
 namespace pipetwin::published {
 

@@ -9,8 +9,8 @@
 
 #include "cli/base/help_format.h"
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack_choice.h"
 #include "core/scenario/scenario_writer.h"
 
 namespace pipetwin::cli {

@@ -12,7 +12,7 @@
 #include "cli/base/command_row.h"
 #include "cli/base/input.h"
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/action.h"
 #include "core/schedule/schedule.h"

@@ -21,8 +21,8 @@
 #include "core/base/printable.h"
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
-#include "core/costs/near_name.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/near_name.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_tables.h"
 

@@ -25,7 +25,7 @@
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
 #include "core/base/version.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/scenario/scenario_tables.h"
 
 namespace pipetwin::cli {

@@ -20,9 +20,9 @@
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
 #include "core/base/units.h"
-#include "core/costs/device_json.h"
-#include "core/costs/device_profile.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/device_json.h"
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "exec/gpu/cuda_module.h"
 
 namespace pipetwin::cli {

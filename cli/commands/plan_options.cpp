@@ -20,7 +20,7 @@
 #include "cli/interop/exchange.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {

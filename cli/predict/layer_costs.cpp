@@ -7,8 +7,8 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/layer_estimate.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/model/model.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/choices.h"

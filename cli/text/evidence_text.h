@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/costs/evidence.h"
+#include "core/costs/devices/evidence.h"
 
 namespace pipetwin::cli {
 

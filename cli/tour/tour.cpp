@@ -10,7 +10,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/schedule/generators/generate.h"
 
 namespace pipetwin::cli {

@@ -11,769 +11,12 @@
 
 #include "core/base/error.h"
 #include "core/costs/cost_factors.h"
+#include "core/costs/devices/number_type.h"
 #include "core/costs/estimate_source.h"
 #include "core/costs/kernel_rates.h"
-#include "core/costs/layer_work.h"
-#include "core/costs/number_type.h"
+#include "core/costs/layer_estimator.h"
 
 namespace pipetwin {
-
-namespace {
-
-/// Bytes of a layer on one device, from the values in the model's precision and the rest in bytes.
-struct LayerBytes {
-    double saved_values = 0;
-    double saved_bytes = 0;
-    double whole_values = 0;  ///< saved by every device that shares the layer
-    double whole_bytes = 0;
-    double core_bytes = 0;      ///< saved by core attention
-    double dropped_values = 0;  ///< saved, but not where operators are recomputed
-    /// Saved values that the gradients of the weights need: inputs of products. Negative: all.
-    double weight_values = -1;
-    double workspace_values = 0;
-    double split_values = 0;
-    /// Part of `saved_values` (and of `whole_values`) that only products read: narrow ones may keep
-    /// them narrow.
-    double product_values = 0;
-    double whole_product_values = 0;
-    /// Saved values that a product and another kernel read: a narrow one may keep its own beside.
-    double shared_values = 0;
-    LayerTraffic traffic{};
-    double again_bytes = 0;    ///< saved, but dropped and computed again by modules
-    double again_seconds = 0;  ///< of the forward
-    bool sends_again = false;
-};
-
-/// Costs of a layer for one micro-batch, and the operations of its forward as `LayerCost` has them.
-struct LayerEstimate {
-    LayerSample sample;
-    double operations = 0;
-    double masked_operations = 0;
-    double weight_cast = 0;    ///< seconds, once a step
-    double weight_copies = 0;  ///< bytes
-};
-
-/// Layer `a`, and then `b`, as one: `b` reads what `a` makes.
-LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
-    LayerSample sum = b;
-    sum.input = a.input;
-    sum.forward += a.forward;
-    sum.backward_input += a.backward_input;
-    sum.backward_weight += a.backward_weight;
-    sum.accumulation += a.accumulation;
-    sum.saved += a.saved;
-    sum.workspace = std::max(a.workspace, b.workspace);
-    // The gradient between the two waits for W, too.
-    sum.split += a.split + a.output - a.unread_gradient;
-    sum.forward_kernels += a.forward_kernels;
-    sum.backward_input_kernels += a.backward_input_kernels;
-    sum.backward_weight_kernels += a.backward_weight_kernels;
-    sum.input_saved += a.input_saved;
-    sum.core_forward += a.core_forward;
-    sum.core_saved += a.core_saved;
-    sum.whole_forward += a.whole_forward;
-    sum.whole_backward += a.whole_backward;
-    sum.whole_saved += a.whole_saved;
-    sum.first_forward += a.first_forward;
-    sum.first_input += a.first_input;
-    sum.first_weight += a.first_weight;
-    sum.last_forward += a.last_forward;
-    sum.last_input += a.last_input;
-    sum.again.dropped += a.again.dropped;
-    sum.again.forward += a.again.forward;
-    sum.again.sends = a.again.sends || b.again.sends;
-    for (const auto time : times_of_traffic) {
-        sum.traffic.*time += a.traffic.*time;
-    }
-    for (const auto size : sizes_of_traffic) {
-        sum.traffic.*size += a.traffic.*size;
-    }
-    return sum;
-}
-
-LayerEstimate one_after_other(const LayerEstimate& a, const LayerEstimate& b) {
-    return {.sample = one_after_other(a.sample, b.sample),
-            .operations = a.operations + b.operations,
-            .masked_operations = a.masked_operations + b.masked_operations,
-            .weight_cast = a.weight_cast + b.weight_cast,
-            .weight_copies = a.weight_copies + b.weight_copies};
-}
-
-/// All layers of a model for one micro-batch size, on one of the devices that share each layer.
-class Estimator {
-  public:
-    Estimator(const DecoderModel& model,
-              const DeviceProfile& device,
-              const EstimateOptions& options,
-              int micro_batch_size,
-              const LayerDivision& division)
-        : model_(model),
-          device_(device),
-          options_(options),
-          size_(micro_batch_size),
-          division_(division),
-          devices_(division.tensor),
-          tokens_(static_cast<double>(micro_batch_size) * options.sequence / division.context) {}
-
-    LayerEstimate embedding() const {
-        LayerWork work = new_work();
-        const double row = model_.embedding_width > 0 ? model_.embedding_width : width();
-        work.lookup(tokens_, row);
-        LayerBytes bytes;
-        if (model_.embedding_width > 0) {
-            work.product(tokens_, row, width());
-            save_whole(bytes, tokens_ * row);
-        }
-        if (model_.learned_positions > 0) {
-            work.lookup(tokens_, width());
-        }
-        if (model_.embedding_norm) {
-            work.whole_norm(tokens_, width());
-            save_whole(bytes, tokens_ * width());
-        }
-        constexpr double id = 8;  // a token, as frameworks keep them
-        bytes.saved_bytes = id * tokens_;
-        save_mask(bytes);
-        LayerEstimate estimate = finished(work, bytes);
-        estimate.sample.input = Bytes{whole_number(id * tokens_)};
-        return estimate;
-    }
-
-    /// The attention half of a block; of a decoder that reads an encoder both of its attentions.
-    LayerEstimate attention(int block) const {
-        if (has_linear_attention(model_, block)) {
-            return linear_attention(*model_.attention.linear);
-        }
-        const LayerEstimate own = one_attention(seen_in(block), window_of(model_, block));
-        return model_.encoder_blocks == 0 ? own
-                                          : one_after_other(own, one_attention(options_.sequence));
-    }
-
-    LayerEstimate encoder_attention() const { return one_attention(options_.sequence); }
-
-    LayerEstimate encoder_norm() const {
-        LayerWork work = new_work();
-        LayerBytes bytes;
-        norms(work, bytes, 1);
-        return finished(work, bytes);
-    }
-
-    LayerEstimate feed_forward(int block) const {
-        LayerWork work = new_work();
-        LayerBytes bytes;
-        norms(work, bytes, model_.feed_forward_norms);
-        save_whole(bytes, tokens_ * width());
-        save_mask(bytes);
-        if (has_experts(model_, block)) {
-            experts(work, bytes, block);
-        } else {
-            save_normed(bytes, model_.feed_forward_norms);
-            const double before = bytes.saved_values;
-            const double begin = work.forward_seconds();
-            inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
-            if (recomputes(RecomputeModule::FeedForward)) {
-                drop(bytes, bytes.saved_values - before, work, begin);
-            }
-            bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
-            // The last product's result, which no backward reads.
-            const bool drops = options_.kernels == BlockKernels::Compiled && devices_ == 1;
-            bytes.dropped_values += drops ? tokens_ * width() : 0;
-        }
-        residual(work);
-        return finished(work, bytes);
-    }
-
-    LayerEstimate head() const {
-        LayerEstimate estimate = logits_and_loss();
-        estimate.sample.output = Bytes{};
-        return estimate;
-    }
-
-    /// A block that predicts a further token: two norms, a matrix that makes one row of two, a
-    /// block as the last one, and the head's work. The row that the head reads goes past it.
-    LayerEstimate prediction(int index) const {
-        LayerWork work = new_work();
-        LayerBytes bytes;
-        work.lookup(tokens_, width());
-        norms(work, bytes, 2);
-        work.product(tokens_, 2 * width(), part(width()));
-        save_whole(bytes, 2 * tokens_ * width());
-        const LayerEstimate joined = finished(work, bytes);
-        const int last = model_.blocks - 1;
-        LayerEstimate estimate = one_after_other(
-            joined,
-            one_after_other(attention(last),
-                            one_after_other(feed_forward(last), logits_and_loss())));
-        const double rows = index + 1 < model_.prediction_blocks ? 2 : 1;
-        estimate.sample.output = Bytes{whole_number(value() * rows * tokens_ * width())};
-        return estimate;
-    }
-
-  private:
-    double width() const { return model_.width; }
-    double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
-    LayerWork new_work() const {
-        LayerWork work(device_, options_);
-        if (has_layer_norms()) {
-            work.fuse_norms();
-        }
-        return work;
-    }
-    /// Layer norms, not RMSNorms: these have no bias.
-    bool has_layer_norms() const { return model_.norm_bias; }
-    /// What one of the devices has.
-    double part(double of) const { return of / devices_; }
-
-    /// Keys that a query sees in the mean.
-    double seen_in(int block) const {
-        return causal_pairs(window_of(model_, block), options_.sequence) / options_.sequence;
-    }
-
-    void save_whole(LayerBytes& bytes, double values) const {
-        bytes.saved_values += values;
-        bytes.whole_values += values;
-    }
-
-    /// What a norm makes and only the product behind it reads: a part of what norms save.
-    void save_normed(LayerBytes& bytes, int norms) const {
-        if (norms > 0) {
-            bytes.product_values += tokens_ * width();
-            bytes.whole_product_values += tokens_ * width();
-        }
-    }
-
-    /// A byte for each number that goes through dropout.
-    void save_mask(LayerBytes& bytes) const {
-        const double mask = model_.dropout ? tokens_ * width() : 0;
-        bytes.saved_bytes += mask;
-        bytes.whole_bytes += mask;
-    }
-
-    bool recomputes(RecomputeModule module) const { return division_.recompute.has(module); }
-
-    /// A module that drops so many values, computed since the forward had lasted `begin` seconds.
-    void drop(LayerBytes& bytes, double values, const LayerWork& work, double begin) const {
-        bytes.again_bytes += value() * values;
-        bytes.again_seconds += work.forward_seconds() - begin;
-    }
-
-    /// Norms as wide as the model; each keeps what it makes.
-    void norms(LayerWork& work, LayerBytes& bytes, int count) const {
-        const double begin = work.forward_seconds();
-        const double before = bytes.saved_values;
-        all_norms(work, bytes, count);
-        if (recomputes(RecomputeModule::Norms)) {
-            const double own = division_.sequence_parallel ? devices_ : 1;
-            bytes.again_bytes += value() * (bytes.saved_values - before) / own;
-            bytes.again_seconds += (work.forward_seconds() - begin) / own;
-        }
-    }
-
-    void all_norms(LayerWork& work, LayerBytes& bytes, int count) const {
-        for (int i = 0; i < count; ++i) {
-            work.whole_norm(tokens_, width());
-            save_whole(bytes, tokens_ * width());
-            // What several devices have whole may be divided later, and then less is dropped.
-            bytes.dropped_values += devices_ == 1 ? tokens_ * width() : 0;
-            if (options_.kernels == BlockKernels::Eager && !has_layer_norms()) {
-                constexpr double in_fp32_and_back = 6;  // bytes: the input, and without the weight
-                save_whole(bytes, in_fp32_and_back / value() * tokens_ * width());
-                bytes.dropped_values +=
-                    devices_ == 1 ? in_fp32_and_back / value() * tokens_ * width() : 0;
-            }
-        }
-    }
-
-    /// Reads both, writes the sum; backward adds two gradients.
-    void residual(LayerWork& work) const {
-        work.whole_pass(3 * tokens_ * width(), 3 * tokens_ * width());
-    }
-
-    /// Scores, softmax and dropout, and what they keep.
-    void core_attention(LayerWork& work, LayerBytes& bytes, const LayerWork::Attention& of) const {
-        if (options_.attention == AttentionKernels::Flash) {
-            constexpr double log_sum = 4;  // of a query's scores, in fp32
-            work.flash_attention(of);
-            bytes.core_bytes += log_sum * tokens_ * of.heads;
-        } else {
-            work.standard_attention(of, model_.dropout);
-            const double scores = of.samples * of.heads * of.sequence * of.key_count();
-            bytes.core_bytes += scores * (model_.dropout ? 2 * value() + 1 : value());
-        }
-        bytes.saved_bytes += bytes.core_bytes;
-        if (recomputes(RecomputeModule::CoreAttention)) {
-            bytes.again_bytes += bytes.core_bytes;
-            bytes.again_seconds += to_seconds(work.attention_forward());
-        }
-    }
-
-    /// Attention of the device's part of each sample, from that of whole samples, and what the
-    /// parts send each other. Parts have a chunk from the front and one from the back of a sample,
-    /// so a query of each sees as many keys in the mean. Of several heads with the same keys each
-    /// device has a copy where there are more devices than keys.
-    LayerWork::Attention divided_context(LayerWork::Attention of,
-                                         LayerWork& work,
-                                         LayerBytes& bytes) const {
-        const double parts = division_.context;
-        if (parts == 1) {
-            return of;
-        }
-        const double ring = ring_of_context();
-        const double by_heads = parts / ring;
-        const double whole = of.sequence;
-        const double keys_of_all =
-            of.samples * whole * of.key_value_heads / by_heads * (of.key_width + of.value_width);
-        LayerTraffic& traffic = bytes.traffic;
-        if (ring > 1) {
-            traffic.keys = in_bytes(keys_of_all);
-        }
-        if (by_heads > 1) {
-            const double outputs = tokens_ * of.heads * of.value_width;
-            const double others = (of.heads + of.key_value_heads) * of.key_width +
-                                  of.key_value_heads * of.value_width;
-            traffic.heads = in_bytes(tokens_ * others);
-            traffic.outputs = in_bytes(outputs);
-            bytes.saved_values += outputs;  // until it is back with the device's own tokens
-            // Each number is laid out by receiver, and as the sample has its chunks
-            // (flash_attn_a2a_communicate of TransformerEngine's context_parallel.py).
-            constexpr double copies = 2;
-            const double moved = 2 * copies * tokens_ * (others + of.heads * of.value_width);
-            work.pass(moved, moved);
-        }
-        of.keys = whole;
-        of.sequence = whole / ring;
-        of.heads /= by_heads;
-        of.key_value_heads = std::max(1.0, of.key_value_heads / by_heads);
-        of.beside = division_.context_method == ContextMethod::AllGather ? whole : of.sequence;
-        return of;
-    }
-
-    /// Devices of a ring, or of a gather of keys: the others share heads.
-    double ring_of_context() const {
-        switch (division_.context_method) {
-            case ContextMethod::Ring:
-            case ContextMethod::AllGather:
-                return division_.context;
-            case ContextMethod::AllToAll:
-                return 1;
-            case ContextMethod::RingAllToAll:
-                return division_.context_ring;
-        }
-        PIPETWIN_EXPECT(false, "method of context parallelism out of range");
-    }
-
-    Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
-
-    /// `seen`: keys that a query sees in the mean; `window`: that it may see at most, 0: all.
-    LayerEstimate one_attention(double seen, int window = 0) const {
-        const AttentionShape& shape = model_.attention;
-        const double heads = part(shape.heads);
-        const double groups = std::max(1.0, part(shape.key_value_heads));
-        const double queries = heads * shape.key_width;
-        const double keys = groups * shape.key_width;
-        const double values = groups * shape.value_width;
-        const double outputs = heads * shape.value_width;
-        const double gate = shape.gated ? queries : 0;
-        LayerWork work = new_work();
-        LayerBytes bytes;
-        norms(work, bytes, model_.attention_norms);
-        save_whole(bytes, tokens_ * width());
-        save_normed(bytes, model_.attention_norms);
-        bytes.saved_values += tokens_ * (queries + keys + values + outputs);
-        bytes.shared_values += tokens_ * outputs;
-        const double begin = work.forward_seconds();
-        if (shape.latent) {
-            seen = latent_projections(*shape.latent, seen, work, bytes);
-            window = shape.latent->indexer ? shape.latent->indexer->keys : window;
-        } else {
-            const double outputs_of_all = queries + gate + keys + values;
-            work.product({.rows = tokens_,
-                          .inputs = width(),
-                          .outputs = outputs_of_all,
-                          .again = keys / outputs_of_all,
-                          .has_whole_input = true});
-            bytes.dropped_values += tokens_ * keys;
-        }
-        if (shape.head_norms || shape.own_norms) {
-            work.norm(tokens_, queries + keys);
-            bytes.saved_values += tokens_ * (queries + keys);
-            bytes.dropped_values += tokens_ * (queries + keys);
-        }
-        if (model_.learned_positions == 0 && shape.rotary) {
-            work.rotation(tokens_ * (queries + keys));
-        }
-        if (shape.latent && recomputes(RecomputeModule::LatentUp)) {
-            // Down-projections and their norms stay: their narrow rows are what is read again.
-            drop(bytes, tokens_ * (queries + keys + values), work, begin);
-            bytes.again_seconds -= down_seconds(*shape.latent);
-        }
-        core_attention(work,
-                       bytes,
-                       divided_context({.samples = static_cast<double>(size_),
-                                        .sequence = static_cast<double>(options_.sequence),
-                                        .seen = seen,
-                                        .window = static_cast<double>(window),
-                                        .heads = heads,
-                                        .key_value_heads = groups,
-                                        .key_width = static_cast<double>(shape.key_width),
-                                        .value_width = static_cast<double>(shape.value_width)},
-                                       work,
-                                       bytes));
-        if (shape.gated) {
-            work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
-            bytes.saved_values += 2 * tokens_ * gate;
-        }
-        work.product({.rows = tokens_,
-                      .inputs = outputs,
-                      .outputs = width(),
-                      .again = 1,
-                      .has_sums = !shape.latent});
-        residual(work);
-        save_mask(bytes);
-        bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
-        if (!shape.latent) {
-            bytes.weight_values = tokens_ * (width() + outputs);
-        }
-        return finished(work, bytes);
-    }
-
-    /// Projections, a convolution over the tokens, the rule, a norm with a gate, and a projection.
-    LayerEstimate linear_attention(const LinearAttentionShape& shape) const {
-        const double keys = part(shape.key_heads) * shape.key_width;
-        const double values = part(shape.value_heads) * shape.value_width;
-        const double convolved = 2 * keys + values;
-        const double rates = 2 * part(shape.value_heads);
-        LayerWork work = new_work();
-        LayerBytes bytes;
-        norms(work, bytes, model_.attention_norms);
-        work.product({.rows = tokens_,
-                      .inputs = width(),
-                      .outputs = convolved + values + rates,
-                      .has_whole_input = true});
-        work.pass(2 * tokens_ * convolved, 3 * tokens_ * convolved);
-        work.delta_rule(shape, part(tokens_));
-        work.pass(3 * tokens_ * values, 5 * tokens_ * values);
-        work.product({.rows = tokens_, .inputs = values, .outputs = width(), .has_sums = true});
-        residual(work);
-        save_whole(bytes, tokens_ * width());
-        bytes.saved_values += tokens_ * (2 * convolved + 3 * values + rates);
-        save_mask(bytes);
-        bytes.workspace_values = bytes.split_values = tokens_ * (convolved + values + rates);
-        return finished(work, bytes);
-    }
-
-    /// The matrices of a feed-forward half with their activation, for `rows` rows; of `matrices`
-    /// different ones each row meets one. Of a gated one, the two halves and their product are
-    /// kept; else what goes into the activation, and what comes out. `ends_what_is_read`: no
-    /// backward reads what comes after it, as that of dropout reads its mask.
-    void inner(LayerWork& work,
-               LayerBytes& bytes,
-               double rows,
-               double inner_width,
-               double matrices = 1,
-               bool ends_what_is_read = false) const {
-        inner_part(work, bytes, rows, part(inner_width), matrices, ends_what_is_read);
-    }
-
-    /// Matrices and activation of `own_width` columns of the inner width, as `inner` has them.
-    void inner_part(LayerWork& work,
-                    LayerBytes& bytes,
-                    double rows,
-                    double own_width,
-                    double matrices = 1,
-                    bool ends_what_is_read = false) const {
-        const double ins = model_.gated ? 2 : 1;
-        const double values = rows * own_width;
-        work.product({.rows = rows,
-                      .inputs = width(),
-                      .outputs = ins * own_width,
-                      .matrices = matrices,
-                      .again = model_.gated ? 0.5 : 0,
-                      .has_whole_input = matrices == 1});
-        work.activation((ins + 1) * values, (2 * ins + 1) * values);
-        if (ends_what_is_read) {
-            work.begin_tail();
-        }
-        work.product({.rows = rows,
-                      .inputs = own_width,
-                      .outputs = width(),
-                      .matrices = matrices,
-                      .has_sums = matrices == 1});
-        // One by one, the activation's result stays beside its product with the gate.
-        const bool keeps_both = keeps_gate_activations() && model_.gated;
-        const double activations = keeps_both ? 1 : 0;
-        bytes.saved_values += (ins + 1 + activations) * values;
-        bytes.product_values += values;
-        bytes.dropped_values += (ins + activations) * values;
-        bytes.workspace_values += ins * values;
-        bytes.split_values += ins * values;
-    }
-
-    bool keeps_gate_activations() const {
-        const Stack* const stack = options_.stack.get();
-        const bool as_stack = stack != nullptr && options_.kernels == stack->kernels.blocks &&
-                              stack->stored.gate_activations &&
-                              stack->stored.gate_activations->value;
-        return as_stack || options_.kernels == BlockKernels::Eager;
-    }
-
-    /// A router, rows sorted by expert, the experts, and back; beside them what all tokens share.
-    void experts(LayerWork& work, LayerBytes& bytes, int block) const {
-        const ExpertShape& shape = model_.experts;
-        if (!division_.is_of_tensor_alone()) {
-            divided_experts(work, bytes, block);
-            return;
-        }
-        const double rows = tokens_ * shape.per_token;
-        const ExpertsBegin begin{.seconds = work.forward_seconds(),
-                                 .saved = value() * bytes.saved_values + bytes.saved_bytes};
-        work.half_product(tokens_, width(), shape.count);
-        work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
-        work.sort_rows(2 * rows * width(), 2 * rows * width());
-        inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
-        drop_expert_activation(bytes, rows * part(shape.width));
-        work.sort_rows((rows + tokens_) * width(), 2 * rows * width());
-        constexpr double probability = 4;  // in fp32
-        bytes.saved_bytes += probability * tokens_ * shape.count;
-        bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
-        bytes.product_values += rows * width();
-        shared_experts(work, bytes);
-        drop_experts(work, bytes, begin);
-        work.forget_ends();  // messages of the experts' rows are beside none of these products
-    }
-
-    /// What every token goes through beside its experts.
-    void shared_experts(LayerWork& work, LayerBytes& bytes) const {
-        const ExpertShape& shape = model_.experts;
-        if (shape.shared_width > 0) {
-            const double begin = work.forward_seconds();
-            const double before = bytes.saved_values;
-            inner(work, bytes, tokens_, shape.shared_width);
-            if (recomputes(RecomputeModule::SharedExperts) &&
-                !recomputes(RecomputeModule::Experts)) {
-                drop(bytes, bytes.saved_values - before, work, begin);
-            }
-            work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
-            bytes.saved_values += shape.shared_gate ? tokens_ * width() : 0;
-        }
-    }
-
-    /// Rows of one device's experts, of `sent` that each device sends out.
-    double expert_rows(double sent, double local_experts, double fullest) const {
-        const ExpertLoad& load = division_.load;
-        const double rows = load.capacity > 0
-                                ? local_experts *
-                                      std::ceil(sent / model_.experts.count * load.capacity) *
-                                      division_.expert * division_.expert_tensor
-                                : sent * division_.expert_tensor * fullest;
-        return rows + local_experts * (load.padding - 1) / 2;
-    }
-
-    /// A router of the device's own tokens, their rows sorted and sent to the experts, sorted by
-    /// expert there, the device's experts or its part of them, and back. The probabilities are
-    /// multiplied in with the activation, so no backward reads what the experts made of the rows
-    /// (Megatron-LM, core/transformer/moe/experts.py).
-    void divided_experts(LayerWork& work, LayerBytes& bytes, int block) const {
-        const ExpertShape& shape = model_.experts;
-        const double own = division_.sequence_parallel ? part(tokens_) : tokens_;
-        const double sent = own * shape.per_token;
-        const double begin = work.forward_seconds();
-        const double saved_before = value() * bytes.saved_values + bytes.saved_bytes;
-        const double local = static_cast<double>(shape.count) / division_.expert;
-        const double rows = expert_rows(sent, local, division_.load.fullest_in(block));
-        work.half_product(own, width(), shape.count);
-        work.pass(2 * own * shape.count, 2 * own * shape.count);
-        work.sort_rows(2 * sent * width(), 2 * sent * width());
-        if (local > 1) {
-            work.pass(2 * rows * width(), 2 * rows * width());
-        }
-        const double own_width = static_cast<double>(shape.width) / division_.expert_tensor;
-        inner_part(work, bytes, rows, own_width, std::min(local, rows));
-        drop_expert_activation(bytes, rows * own_width);
-        if (local > 1) {
-            work.pass(2 * rows * width(), 2 * rows * width());
-        }
-        work.sort_rows((sent + own) * width(), 2 * sent * width());
-        constexpr double probability = 4;  // in fp32
-        bytes.saved_bytes += probability * (own * shape.count + rows);
-        bytes.saved_values += rows * width();
-        bytes.product_values += rows * width();
-        const double fullest = rows / division_.expert_tensor;
-        bytes.traffic.dispatch = bytes.traffic.combine = in_bytes(fullest * width());
-        if (division_.expert_tensor > 1) {
-            bytes.traffic.expert_rows = in_bytes(rows * width());
-        }
-        shared_experts(work, bytes);
-        drop_experts(work, bytes, {.seconds = begin, .saved = saved_before});
-        work.forget_ends();
-    }
-
-    /// Where a layer's experts begin.
-    struct ExpertsBegin {
-        double seconds = 0;  ///< of the forward before them
-        double saved = 0;    ///< bytes
-    };
-
-    /// All that a layer's experts keep, where the whole of them is computed again.
-    void drop_experts(const LayerWork& work, LayerBytes& bytes, const ExpertsBegin& begin) const {
-        if (recomputes(RecomputeModule::Experts)) {
-            bytes.again_bytes += value() * bytes.saved_values + bytes.saved_bytes - begin.saved;
-            bytes.again_seconds += work.forward_seconds() - begin.seconds;
-            bytes.sends_again = true;
-        }
-    }
-
-    /// `values` that come out of the experts' activations.
-    void drop_expert_activation(LayerBytes& bytes, double values) const {
-        if (recomputes(RecomputeModule::ExpertActivation) &&
-            !recomputes(RecomputeModule::Experts)) {
-            const double ins = model_.gated ? 2 : 1;
-            LayerWork activation = new_work();
-            activation.activation((ins + 1) * values, 0);
-            drop(bytes, values, activation, 0);
-        }
-    }
-
-    /// Seconds of the forward of a block's products to narrow rows, with their norms.
-    double down_seconds(const LatentShape& latent) const {
-        LayerWork work = new_work();
-        if (latent.query_rank > 0) {
-            work.product(tokens_, width(), latent.query_rank);
-            work.whole_norm(tokens_, latent.query_rank);
-        }
-        work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
-        work.whole_norm(tokens_, latent.key_value_rank);
-        return work.forward_seconds();
-    }
-
-    /// To queries, keys and values through narrow rows, each of which is normalized and whole on
-    /// every device. Returns the keys that a query sees in the mean: an indexer leaves fewer.
-    double latent_projections(const LatentShape& latent,
-                              double seen,
-                              LayerWork& work,
-                              LayerBytes& bytes) const {
-        const AttentionShape& shape = model_.attention;
-        const double queries = part(shape.heads) * shape.key_width;
-        const double keys_and_values =
-            part(shape.heads) * (shape.key_width - latent.rotary_width + shape.value_width);
-        if (latent.query_rank == 0) {
-            work.product(tokens_, width(), queries);
-        } else {
-            work.product(tokens_, width(), latent.query_rank);
-            work.whole_norm(tokens_, latent.query_rank);
-            work.product(tokens_, latent.query_rank, queries);
-        }
-        work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
-        work.whole_norm(tokens_, latent.key_value_rank);
-        work.product(tokens_, latent.key_value_rank, keys_and_values);
-        save_whole(bytes, 2 * tokens_ * (latent.query_rank + latent.key_value_rank));
-        if (!latent.indexer) {
-            return seen;
-        }
-        const IndexerShape& indexer = *latent.indexer;
-        const double rows = static_cast<double>(indexer.heads) * indexer.width;
-        work.product(tokens_, latent.query_rank, rows);
-        work.product(tokens_, width(), indexer.width + indexer.heads);
-        work.choose_keys(indexer, tokens_ * seen, tokens_);
-        save_whole(bytes, tokens_ * (rows + indexer.width + indexer.heads));
-        return std::min(seen, causal_pairs(indexer.keys, options_.sequence) / options_.sequence);
-    }
-
-    LayerEstimate logits_and_loss() const {
-        const double logits = tokens_ * part(model_.vocabulary);
-        LayerWork work = new_work();
-        LayerBytes bytes;
-        norms(work, bytes, model_.final_norm ? 1 : 0);
-        save_whole(bytes, tokens_ * width());
-        double row = width();
-        if (model_.embedding_width > 0) {
-            row = model_.embedding_width;
-            work.half_product(tokens_, width(), row);
-            save_whole(bytes, tokens_ * row);
-        }
-        work.half_product(tokens_, row, part(model_.vocabulary));
-        work.loss(logits, options_.loss);
-        if (options_.loss == LossKernels::Standard) {
-            // Logits and log-softmax stay; then the gradients of the latter and of the former.
-            // Where devices share the logits, PyTorch's loss_parallel has an exponential beside
-            // both (torch/distributed/tensor/parallel/loss.py).
-            const double fp32_values = devices_ == 1 ? 2 : 3;
-            bytes.saved_bytes = (value() + 4) * logits;
-            bytes.workspace_values = 4 * fp32_values * logits / value();
-        } else {
-            // The fp32 logits become their gradient in place; others stand beside them.
-            bytes.saved_bytes = 4 * logits;
-            const Stack* const stack = options_.stack.get();
-            const bool says = stack != nullptr && options_.loss == stack->kernels.loss &&
-                              stack->stored.beside_logits;
-            const double beside = says ? stack->stored.beside_logits->value
-                                  : options_.precision == "fp32" ? 0
-                                                                 : value();
-            bytes.workspace_values = beside * logits / value();
-        }
-        bytes.dropped_values = 0;
-        return finished(work, bytes);
-    }
-
-    LayerEstimate finished(const LayerWork& work, const LayerBytes& bytes) const {
-        LayerSample sample = work.sample();
-        sample.micro_batch_size = size_;
-        sample.output = Bytes{whole_number(value() * tokens_ * width())};
-        sample.traffic = bytes.traffic;
-        sample.again = {.dropped = Bytes{whole_number(bytes.again_bytes)},
-                        .forward = Duration{whole_number(1e9 * bytes.again_seconds)},
-                        .sends = bytes.sends_again};
-        if (division_.context > 1) {
-            sample.traffic.attention_forward = work.attention_forward();
-            sample.traffic.attention_backward = work.attention_backward();
-        }
-        const double input_bytes = work.kept_input_bytes();
-        const double narrower = value() - input_bytes;
-        const double copies = narrower > 0 ? input_bytes * bytes.shared_values : 0;
-        sample.saved = Bytes{whole_number(value() * bytes.saved_values + bytes.saved_bytes -
-                                          narrower * bytes.product_values + copies)};
-        sample.workspace = Bytes{whole_number(value() * bytes.workspace_values)};
-        sample.split = Bytes{whole_number(value() * bytes.split_values)};
-        if (options_.recomputes_operators()) {
-            sample.core_saved = Bytes{whole_number(value() * bytes.dropped_values)};
-            // What every device has whole is kept where devices share a layer, and not done again.
-            const Duration whole = devices_ == 1 ? Duration{} : work.whole_passes();
-            sample.core_forward = bytes.dropped_values == 0
-                                      ? Duration{}
-                                      : std::max(Duration{}, sample.core_forward - whole);
-        } else {
-            sample.core_saved = Bytes{whole_number(bytes.core_bytes)};
-        }
-        if (bytes.weight_values >= 0) {
-            sample.input_saved =
-                sample.saved - Bytes{whole_number(input_bytes * bytes.weight_values)};
-        }
-        if (devices_ == 1) {
-            sample.whole_forward = sample.whole_backward = Duration{};
-            sample.first_forward = sample.first_input = sample.first_weight = Duration{};
-            sample.last_forward = sample.last_input = Duration{};
-        } else {
-            sample.whole_saved =
-                Bytes{whole_number(value() * bytes.whole_values + bytes.whole_bytes -
-                                   narrower * bytes.whole_product_values)};
-        }
-        return {.sample = sample,
-                .operations = work.operations(),
-                .masked_operations = work.masked_operations(),
-                .weight_cast = work.weight_cast(),
-                .weight_copies = work.weight_copies()};
-    }
-
-    const DecoderModel& model_;
-    const DeviceProfile& device_;
-    const EstimateOptions& options_;
-    int size_;
-    LayerDivision division_;
-    int devices_;    ///< that share each layer
-    double tokens_;  ///< of the device's parts of the samples
-};
-
-}  // namespace
 
 std::vector<int> sample_sizes(int micro_batch_size) {
     std::vector<int> sizes;
@@ -869,7 +112,7 @@ class LayerMaker {
         for (const auto& [devices, of_size] : estimators_) {
             std::vector<LayerSample>& samples =
                 devices == 1 ? layer.samples : layer.shared[devices];
-            for (const Estimator& estimator : of_size) {
+            for (const LayerEstimator& estimator : of_size) {
                 const LayerEstimate estimate = std::invoke(sample, estimator);
                 samples.push_back(estimate.sample);
                 if (devices == 1) {  // experts without rows are not in the smallest sizes
@@ -889,8 +132,8 @@ class LayerMaker {
     const DeviceProfile& device_;
     const EstimateOptions& options_;
     ExpertLoad load_;
-    std::map<int, std::vector<Estimator>> estimators_;  ///< [devices that share a layer]
-    std::map<std::string, std::size_t> known_;          ///< [key of a kind]: the first of the kind
+    std::map<int, std::vector<LayerEstimator>> estimators_;  ///< [devices that share a layer]
+    std::map<std::string, std::size_t> known_;  ///< [key of a kind]: the first of the kind
     std::vector<LayerCost> layers_;
 };
 
@@ -904,18 +147,20 @@ void add_encoder(LayerMaker& layers, const DecoderModel& model) {
         layers.add(fmt::format("encoder{}.attention", block),
                    "encoder_attention",
                    encoder_attention_parameters(model, block),
-                   &Estimator::encoder_attention);
-        layers.add(fmt::format("encoder{}.feed_forward", block),
-                   "feed_forward",
-                   feed_forward_parameters(model, block),
-                   [block](const Estimator& estimator) { return estimator.feed_forward(block); });
+                   &LayerEstimator::encoder_attention);
+        layers.add(
+            fmt::format("encoder{}.feed_forward", block),
+            "feed_forward",
+            feed_forward_parameters(model, block),
+            [block](const LayerEstimator& estimator) { return estimator.feed_forward(block); });
     }
-    layers.add(encoder_output, "norm", encoder_norm_parameters(model), &Estimator::encoder_norm);
+    layers.add(
+        encoder_output, "norm", encoder_norm_parameters(model), &LayerEstimator::encoder_norm);
     layers
         .add("decoder_embedding",
              "decoder_embedding",
              embedding_parameters(model),
-             &Estimator::embedding)
+             &LayerEstimator::embedding)
         .parameter_count = 0;
 }
 
@@ -927,7 +172,7 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t byte
             fmt::format("block{}.attention", block),
             is_linear ? "linear_attention" : "attention",
             attention_parameters(model, block),
-            [block](const Estimator& estimator) { return estimator.attention(block); },
+            [block](const LayerEstimator& estimator) { return estimator.attention(block); },
             fmt::format("attention {} {}", is_linear, window_of(model, block)));
         if (model.encoder_blocks > 0) {
             attention.inputs = {encoder_output, before};
@@ -937,7 +182,7 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t byte
             fmt::format("block{}.feed_forward", block),
             "feed_forward",
             feed_forward_parameters(model, block),
-            [block](const Estimator& estimator) { return estimator.feed_forward(block); },
+            [block](const LayerEstimator& estimator) { return estimator.feed_forward(block); },
             fmt::format("feed_forward {} {}", routes, routes ? layers.fullest_in(block) : 1));
         feed_forward.expert_bytes = Bytes{routed_parameters(model, block) * bytes_per_parameter};
         before = feed_forward.name;
@@ -974,7 +219,7 @@ Profile estimated_with(const DecoderModel& model,
         profile.messages_between = measured.between;
     }
     LayerMaker layers(model, device, options, divisions);
-    layers.add("embedding", "embedding", embedding_parameters(model), &Estimator::embedding);
+    layers.add("embedding", "embedding", embedding_parameters(model), &LayerEstimator::embedding);
     if (model.encoder_blocks > 0) {
         add_encoder(layers, model);
     }
@@ -985,11 +230,11 @@ Profile estimated_with(const DecoderModel& model,
             .add(fmt::format("mtp{}", index),
                  "prediction",
                  prediction_parameters(model),
-                 [index](const Estimator& estimator) { return estimator.prediction(index); })
+                 [index](const LayerEstimator& estimator) { return estimator.prediction(index); })
             .expert_bytes = Bytes{routed_parameters(model, model.blocks - 1) * each};
     }
     const std::int64_t shared = shared_embedding_parameters(model);
-    LayerCost& head = layers.add("head", "head", head_parameters(model), &Estimator::head);
+    LayerCost& head = layers.add("head", "head", head_parameters(model), &LayerEstimator::head);
     profile.tied_bytes = Bytes{shared * bytes_per_value(options.precision)};
     head.parameter_bytes += profile.tied_bytes;
     head.optimizer += adamw_time(shared, device, options);

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/costs/device_profile.h"
-#include "core/costs/kernel_kinds.h"
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/kernel_kinds.h"
 #include "core/costs/layer_division.h"
 #include "core/costs/profile.h"
 #include "core/model/decoder_model.h"

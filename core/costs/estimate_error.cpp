@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "core/base/number_text.h"
-#include "core/costs/evidence.h"
-#include "core/costs/measured_layout.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/evidence.h"
+#include "core/costs/devices/measured_layout.h"
+#include "core/costs/devices/shipped_profiles.h"
 
 namespace pipetwin {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/costs/measured_layout.h"
+#include "core/costs/devices/measured_layout.h"
 #include "core/costs/profile.h"
 
 /// How far predictions from estimated costs are off: learned from published runs.

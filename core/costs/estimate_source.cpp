@@ -12,8 +12,8 @@
 
 #include "core/base/error.h"
 #include "core/costs/cost_factors.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/whole_blocks.h"
 #include "core/text/json_object.h"
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/costs/devices/number_type.h"
 #include "core/costs/estimate.h"
 #include "core/costs/layer_work.h"
-#include "core/costs/number_type.h"
 
 namespace pipetwin {
 

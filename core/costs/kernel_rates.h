@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "core/costs/device_profile.h"
-#include "core/costs/kernel_kinds.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/kernel_kinds.h"
+#include "core/costs/devices/stack.h"
 
 /// What the kernels of an estimate reach of a device's rates.
 namespace pipetwin {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/costs/device_profile.h"
+#include "core/costs/devices/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 
 namespace pipetwin {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/costs/device_profile.h"
+#include "core/costs/devices/device_profile.h"
 #include "core/costs/estimate.h"
 #include "core/costs/kernel_rates.h"
 #include "core/costs/profile.h"

@@ -16,23 +16,9 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/suggest.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 
 namespace pipetwin {
-
-std::string_view to_string(CostSource source) {
-    switch (source) {
-        case CostSource::Measured:
-            return "measured";
-        case CostSource::Imported:
-            return "imported";
-        case CostSource::Datasheet:
-            return "datasheet";
-        case CostSource::Estimated:
-            return "estimated";
-    }
-    PIPETWIN_EXPECT(false, "cost source out of range");
-}
 
 namespace {
 

@@ -15,17 +15,11 @@
 
 #include "core/base/units.h"
 #include "core/costs/collectives/link_cost.h"
-#include "core/costs/lanes.h"
-#include "core/costs/measured_layout.h"
+#include "core/costs/devices/cost_source.h"
+#include "core/costs/devices/lanes.h"
+#include "core/costs/devices/measured_layout.h"
 
 namespace pipetwin {
-
-/// Origin of a cost: measured here, read from another program's file, computed from a datasheet, or
-/// estimated.
-enum class CostSource { Measured, Imported, Datasheet, Estimated };
-
-/// The word of a source in profiles: "measured".
-std::string_view to_string(CostSource source);
 
 /// Messages that are part of a layer's times, in nanoseconds.
 struct LayerMessages {
@@ -274,10 +268,6 @@ struct RunCalibration {
     bool operator==(const RunCalibration&) const = default;
 };
 
-/// The device of costs that are measured here, and of a scenario that names none: costs and links
-/// are those of its profile.
-inline constexpr const char* this_machine = "this-machine";
-
 /// The halves of a backward take less than twice as long as the whole.
 inline constexpr double largest_halves_over_whole = 2;
 
@@ -304,7 +294,8 @@ struct Profile {
     CostSource source = CostSource::Estimated;
     std::string device{};
     std::string precision = "fp32";
-    std::string stack{};  ///< what the costs were estimated with (core/costs/stack.h); empty: none
+    std::string
+        stack{};  ///< what the costs were estimated with (core/costs/devices/stack.h); empty: none
     std::string tool_version{};
     std::string date{};
     double messages_inside = 1;   ///< time of messages inside a node, times what links say

@@ -11,9 +11,9 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/estimate_source.h"
 #include "core/costs/profile_csv.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/text/json_object.h"
 #include "core/text/json_text.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 
 namespace pipetwin {
 

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "core/costs/kernel_kinds.h"
-#include "core/costs/number_type.h"
-#include "core/costs/stack.h"
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/kernel_kinds.h"
+#include "core/costs/devices/number_type.h"
+#include "core/costs/devices/stack.h"
+#include "core/costs/devices/stack_choice.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_model.h"
 

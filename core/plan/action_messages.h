@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/costs/lanes.h"
+#include "core/costs/devices/lanes.h"
 
 /// Messages that are part of an action: the rank waits for them, and its row knows nothing of them.
 namespace pipetwin {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/costs/collectives/all_reduce.h"
-#include "core/costs/lanes.h"
+#include "core/costs/devices/lanes.h"
 #include "core/costs/profile.h"
 
 /// Layers whose gradients are summed, and whose weights are gathered, with every micro-batch, as

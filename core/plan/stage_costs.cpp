@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/base/as_index.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 #include "core/model/inner_layers.h"
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/as_index.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 #include "core/model/model.h"
 
 namespace pipetwin {

@@ -14,9 +14,9 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
-#include "core/costs/device_profile.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack_choice.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/scenario_words.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/as_index.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/rank_device.h"

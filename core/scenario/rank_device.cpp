@@ -13,10 +13,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/costs/number_type.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/number_type.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
+#include "core/costs/devices/stack_choice.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"

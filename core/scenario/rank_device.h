@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/costs/device_profile.h"
+#include "core/costs/devices/device_profile.h"
 #include "core/costs/profile.h"
 #include "core/plan/context_parts.h"
 

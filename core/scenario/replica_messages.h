@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/costs/lanes.h"
+#include "core/costs/devices/lanes.h"
 #include "core/costs/replica_sums.h"
 #include "core/scenario/choices.h"
 #include "core/schedule/schedule.h"

@@ -11,7 +11,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
 #include "core/partition/model_blocks.h"

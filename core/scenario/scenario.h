@@ -14,7 +14,7 @@
 #include "core/base/units.h"
 #include "core/costs/collectives/all_reduce.h"
 #include "core/costs/contention.h"
-#include "core/costs/device_profile.h"
+#include "core/costs/devices/device_profile.h"
 #include "core/model/image_models.h"
 #include "core/model/layer_spec.h"
 #include "core/model/transformers.h"

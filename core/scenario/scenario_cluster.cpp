@@ -6,8 +6,8 @@
 
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack_choice.h"
 #include "core/scenario/cluster_readers.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/model/model.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_over.h"

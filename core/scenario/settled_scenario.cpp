@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 #include "core/scenario/division.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario_key.h"

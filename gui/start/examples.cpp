@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/text/input_file.h"
 
 namespace pipetwin::gui {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 
 /// Factors on the times of kernels and messages, from measured runs of any models and layouts.
 namespace pipetwin::sim {

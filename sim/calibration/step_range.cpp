@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/plan/plan.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/settled_scenario.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/artifacts/measured_runs.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 #include "sim/calibration/calibration.h"
 #include "sim/questions/run_setup.h"
 

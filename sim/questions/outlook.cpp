@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "core/costs/evidence.h"
-#include "core/costs/number_type.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/evidence.h"
+#include "core/costs/devices/number_type.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/plan/plan.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/artifacts/model_flops.h"
+#include "core/costs/devices/evidence.h"
 #include "core/costs/estimate_error.h"
-#include "core/costs/evidence.h"
 #include "core/costs/profile.h"
 #include "core/timeline/metrics.h"
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/model/model.h"
 
 namespace pipetwin::sim {

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 #include "core/model/model.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/layer_recompute.h"

@@ -66,6 +66,7 @@ const std::vector<House>& houses() {
           {"core/text"},
           {"core/grid", "core/model"},
           {"core/costs/collectives"},
+          {"core/costs/devices"},
           {"core/costs", "core/schedule"},
           {"core/schedule/generators", "core/partition", "core/sharing"},
           {"core/plan"},

@@ -10,7 +10,7 @@
 #include "cli/run_folder/run_folder.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 #include "core/interop/megatron_config.h"
 #include "core/interop/megatron_division.h"
 #include "core/interop/megatron_flags.h"

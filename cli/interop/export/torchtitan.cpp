@@ -12,7 +12,7 @@
 #include "cli/interop/export/exporters.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 #include "core/scenario/division.h"
 #include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"

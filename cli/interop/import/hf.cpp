@@ -8,9 +8,9 @@
 #include "cli/interop/import/hf_scenario.h"
 #include "cli/interop/import/importers.h"
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/kernel_rates.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/text/json_text.h"
 #include "sim/questions/estimated_model.h"
 

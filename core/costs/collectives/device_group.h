@@ -13,7 +13,7 @@ namespace pipetwin {
 struct CollectiveTable;
 
 /// How long a message of a process group takes beside its bytes, as training software has it
-/// (core/costs/stack.h).
+/// (core/costs/devices/stack.h).
 struct GroupLatency {
     Duration fixed{};
     Duration per_device{};  ///< of the group on one node

@@ -10,9 +10,9 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/layer_estimate.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/timeline/footprint.h"
 #include "gui/view/run/planned_run.h"
 #include "sim/explain/breakdown.h"

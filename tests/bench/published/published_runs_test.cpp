@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "tests/support/places.h"
 
 /// What others measured and published beside what we predict: the sets that estimates were

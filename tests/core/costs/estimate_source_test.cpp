@@ -9,9 +9,9 @@
 
 #include <gmock/gmock.h>
 
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 #include "core/costs/whole_blocks.h"
 #include "tests/support/error_of.h"
 

@@ -12,8 +12,8 @@
 
 #include "core/costs/calibrate.h"
 #include "core/costs/calibration_json.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/costs/whole_blocks.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 
 namespace pipetwin {
 namespace replica_sums_test {

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/text/json_text.h"
 #include "tests/support/error_of.h"
 #include "tests/support/hf_texts.h"

@@ -8,9 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
+#include "core/costs/devices/stack_choice.h"
 #include "core/interop/megatron_stack.h"
 #include "tests/support/error_of.h"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "tests/core/scenario/scenario_texts.h"
 #include "tests/support/scratch_folder.h"
 

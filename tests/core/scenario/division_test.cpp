@@ -6,8 +6,8 @@
 
 #include <gmock/gmock.h>
 
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/estimate.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
 #include "core/plan/stage_costs.h"

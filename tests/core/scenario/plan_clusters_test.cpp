@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "core/costs/collectives/collective_table.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/scenario/cluster.h"
 #include "tests/support/builders.h"
 #include "tests/support/scenario_plans.h"

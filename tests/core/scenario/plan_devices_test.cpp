@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/estimate.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
 #include "core/scenario/planner.h"

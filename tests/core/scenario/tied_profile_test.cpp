@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/artifacts/plan_json.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/estimate.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/interop/hf_config.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "tests/support/plain_plan.h"
 #include "tests/support/scenario_plans.h"
 

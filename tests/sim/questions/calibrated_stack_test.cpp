@@ -12,9 +12,9 @@
 
 #include "core/artifacts/measured_runs.h"
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack_toml.h"
 #include "core/costs/kernel_rates.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack_toml.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin::sim {

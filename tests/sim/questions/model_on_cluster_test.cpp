@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/scenario/rank_device.h"
 
 namespace pipetwin::sim {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
 #include "core/interop/safetensors.h"
 #include "tests/cli/support.h"
 #include "tests/support/hf_texts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/near_name.h"
+#include "core/costs/devices/near_name.h"
 
 #include <array>
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/costs/device_profile.h"
-#include "core/costs/kernel_kinds.h"
-#include "core/costs/lanes.h"
-#include "core/costs/measured_layout.h"
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/kernel_kinds.h"
+#include "core/costs/devices/lanes.h"
+#include "core/costs/devices/measured_layout.h"
 
 /// What a generation of training software does with a device. Format: docs/devices.md.
 namespace pipetwin {

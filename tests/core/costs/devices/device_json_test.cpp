@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/device_json.h"
+#include "core/costs/devices/device_json.h"
 
 #include <set>
 #include <string>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

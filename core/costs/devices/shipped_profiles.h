@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs/device_profile.h"
-#include "core/costs/evidence.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/evidence.h"
+#include "core/costs/devices/stack.h"
 
 /// The profiles of devices and links that come with the program, found by name.
 namespace pipetwin {

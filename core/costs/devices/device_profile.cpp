@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/device_profile.h"
+#include "core/costs/devices/device_profile.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 
 namespace pipetwin {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/costs/device_profile.h"
+#include "core/costs/devices/device_profile.h"
 
 namespace pipetwin {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,9 +12,9 @@
 
 #include "core/base/error.h"
 #include "core/base/suggest.h"
-#include "core/costs/device_json.h"
-#include "core/costs/near_name.h"
-#include "core/costs/stack_toml.h"
+#include "core/costs/devices/device_json.h"
+#include "core/costs/devices/near_name.h"
+#include "core/costs/devices/stack_toml.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 
 namespace pipetwin {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/stack_toml.h"
+#include "core/costs/devices/stack_toml.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/costs/number_type.h"
+#include "core/costs/devices/number_type.h"
 #include "core/text/toml_table.h"
 
 namespace pipetwin {

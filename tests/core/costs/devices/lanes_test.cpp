@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/lanes.h"
+#include "core/costs/devices/lanes.h"
 
 #include <random>
 

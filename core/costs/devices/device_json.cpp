@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/device_json.h"
+#include "core/costs/devices/device_json.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/costs/collectives/collective_time.h"
-#include "core/costs/shipped_profiles.h"
+#include "core/costs/devices/shipped_profiles.h"
 
 /// Collectives of the devices that come with the program, beside what others measured.
 namespace pipetwin {

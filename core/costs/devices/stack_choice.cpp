@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/stack_choice.h"
+#include "core/costs/devices/stack_choice.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -11,8 +11,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 
 namespace pipetwin {
 

@@ -8,7 +8,8 @@
 
 #include "core/base/units.h"
 #include "core/costs/collectives/collective_table.h"
-#include "core/costs/profile.h"
+#include "core/costs/collectives/link_cost.h"
+#include "core/costs/devices/cost_source.h"
 
 namespace pipetwin {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/evidence.h"
+#include "core/costs/devices/evidence.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/stack.h"
+#include "core/costs/devices/stack.h"
 
 #include <algorithm>
 #include <array>
@@ -13,13 +13,13 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "core/costs/devices/number_type.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack_choice.h"
+#include "core/costs/devices/stack_toml.h"
 #include "core/costs/estimate.h"
 #include "core/costs/layer_work.h"
-#include "core/costs/number_type.h"
 #include "core/costs/profile_json.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack_choice.h"
-#include "core/costs/stack_toml.h"
 #include "core/interop/hf_config.h"
 #include "core/text/json_text.h"
 #include "tests/support/error_of.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/evidence.h"
+#include "core/costs/devices/evidence.h"
 
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/stack.h"
 #include "core/costs/estimate_error.h"
-#include "core/costs/shipped_profiles.h"
-#include "core/costs/stack.h"
 
 /// Published runs beside estimates with stacks, and the ranges that follow from them.
 namespace pipetwin {

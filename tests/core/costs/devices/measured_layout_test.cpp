@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/costs/measured_layout.h"
+#include "core/costs/devices/measured_layout.h"
 
 #include <vector>
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/costs/devices/device_profile.h"
+#include "core/costs/devices/number_type.h"
+#include "core/costs/estimate.h"
+#include "core/costs/layer_division.h"
+#include "core/costs/layer_work.h"
+#include "core/costs/profile.h"
+#include "core/model/decoder_model.h"
+
+namespace pipetwin {
+
+/// Costs of a layer for one micro-batch, and the operations of its forward as `LayerCost` has them.
+struct LayerEstimate {
+    LayerSample sample;
+    double operations = 0;
+    double masked_operations = 0;
+    double weight_cast = 0;    ///< seconds, once a step
+    double weight_copies = 0;  ///< bytes
+};
+
+/// All layers of a model for one micro-batch size, on one of the devices that share each layer.
+class LayerEstimator {
+  public:
+    LayerEstimator(const DecoderModel& model,
+                   const DeviceProfile& device,
+                   const EstimateOptions& options,
+                   int micro_batch_size,
+                   const LayerDivision& division)
+        : model_(model),
+          device_(device),
+          options_(options),
+          size_(micro_batch_size),
+          division_(division),
+          devices_(division.tensor),
+          tokens_(static_cast<double>(micro_batch_size) * options.sequence / division.context) {}
+    LayerEstimate embedding() const;
+    /// The attention half of a block; of a decoder that reads an encoder both of its attentions.
+    LayerEstimate attention(int block) const;
+    LayerEstimate encoder_attention() const { return one_attention(options_.sequence); }
+    LayerEstimate encoder_norm() const;
+    LayerEstimate feed_forward(int block) const;
+    LayerEstimate head() const;
+    /// A block that predicts a further token: two norms, a matrix that makes one row of two, a
+    /// block as the last one, and the head's work. The row that the head reads goes past it.
+    LayerEstimate prediction(int index) const;
+
+  private:
+    struct LayerBytes;
+    double width() const { return model_.width; }
+    double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
+    LayerWork new_work() const;
+    /// Layer norms, not RMSNorms: these have no bias.
+    bool has_layer_norms() const { return model_.norm_bias; }
+    /// What one of the devices has.
+    double part(double of) const { return of / devices_; }
+    double seen_in(int block) const;
+    void save_whole(LayerBytes& bytes, double values) const;
+    void save_normed(LayerBytes& bytes, int norms) const;
+    void save_mask(LayerBytes& bytes) const;
+    bool recomputes(RecomputeModule module) const { return division_.recompute.has(module); }
+    void drop(LayerBytes& bytes, double values, const LayerWork& work, double begin) const;
+    void norms(LayerWork& work, LayerBytes& bytes, int count) const;
+    void all_norms(LayerWork& work, LayerBytes& bytes, int count) const;
+    void residual(LayerWork& work) const;
+    void core_attention(LayerWork& work, LayerBytes& bytes, const LayerWork::Attention& of) const;
+    LayerWork::Attention divided_context(LayerWork::Attention of,
+                                         LayerWork& work,
+                                         LayerBytes& bytes) const;
+    double ring_of_context() const;
+    Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
+    LayerEstimate one_attention(double seen, int window = 0) const;
+    LayerEstimate linear_attention(const LinearAttentionShape& shape) const;
+    void inner(LayerWork& work,
+               LayerBytes& bytes,
+               double rows,
+               double inner_width,
+               double matrices = 1,
+               bool ends_what_is_read = false) const;
+    void inner_part(LayerWork& work,
+                    LayerBytes& bytes,
+                    double rows,
+                    double own_width,
+                    double matrices = 1,
+                    bool ends_what_is_read = false) const;
+    bool keeps_gate_activations() const;
+    void experts(LayerWork& work, LayerBytes& bytes, int block) const;
+    void shared_experts(LayerWork& work, LayerBytes& bytes) const;
+    double expert_rows(double sent, double local_experts, double fullest) const;
+    void divided_experts(LayerWork& work, LayerBytes& bytes, int block) const;
+    /// Where a layer's experts begin.
+    struct ExpertsBegin {
+        double seconds = 0;  ///< of the forward before them
+        double saved = 0;    ///< bytes
+    };
+    void drop_experts(const LayerWork& work, LayerBytes& bytes, const ExpertsBegin& begin) const;
+    void drop_expert_activation(LayerBytes& bytes, double values) const;
+    double down_seconds(const LatentShape& latent) const;
+    double latent_projections(const LatentShape& latent,
+                              double seen,
+                              LayerWork& work,
+                              LayerBytes& bytes) const;
+    LayerEstimate logits_and_loss() const;
+    LayerEstimate finished(const LayerWork& work, const LayerBytes& bytes) const;
+
+    const DecoderModel& model_;
+    const DeviceProfile& device_;
+    const EstimateOptions& options_;
+    int size_;
+    LayerDivision division_;
+    int devices_;    ///< that share each layer
+    double tokens_;  ///< of the device's parts of the samples
+};
+
+}  // namespace pipetwin
