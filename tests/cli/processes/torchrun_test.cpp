@@ -310,7 +310,7 @@ class StoppedTorchrun : public Torchrun {
         EXPECT_LT(Clock::now() - begin, limit);
         kill(victim, SIGKILL);  // as torchrun does when another has ended
         end(victim, log_of(static_cast<int>(which)));
-        EXPECT_THAT(others, all_end_with(8));
+        EXPECT_THAT(others, all_end_with(8)) << errors(others);
         EXPECT_THAT(
             errors(others),
             AllOf(HasSubstr(fmt::format("process {} (rank {}, pid {} on ", which, which, victim)),
