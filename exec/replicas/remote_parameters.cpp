@@ -8,6 +8,7 @@
 #include "core/plan/plan.h"
 #include "exec/replicas/whole_model.h"
 #include "exec/transport/byte_message.h"
+#include "exec/transport/channel.h"
 
 namespace pipetwin::exec {
 namespace {
@@ -122,6 +123,8 @@ void with_all_parameters(ProcessGroup& group,
     Processes processes(group, here);
     try {
         gather_parameters(plan_of(here), shapes, processes, use);
+    } catch (const ChannelClosed&) {
+        throw;  // every process learns by itself which one was lost
     } catch (const Error& error) {
         processes.end(&error);
         throw;

@@ -280,13 +280,11 @@ TEST_F(Torchrun, NeedsAGpuForEachProcess) {
 
 class StoppedTorchrun : public Torchrun {
   protected:
-    Job start_training() const {
+    Job start_training(const std::vector<std::string>& more) const {
         train_in_threads();
-        Job job =
-            start_all(3,
-                      "run",
-                      joined({"--set", "training.steps=1000000", "--set", "pipeline.stages=3"},
-                             even_partition(3)));
+        const std::vector<std::string> long_run = {
+            "--set", "training.steps=1000000", "--set", "pipeline.stages=3"};
+        Job job = start_all(3, "run", joined(joined(long_run, even_partition(3)), more));
         const auto begin = Clock::now();
         while (content_of(path(log_of(0) + "out.log")).find("step     1") == std::string::npos &&
                Clock::now() - begin < std::chrono::seconds(60)) {
@@ -296,8 +294,11 @@ class StoppedTorchrun : public Torchrun {
     }
 
     /// What the others say after one was sent a signal.
-    std::vector<Outcome> after(int signal, std::size_t which, std::chrono::seconds limit) const {
-        Job job = start_training();
+    std::vector<Outcome> after(int signal,
+                               std::size_t which,
+                               std::chrono::seconds limit,
+                               const std::vector<std::string>& more = {}) const {
+        Job job = start_training(more);
         const auto begin = Clock::now();
         const pid_t victim = job.processes[which];
         kill(victim, signal);
@@ -325,6 +326,11 @@ TEST_F(StoppedTorchrun, AllEndSoonAfterOneWasKilled) {
 
 TEST_F(StoppedTorchrun, AllEndSoonAfterTheFirstWasKilled) {
     after(SIGKILL, 0, std::chrono::seconds(5));
+}
+
+/// The first process asks the others for their parameters most of the time.
+TEST_F(StoppedTorchrun, AllEndSoonAfterOneWasKilledWhileTheyWroteACheckpoint) {
+    after(SIGKILL, 1, std::chrono::seconds(5), {"--set", "output.checkpoint_every=1"});
 }
 
 /// Through which all others know of each other.
