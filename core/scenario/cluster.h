@@ -15,6 +15,7 @@
 #include "core/plan/gathered_weights.h"
 #include "core/plan/stage_costs.h"
 #include "core/plan/tensor_parallel.h"
+#include "core/scenario/cluster/link_choice.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/recompute.h"
@@ -24,18 +25,6 @@ namespace pipetwin {
 
 struct SettledScenario;
 struct Stack;
-
-/// What a scenario says about a link. It goes before whatever else is known.
-struct WrittenLink {
-    std::optional<LinkCost> of_class{};  ///< of the link class that it names
-    double gigabits_per_second = 0;      ///< 0: not said
-    double latency_us = 0;               ///< 0: not said
-
-    bool is_anything() const { return of_class || gigabits_per_second > 0; }
-    /// `link` with what is written in place of its own: the class first, then bandwidth and
-    /// latency.
-    LinkCost put_over(LinkCost link) const;
-};
 
 /// How many times as fast links are as a scenario and a profile say, in latency and rate.
 struct LinkFactors {
@@ -195,25 +184,5 @@ class Cluster {
     std::vector<SumShares> sum_shares_{};  ///< [rank]; empty: nothing is shared
     double tensor_share_ = 0;              ///< the same of the devices of a rank, on a full node
 };
-
-/// [pair of stages] (core/schedule/edge.h): the link between their ranks.
-std::vector<LinkCost> pair_links(const Cluster& cluster, const Schedule& order);
-
-/// What the ranks and the messages of one replica take from each other. Interference is what the
-/// scenario says, else what was measured of ranks on one GPU (`Profile::ranks`); where other
-/// numbers of ranks are planned, all have the mean of the measured ones. `host_link`: over which
-/// stashes go to host memory; none: they stay.
-Contention contention(const Cluster& cluster,
-                      const Scenario::ClusterPart& part,
-                      const Schedule& order,
-                      const std::vector<RankInterference>& measured,
-                      const std::optional<LinkCost>& host_link);
-
-/// From each device to its host memory: what the scenario says, else what the profile has between
-/// a device and its "host"; none where neither knows one.
-std::optional<LinkCost> host_link(const Scenario::ClusterPart& part, const Profile& profile);
-
-/// [stage]: the link to the stage with the same weights; empty where all weights are their own.
-std::vector<LinkCost> reduction_links(const Cluster& cluster, const Schedule& order);
 
 }  // namespace pipetwin

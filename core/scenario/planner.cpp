@@ -13,6 +13,7 @@
 #include "core/plan/plan_order.h"
 #include "core/plan/routes.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/cluster/pipeline_contention.h"
 #include "core/scenario/kept_messages.h"
 #include "core/scenario/plan_refusals.h"
 #include "core/scenario/plan_rows.h"

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "core/base/as_index.h"
+#include "core/costs/devices/stack.h"
+#include "core/costs/estimate_source.h"
+#include "core/grid/group_spread.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/division.h"
+#include "core/scenario/settled_scenario.h"
+#include "core/scenario/shard_group.h"
+
+// The groups in which devices of a cluster send each other messages, and what these cost.
+
+namespace pipetwin {
+
+/// Where groups of parts of samples and of experts lie.
+void Cluster::know_divided(const Profile& profile) {
+    division_ = layer_division(scenario_, profile);
+    if (grid_.sizes().context == 1 && !expert_rules_) {
+        return;
+    }
+    node_of_number_.resize(as_index(grid_.devices()));
+    for (int number = 0; number < grid_.devices(); ++number) {
+        const Coordinates at = grid_.coordinates_of(number);
+        node_of_number_[as_index(number)] =
+            node_of(at.pipeline, at.data, at.tensor + tensor_ * at.context);
+    }
+    if (expert_rules_) {
+        expert_grid_ =
+            parallel_grids(parallel_sizes(scenario_, ranks_), axis_order(scenario_)).expert;
+        const ExpertShape& experts = profile.estimated_from.get()->model.experts;
+        routed_ = {.experts = experts.count, .chosen = experts.per_token};
+    }
+    const GroupSpread spread = spread_of(grid_.groups(Axis::Context), node_of_number_);
+    division_.context_ring = spread.nodes;
+}
+
+DeviceGroup Cluster::group_of(const DeviceGroups& lists) const {
+    return group_of_devices(0, lists, node_of_number_);
+}
+
+ContextParallel Cluster::context_parallel() const {
+    const int devices = grid_.sizes().context;
+    if (devices == 1) {
+        return {};
+    }
+    const ContextMethod method = scenario_.pipeline.context_method;
+    const DeviceGroups groups = grid_.groups(Axis::Context);
+    ContextParallel context{.devices = devices, .method = method};
+    if (method == ContextMethod::RingAllToAll) {
+        DeviceGroups heads;
+        DeviceGroups rings;
+        for (const std::vector<int>& group : groups) {
+            const DeviceGroups parts = parts_of(group, division_.context_ring);
+            const DeviceGroups between_parts = across(parts);
+            heads.insert(heads.end(), parts.begin(), parts.end());
+            rings.insert(rings.end(), between_parts.begin(), between_parts.end());
+        }
+        context.heads = group_of(heads);
+        context.ring = group_of(rings);
+    } else {
+        (method == ContextMethod::AllToAll ? context.heads : context.ring) = group_of(groups);
+    }
+    return context;
+}
+
+std::optional<ExpertParallel> Cluster::expert_parallel() const {
+    if (!expert_rules_) {
+        return std::nullopt;
+    }
+    return ExpertParallel{.dispatch = scenario_.pipeline.expert_dispatch,
+                          .parts = group_of(expert_grid_.groups(Axis::Expert)),
+                          .sharing = group_of(expert_grid_.groups(Axis::Tensor)),
+                          .tokens = routed_,
+                          .waits_for_counts = division_.load.capacity == 0};
+}
+
+/// [replica]: its node.
+std::vector<int> Cluster::nodes_of(int rank) const {
+    std::vector<int> nodes;
+    for (int replica = 0; replica < replicas_; ++replica) {
+        nodes.push_back(node_of(rank, replica));
+    }
+    return nodes;
+}
+
+TensorParallel Cluster::tensor_parallel() const {
+    if (tensor_ == 1) {
+        return {};
+    }
+    LinkCost link = between_devices_of(0);
+    for (int rank = 1; rank < ranks_; ++rank) {
+        link = slower(link, between_devices_of(rank));
+    }
+    const int per_node = std::max(1, scenario_.cluster.per_node);
+    const bool crosses = tensor_ > per_node;
+    return {.devices = tensor_,
+            .link = link,
+            .per_node = crosses ? per_node : 0,
+            .between_nodes = crosses ? between(0, 0) : LinkCost{},
+            .sequence_parallel = scenario_.pipeline.sequence_parallel,
+            .latency = group_latency(crosses),
+            .lanes = tensor_lanes()};
+}
+
+namespace {
+
+/// What takes so many microseconds, on links that are `factor` times as fast.
+Duration time_of(double microseconds, double factor) {
+    constexpr double nanoseconds = 1e3;
+    return Duration{std::llround(microseconds * nanoseconds / factor)};
+}
+
+}  // namespace
+
+/// A latency that the scenario writes goes before the stack's.
+std::optional<GroupLatency> Cluster::group_latency(bool leaves_node) const {
+    if (!stack_) {
+        return std::nullopt;
+    }
+    const Stack::Collectives& of = stack_->collectives;
+    const Scenario::ClusterPart& written = scenario_.cluster;
+    const double per_node =
+        of.sum_us_per_hop_and_bucket ? of.sum_us_per_hop_and_bucket->value : of.per_node_us.value;
+    return GroupLatency{
+        .fixed = time_of(of.latency_us.value, leaves_node ? factors_.between : factors_.inside),
+        .per_device =
+            time_of(written.link_latency_us > 0 ? written.link_latency_us : of.per_device_us.value,
+                    factors_.inside),
+        .per_node =
+            time_of(written.node_link_latency_us > 0 ? written.node_link_latency_us : per_node,
+                    factors_.between)};
+}
+
+namespace {
+
+/// The group with the links of both that are slower: those of the one whose members lie further
+/// apart.
+DeviceGroup slower(DeviceGroup one, const DeviceGroup& other) {
+    if (other.per_node < one.per_node) {
+        one.per_node = other.per_node;
+        one.between = other.between;
+        one.between_alone = other.between_alone;
+        one.latency = other.latency;
+    }
+    one.inside = slower(one.inside, other.inside);
+    return one;
+}
+
+}  // namespace
+
+/// The groups of the rank whose replicas lie furthest apart.
+ReplicaGroups Cluster::slowest_groups() const {
+    ReplicaGroups slowest = replica_groups(0);
+    for (int rank = 1; rank < ranks_; ++rank) {
+        const ReplicaGroups groups = replica_groups(rank);
+        for (const auto group :
+             {&ReplicaGroups::all, &ReplicaGroups::sharing, &ReplicaGroups::between}) {
+            slowest.*group = slower(std::move(slowest.*group), groups.*group);
+        }
+    }
+    return slowest;
+}
+
+DeviceGroup Cluster::replicas_of(int rank) const {
+    std::vector<int> all(as_index(replicas_));
+    std::iota(all.begin(), all.end(), 0);
+    const GroupSpread spread = spread_of({all}, nodes_of(rank));
+    DeviceGroup group{.members = replicas_,
+                      .per_node = spread.per_node,
+                      .inside = inside(rank, rank),
+                      .between = spread.nodes > 1 ? between(rank, rank) : LinkCost{},
+                      .between_alone = std::nullopt,
+                      .latency = group_latency(spread.nodes > 1)};
+    if (!sum_shares_.empty()) {
+        const SumShares& shares = sum_shares_[as_index(rank)];
+        group.inside = within_share(group.inside, shares.inside);
+        if (shares.between > 0) {
+            group.between_alone = within_share(group.between, shares.between_alone);
+            group.between = within_share(group.between, shares.between);
+        }
+    }
+    return group;
+}
+
+std::shared_ptr<const CollectiveTable> Cluster::measured_inside(int rank) const {
+    const auto& device = devices_.at(as_index(rank)).profile;
+    const bool is_devices_own =
+        device && device->collectives && scenario_.cluster.link_latency_us == 0 &&
+        inside(rank, rank).bytes_per_second == neighbour_link(*device).bytes_per_second;
+    return is_devices_own
+               ? std::shared_ptr<const CollectiveTable>(device, &device->collectives->value)
+               : nullptr;
+}
+
+DeviceGroup Cluster::group_of_devices(int rank,
+                                      const DeviceGroups& groups,
+                                      const std::vector<int>& node_of) const {
+    const GroupSpread spread = spread_of(groups, node_of);
+    NodePorts ports{.inside = inside(rank, rank),
+                    .latency = group_latency(spread.nodes > 1),
+                    .table = measured_inside(rank)};
+    const LinkCost own = spread.nodes > 1 ? between(rank, rank) : LinkCost{};
+    ports.adapter = own;
+    for (const NodeLink& link : scenario_.cluster.shared_links) {
+        if (link.kind == SharedLinkKind::Uplink && spread.nodes > 1) {
+            const double rate = link.bytes_per_second * factors_.between;
+            ports.adapter.bytes_per_second =
+                ports.adapters == 0 ? rate : std::min(rate, ports.adapter.bytes_per_second);
+            ++ports.adapters;
+        }
+    }
+    DeviceGroup group = group_on_nodes(static_cast<int>(groups.at(0).size()), spread, ports);
+    group.between = within_share(group.between, own.bytes_per_second);
+    group.between_alone = within_share(*group.between_alone, own.bytes_per_second);
+    return group;
+}
+
+ReplicaGroups Cluster::replica_groups(int rank) const {
+    if (grid_.sizes().context > 1) {
+        return groups_of_weights(
+            {grid_.group_of(number_of(rank, 0, 0), Axis::Context | Axis::Data)});
+    }
+    ReplicaGroups groups{
+        .all = replicas_of(rank), .kind = scenario_.pipeline.all_reduce, .stack = stack_};
+    groups.sharing = groups.all;
+    if (const int size = group_size(scenario_); size < replicas_) {
+        divide(groups, rank, size);
+    }
+    set_broadcast(groups);
+    return groups;
+}
+
+/// Groups of all devices with the same weights, of which some lists are given. Copies of the state
+/// lie on neighbours in a list. All devices of a node send at the same time.
+ReplicaGroups Cluster::groups_of_weights(const DeviceGroups& lists) const {
+    ReplicaGroups groups{
+        .all = group_of(lists), .kind = scenario_.pipeline.all_reduce, .stack = stack_};
+    groups.sharing = groups.all;
+    if (const int copies = replicas_ / group_size(scenario_); copies > 1) {
+        DeviceGroups sharing;
+        DeviceGroups between_copies;
+        for (const std::vector<int>& list : lists) {
+            const DeviceGroups parts = parts_of(list, copies);
+            const DeviceGroups same = across(parts);
+            sharing.insert(sharing.end(), parts.begin(), parts.end());
+            between_copies.insert(between_copies.end(), same.begin(), same.end());
+        }
+        groups.sharing = group_of(sharing);
+        groups.between = group_of(between_copies);
+    }
+    set_broadcast(groups);
+    return groups;
+}
+
+std::optional<ReplicaGroups> Cluster::expert_groups(int rank) const {
+    if (!expert_rules_) {
+        return std::nullopt;
+    }
+    return groups_of_weights(
+        {expert_grid_.group_of(expert_grid_.device_at({.pipeline = rank}), Axis::Data)});
+}
+
+/// Weights that replicas broadcast one after the other.
+void Cluster::set_broadcast(ReplicaGroups& groups) const {
+    if (stack_ && stack_->collectives.zero1 == WeightUpdates::Broadcast) {
+        const bool crosses = groups.sharing.members > groups.sharing.per_node;
+        const auto& each = stack_->collectives.broadcast_us_per_device;
+        groups.broadcast =
+            time_of(each ? each->value : 0, crosses ? factors_.between : factors_.inside);
+    }
+}
+
+/// Leaves `size` of the replicas in a group.
+void Cluster::divide(ReplicaGroups& groups, int rank, int size) const {
+    const std::vector<int> nodes = nodes_of(rank);
+    const auto group = [&](const DeviceGroups& lists) {
+        const GroupSpread spread = spread_of(lists, nodes);
+        const bool is_as_dense = spread.per_node == groups.all.per_node;
+        return DeviceGroup{.members = static_cast<int>(lists.front().size()),
+                           .per_node = spread.per_node,
+                           .inside = groups.all.inside,
+                           .between = groups.all.between,
+                           .between_alone = is_as_dense ? groups.all.between_alone : std::nullopt,
+                           .latency = group_latency(spread.nodes > 1)};
+    };
+    const DeviceGroups sharing =
+        shard_groups(scenario_.pipeline.shard_group, scenario_.cluster, grid_, rank, size);
+    groups.sharing = group(sharing);
+    groups.between = group(across(sharing));
+}
+
+}  // namespace pipetwin
