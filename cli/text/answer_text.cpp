@@ -18,6 +18,8 @@
 #include "core/interop/hf_config.h"
 #include "core/model/decoder_model.h"
 #include "core/partition/model_blocks.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/cluster/network_notes.h"
 #include "core/scenario/rank_device.h"
 #include "sim/questions/prediction.h"
 
@@ -160,6 +162,12 @@ std::string roomier_text(const AnswerParts& parts, Bytes memory) {
                        rounded_percent(leaves(*found)));
 }
 
+/// Which groups of the best plan leave what NVLink joins.
+std::vector<std::string> network_lines(const AnswerParts& parts) {
+    const SettledScenario settled = sim::with_plan(parts.scenario, parts.plan);
+    return network_notes(Cluster(settled, parts.profile, settled.pipeline.stages));
+}
+
 std::vector<std::string> memory_lines(const Answer& answer) {
     const std::optional<double> headroom = answer.headroom();
     if (!headroom) {
@@ -218,7 +226,8 @@ std::vector<std::string> unused_warnings(const AnswerParts& parts, const Answer&
     }
     const Scenario::ClusterPart& cluster = parts.scenario.cluster;
     const bool has_no_network = parts.nodes > 1 && cluster.node_link.empty() &&
-                                cluster.node_link_gbps == 0 && answer.devices <= cluster.per_node;
+                                cluster.node_link_gbps == 0 &&
+                                answer.devices <= cluster.domain_devices();
     return {fmt::format(
         "{} of the {} devices are used{}",
         answer.devices,
@@ -378,6 +387,7 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
                               warned(unused_warnings(parts, answer)),
                               throughput_lines(parts, answer),
                               communication_lines(parts.best),
+                              network_lines(parts),
                               memory_lines(answer),
                               warned(memory_warnings(parts, answer)),
                               bill_lines(parts, answer)}) {

@@ -259,7 +259,8 @@ std::optional<std::string> without_pipeline(const Scenario& scenario,
 /// nothing fits all the same.
 std::string sharing_that_fits(Scenario scenario, const Profile& profile) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const bool opens_tensor = pipeline.tensor_parallel == 1 && scenario.cluster.per_node > 1;
+    const bool opens_tensor =
+        pipeline.tensor_parallel == 1 && scenario.cluster.domain_devices() > 1;
     const bool opens_shard = !pipeline.shard.is_auto() || !pipeline.shard.allows(Shard::Weights);
     const bool counts_devices = scenario.cluster.count > 0;
     if (!pipeline.partition.is_auto() || !counts_devices || (!opens_tensor && !opens_shard)) {

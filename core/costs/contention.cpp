@@ -32,8 +32,11 @@ std::string_view to_string(SharedLinkKind kind) {
     PIPETWIN_EXPECT(false, "kind of a shared link out of range");
 }
 
-NodeLinks::NodeLinks(std::span<const NodeLink> links, double inside, double between)
-    : links_(links), inside_(inside), between_(between) {}
+NodeLinks::NodeLinks(std::span<const NodeLink> links,
+                     double inside,
+                     double between,
+                     const NodeLevels& levels)
+    : links_(links), inside_(inside), between_(between), levels_(levels) {}
 
 bool NodeLinks::has(std::size_t index, const DevicePlace& device) const {
     return std::ranges::binary_search(links_[index].devices, device.device);
@@ -53,6 +56,9 @@ void NodeLinks::add_message(const DevicePlace& from, const DevicePlace& to, Pass
         return;
     }
     const bool one_node = from.node == to.node;
+    if (!one_node && levels_.domain_of(from.node) == levels_.domain_of(to.node)) {
+        return;
+    }
     for (std::size_t index = 0; index < links_.size(); ++index) {
         const SharedLinkKind kind = links_[index].kind;
         const bool leaves = has(index, from);

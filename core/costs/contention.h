@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/grid/group_spread.h"
+
 namespace pipetwin {
 
 /// Way in which messages share a link that they need at the same time.
@@ -91,8 +93,12 @@ class NodeLinks {
     using Passes = std::map<int, int>;
 
     /// `links` are those of every node, with rates multiplied by `inside` the node, and by
-    /// `between` for those that lead to other nodes; infinity: they take no time.
-    NodeLinks(std::span<const NodeLink> links, double inside, double between);
+    /// `between` for those that lead to other nodes; infinity: they take no time. What goes from
+    /// node to node inside a domain of fast links passes none of them.
+    NodeLinks(std::span<const NodeLink> links,
+              double inside,
+              double between,
+              const NodeLevels& levels = {});
 
     /// Adds what a message from device to device passes.
     void add_message(const DevicePlace& from, const DevicePlace& to, Passes& passes);
@@ -132,6 +138,7 @@ class NodeLinks {
     std::span<const NodeLink> links_;
     double inside_;
     double between_;
+    NodeLevels levels_;
     std::vector<Link> numbered_{};  ///< those that anything passes
     std::map<Link, int> number_of_{};
 };

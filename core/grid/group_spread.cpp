@@ -2,6 +2,7 @@
 #include "core/grid/group_spread.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "core/base/as_index.h"
@@ -11,42 +12,77 @@ namespace pipetwin {
 
 namespace {
 
-/// [node]: how many of the group's members lie there.
-std::map<int, int> members_on_nodes(const std::vector<int>& group,
-                                    const std::vector<int>& node_of) {
+/// [place]: how many of the group's members lie there. `place_of` a node.
+template <class PlaceOf>
+std::map<int, int> members_on(const std::vector<int>& group,
+                              const std::vector<int>& node_of,
+                              PlaceOf place_of) {
     std::map<int, int> members;
     for (const int device : group) {
-        ++members[node_of.at(as_index(device))];
+        ++members[place_of(node_of.at(as_index(device)))];
     }
     return members;
 }
 
+int most_of(const std::map<int, int>& members) {
+    return std::ranges::max_element(members, {}, &std::pair<const int, int>::second)->second;
+}
+
+/// What leaves a node, or a leaf.
+struct Leaving {
+    int groups = 0;
+    int members = 0;
+    double exchange = 0;
+};
+
+/// The largest over all places.
+template <class Number>
+Number most(const std::map<int, Leaving>& leaving, Number Leaving::*number) {
+    Number largest = 0;
+    for (const auto& [place, of] : leaving) {
+        largest = std::max(largest, of.*number);
+    }
+    return largest;
+}
+
 }  // namespace
 
-GroupSpread spread_of(const DeviceGroups& groups, const std::vector<int>& node_of) {
-    struct Leaving {
-        int groups = 0;
-        int devices = 0;
-    };
-    std::map<int, Leaving> leaving;  // [node]
+GroupSpread spread_of(const DeviceGroups& groups,
+                      const std::vector<int>& node_of,
+                      const NodeLevels& levels) {
+    std::map<int, Leaving> of_nodes;
+    std::map<int, Leaving> of_leaves;
     GroupSpread spread{.per_node = groups.empty() ? 1 : static_cast<int>(groups[0].size())};
     for (const std::vector<int>& group : groups) {
-        int most = 0;
-        const std::map<int, int> on_node = members_on_nodes(group, node_of);
-        for (const auto& [node, members] : on_node) {
-            most = std::max(most, members);
-            if (on_node.size() > 1) {
-                ++leaving[node].groups;
-                leaving[node].devices += members;
+        const auto domains =
+            members_on(group, node_of, [&](int node) { return levels.domain_of(node); });
+        const int rings = most_of(domains);
+        spread.per_node = std::min(spread.per_node, rings);
+        spread.nodes = std::max(spread.nodes, static_cast<int>(domains.size()));
+        if (domains.size() == 1) {
+            continue;
+        }
+        for (const auto& [node, members] : members_on(group, node_of, std::identity{})) {
+            ++of_nodes[node].groups;
+            of_nodes[node].members += members;
+        }
+        const auto leaves =
+            members_on(group, node_of, [&](int node) { return levels.leaf_of(node); });
+        spread.leaves = std::max(spread.leaves, static_cast<int>(leaves.size()));
+        const auto all = static_cast<double>(group.size());
+        for (const auto& [leaf, members] : leaves) {
+            if (leaves.size() > 1) {
+                ++of_leaves[leaf].groups;
+                of_leaves[leaf].members += std::min(rings, members);
+                of_leaves[leaf].exchange += members * (all - members) / all;
             }
         }
-        spread.per_node = std::min(spread.per_node, most);
-        spread.nodes = std::max(spread.nodes, static_cast<int>(on_node.size()));
     }
-    for (const auto& [node, of_node] : leaving) {
-        spread.leaving_groups = std::max(spread.leaving_groups, of_node.groups);
-        spread.leaving_devices = std::max(spread.leaving_devices, of_node.devices);
-    }
+    spread.leaving_groups = most(of_nodes, &Leaving::groups);
+    spread.leaving_devices = most(of_nodes, &Leaving::members);
+    spread.crossing_groups = most(of_leaves, &Leaving::groups);
+    spread.crossing_rings = most(of_leaves, &Leaving::members);
+    spread.crossing_exchange = most(of_leaves, &Leaving::exchange);
     return spread;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,18 +27,27 @@ bool is_in_order(Placement placement) {
     return placement == Placement::ReplicasFirst || placement == Placement::Fill;
 }
 
-/// Devices that share a layer sit on one node, or fill several.
+/// Devices that share a layer sit on one node, or in one domain of fast links, or fill several.
 void require_whole_ranks(const SettledScenario& scenario, int tensor) {
-    const int per_node = std::max(1, scenario.cluster.per_node);
-    const bool fills_nodes = tensor % per_node == 0 && is_in_order(scenario.cluster.placement);
-    if (tensor > 1 && per_node % tensor != 0 && !fills_nodes) {
+    const Scenario::ClusterPart& cluster = scenario.cluster;
+    const bool in_order = is_in_order(cluster.placement);
+    const int per_node = std::max(1, cluster.per_node);
+    const int joined = in_order ? cluster.domain_devices() : per_node;
+    const bool fills = tensor % joined == 0 && in_order;
+    if (tensor > 1 && joined % tensor != 0 && !fills) {
+        const bool is_node = joined == per_node;
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
-                    fmt::format("pipeline.tensor_parallel = {}, but a node has {} "
-                                "(cluster.per_node), expected a divisor or a multiple of that",
+                    fmt::format("pipeline.tensor_parallel = {}, but {} has {} (cluster.{}), "
+                                "expected a divisor or a multiple of that",
                                 tensor,
-                                counted(per_node, "device")),
-                    "devices that share every layer have to sit on one node, or fill several")
+                                is_node ? "a node" : "an NVLink domain",
+                                counted(joined, "device"),
+                                is_node ? "per_node" : "nvlink_domain"),
+                    is_node ? "devices that share every layer have to sit on one node, or fill "
+                              "several"
+                            : "devices that share every layer have to sit in one domain, or fill "
+                              "several")
             .about("pipeline.tensor_parallel");
     }
     const int context = scenario.pipeline.context_parallel;
@@ -99,8 +109,13 @@ Cluster::Cluster(const SettledScenario& scenario,
                     "give the node of each rank, replica after replica")
             .about("cluster.placement");
     }
+    know_uplinks();
     know_shares();
     know_divided(profile);
+}
+
+const Scenario::ClusterPart& Cluster::part() const {
+    return scenario_.cluster;
 }
 
 int Cluster::node_of(int rank, int replica, int device) const {
@@ -130,23 +145,96 @@ DevicePlace Cluster::place_of(int rank, int replica, int device) const {
     PIPETWIN_EXPECT(false, "placement out of range");
 }
 
-NodeLinks Cluster::node_links(double scale) const {
-    return {scenario_.cluster.shared_links, scale * factors_.inside, scale * factors_.between};
+int Cluster::domain_of(int rank, int replica, int device) const {
+    return scenario_.cluster.levels().domain_of(node_of(rank, replica, device));
 }
 
-/// [node]: the places of one device of a rank in the replicas there, in their order.
-std::vector<std::vector<DevicePlace>> Cluster::replicas_on_nodes(int rank, int device) const {
-    std::vector<std::vector<DevicePlace>> nodes;
+NodeLinks Cluster::node_links(double scale) const {
+    return {
+        node_links_, scale * factors_.inside, scale * factors_.between, scenario_.cluster.levels()};
+}
+
+bool Cluster::has_uplinks() const {
+    return std::ranges::find(node_links_, SharedLinkKind::Uplink, &NodeLink::kind) !=
+           node_links_.end();
+}
+
+/// Whether what a device can send to other nodes depends on what others send.
+bool Cluster::shares_network() const {
+    return has_uplinks() || scenario_.cluster.levels().nodes_of_leaf > 0;
+}
+
+/// Neighbouring devices share a network adapter where a node has fewer of these.
+void Cluster::know_uplinks() {
+    const Scenario::ClusterPart& cluster = scenario_.cluster;
+    node_links_ = cluster.shared_links;
+    const bool knows_network =
+        profiled_between_ || written_between_.is_anything() || devices_.front().profile == nullptr;
+    if (cluster.nics_per_node == 0 || cluster.nics_per_node >= cluster.per_node || !knows_network) {
+        return;
+    }
+    const double rate = known_between(0, 0).bytes_per_second;
+    const int sharing = cluster.per_node / cluster.nics_per_node;
+    for (int first = 0; first < cluster.per_node && rate > 0; first += sharing) {
+        NodeLink nic{.bytes_per_second = rate, .kind = SharedLinkKind::Uplink};
+        nic.devices.resize(as_index(sharing));
+        std::iota(nic.devices.begin(), nic.devices.end(), first);
+        node_links_.push_back(std::move(nic));
+    }
+}
+
+/// Rate of the uplinks of a leaf, of what the adapters of its nodes carry; 0: as much as these do.
+double Cluster::leaf_bytes_per_second() const {
+    const Scenario::ClusterPart& cluster = scenario_.cluster;
+    const NodeLevels levels = cluster.levels();
+    const double of_device = levels.nodes_of_leaf > 0 ? between(0, 0).bytes_per_second : 0;
+    if (of_device == 0) {
+        return 0;
+    }
+    int alone = cluster.per_node;  // devices with an adapter of their own
+    double of_node = 0;
+    for (const NodeLink& link : node_links_) {
+        if (link.kind == SharedLinkKind::Uplink) {
+            alone -= static_cast<int>(link.devices.size());
+            of_node += link.bytes_per_second * factors_.between;
+        }
+    }
+    return levels.nodes_of_leaf * (of_node + alone * of_device) / cluster.oversubscription;
+}
+
+/// What each device of a rank has of the uplinks of a leaf while all send to the other rank.
+LinkCost Cluster::over_leaves(LinkCost link, int rank, int other) const {
+    const NodeLevels levels = scenario_.cluster.levels();
+    std::map<int, int> senders;  // [leaf]
+    for (int replica = 0; replica < replicas_ && levels.nodes_of_leaf > 0; ++replica) {
+        for (int device = 0; device < rank_devices_; ++device) {
+            const int from = levels.leaf_of(node_of(rank, replica, device));
+            if (from != levels.leaf_of(node_of(other, replica, device))) {
+                ++senders[from];
+            }
+        }
+    }
+    if (senders.empty()) {
+        return link;
+    }
+    const auto most = std::ranges::max_element(senders, {}, &std::pair<const int, int>::second);
+    return within_share(std::move(link), leaf_bytes_per_second() / most->second);
+}
+
+/// [domain]: the places of one device of a rank in the replicas there, in their order.
+std::vector<std::vector<DevicePlace>> Cluster::replicas_in_domains(int rank, int device) const {
+    std::vector<std::vector<DevicePlace>> domains;
     std::map<int, std::size_t> known;
     for (int replica = 0; replica < replicas_; ++replica) {
         const DevicePlace place = place_of(rank, replica, device);
-        const auto [node, is_new] = known.emplace(place.node, nodes.size());
+        const auto [domain, is_new] =
+            known.emplace(scenario_.cluster.levels().domain_of(place.node), domains.size());
         if (is_new) {
-            nodes.emplace_back();
+            domains.emplace_back();
         }
-        nodes[node->second].push_back(place);
+        domains[domain->second].push_back(place);
     }
-    return nodes;
+    return domains;
 }
 
 namespace {
@@ -197,7 +285,7 @@ void Cluster::know_shares() {
     for (int rank = 0; rank < ranks_; ++rank) {
         Passed& own = of_ranks[as_index(rank)];
         for (int device = 0; device < rank_devices_; ++device) {
-            const auto nodes = replicas_on_nodes(rank, device);
+            const auto nodes = replicas_in_domains(rank, device);
             for (std::size_t node = 0; node < nodes.size(); ++node) {
                 const std::vector<DevicePlace>& here = nodes[node];
                 const std::vector<DevicePlace>& next = nodes[(node + 1) % nodes.size()];
@@ -226,7 +314,12 @@ LinkCost Cluster::inside(int rank, int other) const {
 }
 
 LinkCost Cluster::between(int rank, int other) const {
-    return faster_link(known_between(rank, other), factors_.between);
+    const Scenario::ClusterPart& cluster = scenario_.cluster;
+    LinkCost link = faster_link(known_between(rank, other), factors_.between);
+    if (cluster.nics_per_node > cluster.per_node) {  // each device has several
+        link.bytes_per_second *= cluster.nics_per_node / cluster.per_node;
+    }
+    return link;
 }
 
 LinkCost Cluster::known_inside(int rank, int other) const {
@@ -269,14 +362,15 @@ LinkCost Cluster::link(int rank, int other) const {
     bool crosses = false;
     bool stays = false;
     for (int replica = 0; replica < replicas_; ++replica) {
-        const bool one_node = node_of(rank, replica) == node_of(other, replica);
-        stays = stays || one_node;
-        crosses = crosses || !one_node;
+        const bool one_domain = domain_of(rank, replica) == domain_of(other, replica);
+        stays = stays || one_domain;
+        crosses = crosses || !one_domain;
     }
     if (!crosses) {
         return inside(rank, other);
     }
-    return stays ? slower(between(rank, other), inside(rank, other)) : between(rank, other);
+    const LinkCost across = over_leaves(between(rank, other), rank, other);
+    return stays ? slower(across, inside(rank, other)) : across;
 }
 
 bool Cluster::scatters() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,10 @@ struct LayerRules {
 ///     fill             | a0 - a1 | - - | a2 - a3 | - - | b0 - b1 | - - | b2 - b3 |
 ///     round-robin      | a0 - b0 | - - | a1 - b1 | - - ...        (device k to node k mod nodes)
 ///                        inside   between
+///
+/// Where fast links join several nodes (cluster.nvlink_domain), messages inside of such a domain go
+/// over the links inside of a node. Where the network is oversubscribed, what leaves the nodes
+/// below a leaf shares its uplinks.
 class Cluster {
   public:
     /// What the scenario says about a link goes before what the profile measured, and that before
@@ -64,10 +69,14 @@ class Cluster {
             int ranks,
             const LinkFactors& factors = {});
 
+    /// What the scenario says about the machine.
+    const Scenario::ClusterPart& part() const;
     const std::vector<RankDevice>& devices() const { return devices_; }
     int replicas() const { return replicas_; }
     /// Index of the node that a device of the rank is on, from 0.
     int node_of(int rank, int replica, int device = 0) const;
+    /// Index of the domain of fast links that a device of the rank is in, from 0.
+    int domain_of(int rank, int replica, int device = 0) const;
     /// The place of one of the rank's devices.
     DevicePlace place_of(int rank, int replica, int device) const;
     /// Devices of a rank: all that share its layers, in all parts of its samples.
@@ -77,6 +86,8 @@ class Cluster {
 
     /// The links that devices of each node share, with rates multiplied by `scale`.
     NodeLinks node_links(double scale = 1) const;
+    /// Whether devices of a node share its network adapters.
+    bool has_uplinks() const;
 
     /// The slowest over the replicas. Throws Error(BadInput) if nothing says what connects two
     /// nodes of devices that have a profile.
@@ -117,9 +128,9 @@ class Cluster {
 
     /// One of several groups of equal size, of devices like the rank's, that send at the same time.
     /// `node_of`: [device], its node. Adapters are the uplinks of a node; without any each device
-    /// has its own. The device's measured collectives are known unless the scenario has other links
-    /// inside a node than the device. Throws Error(BadInput) if a group lies on several nodes and
-    /// nothing says what connects them.
+    /// has its own; the uplinks of a leaf are shared by all groups. The device's measured
+    /// collectives are known unless the scenario has other links inside a node than the device.
+    /// Throws Error(BadInput) if a group lies on several nodes and nothing says what connects them.
     DeviceGroup group_of_devices(int rank,
                                  const DeviceGroups& groups,
                                  const std::vector<int>& node_of) const;
@@ -135,6 +146,14 @@ class Cluster {
     std::optional<ExpertParallel> expert_parallel() const;
 
   private:
+    void know_uplinks();
+    bool shares_network() const;
+    double leaf_bytes_per_second() const;
+    LinkCost over_leaves(LinkCost link, int rank, int other) const;
+    DeviceGroups all_replicas() const;
+    DeviceGroup replicas_below_leaves(int rank) const;
+    GroupSpread spread_on_all_ranks(const std::function<DeviceGroups(int rank)>& groups) const;
+    DeviceGroups groups_that_send(const DeviceGrid& grid, AxisSet axes, int device) const;
     ReplicaGroups slowest_groups() const;
     void divide(ReplicaGroups& groups, int rank, int size) const;
     int number_of(int rank, int replica, int device) const;
@@ -143,7 +162,7 @@ class Cluster {
     ReplicaGroups groups_of_weights(const DeviceGroups& lists) const;
     void set_broadcast(ReplicaGroups& groups) const;
     std::optional<GroupLatency> group_latency(bool leaves_node) const;
-    std::vector<std::vector<DevicePlace>> replicas_on_nodes(int rank, int device) const;
+    std::vector<std::vector<DevicePlace>> replicas_in_domains(int rank, int device) const;
     std::vector<int> nodes_of(int rank) const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
@@ -166,7 +185,9 @@ class Cluster {
     RoutedTokens routed_{};
     LayerDivision division_{};
     DeviceGrid expert_grid_{};
-    std::vector<int> node_of_number_{};  ///< [device]; empty: no group of them is asked for
+    std::vector<int> node_of_number_{};   ///< [device]; empty: no group of them is asked for
+    GroupSpread replica_spread_{};        ///< of the replicas of all ranks, where there are leaves
+    std::vector<NodeLink> node_links_{};  ///< of every node, with its shared network adapters
     LinkFactors factors_;
     std::vector<RankDevice> devices_;
     WrittenLink written_inside_;

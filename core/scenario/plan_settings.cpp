@@ -11,6 +11,7 @@
 #include "core/base/number_text.h"
 #include "core/plan/cost_notes.h"
 #include "core/plan/shape_notes.h"
+#include "core/scenario/cluster/network_notes.h"
 
 namespace pipetwin {
 
@@ -116,6 +117,7 @@ void add_memory(PlanParts& parts,
 void add_notes(PlanParts& parts, const NotedPlan& of) {
     const std::vector<RankDevice>& devices = of.cluster.devices();
     add(parts.notes, device_notes(of.scenario, of.profile, devices));
+    add(parts.notes, network_notes(of.cluster));
     add(parts.notes, spread_notes(of.profile));
     add(parts.notes, shape_notes(asked_shape(of.scenario)));
     std::vector<std::string> scaled = size_notes(of.profile, of.micro_batch_sizes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "core/costs/collectives/all_reduce.h"
 #include "core/costs/contention.h"
 #include "core/costs/devices/device_profile.h"
+#include "core/grid/group_spread.h"
 #include "core/model/image_models.h"
 #include "core/model/layer_spec.h"
 #include "core/model/transformers.h"
@@ -160,6 +162,10 @@ struct ScenarioParts {
         std::string stack;  ///< of training software, as in profiles/stacks; empty: none is named
         int count = 0;      ///< devices; 0 = as many as stages
         int per_node = 8;
+        int nvlink_domain = 0;        ///< devices that fast links join; 0: those of a node
+        int nics_per_node = 0;        ///< network adapters of a node; 0: one for each device
+        double oversubscription = 1;  ///< of the uplinks of a leaf of the network
+        int nodes_per_leaf = 0;       ///< 0: those of a domain
         Placement placement = Placement::ReplicasFirst;
         std::vector<int> nodes;  ///< Placement::Written: of every rank, replica after replica
         std::string link;        ///< a class of links; empty = what the profile or the device says
@@ -190,6 +196,16 @@ struct ScenarioParts {
         std::vector<int> gpu_units{};  ///< Own: of every rank, in 8 multiprocessors; empty: alike
         int link_ctas =
             1;  ///< thread blocks, each on a multiprocessor, that carry a message by NCCL
+
+        /// Devices that fast links join: `nvlink_domain`, or a node.
+        int domain_devices() const { return std::max({1, per_node, nvlink_domain}); }
+        /// The nodes of such a domain, and of a leaf of the network where it is oversubscribed.
+        NodeLevels levels() const {
+            const int of_domain = domain_devices() / std::max(1, per_node);
+            const bool has_leaves = oversubscription > 1;
+            return {.nodes_of_domain = of_domain,
+                    .nodes_of_leaf = has_leaves ? std::max(of_domain, nodes_per_leaf) : 0};
+        }
 
         bool operator==(const ClusterPart&) const = default;
     } cluster;

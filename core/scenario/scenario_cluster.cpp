@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -30,6 +31,24 @@ void refuse_devices_twice(const TomlTable& table, const Scenario&) {
     }
 }
 
+/// The uplinks of a leaf carry no more than its nodes can send.
+void read_oversubscription(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    double& factor = scenario.cluster.oversubscription;
+    factor = table.number(key.name, {0, key.range.high}).value_or(factor);
+    if (factor >= 1) {
+        return;
+    }
+    const std::string name = fmt::format("cluster.{}", key.name);
+    Hint hint("set {}", {{name, "1"}});
+    if (factor > 0) {
+        hint.form += fmt::format(", or {{}} for uplinks that carry {:g} of it", factor);
+        hint.settings.push_back({name, fmt::format("{:g}", 1 / factor)});
+    }
+    table.refuse(key.name,
+                 "at least 1: what nodes send over what the uplinks of their leaf carry",
+                 std::move(hint));
+}
+
 /// The class of a link, where one is named.
 template <std::string Scenario::ClusterPart::*member>
 constexpr ScenarioKey link_class(string_view name) {
@@ -47,10 +66,21 @@ constexpr ScenarioKey link_class(string_view name) {
 
 using ClusterKeys = Scenario::ClusterPart;
 
+/// A number that is printed where it is another than that of an unwritten scenario.
+template <auto member>
+constexpr ScenarioKey said_number(string_view name, Range range) {
+    return keys::number<member>(name, range)
+        .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            if (scenario.cluster.*member != ClusterKeys{}.*member) {
+                keys::print_member<member>(key, writer, scenario);
+            }
+        });
+}
+
 constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
-constexpr std::array<ScenarioKey, 31> keys_of_cluster{{
+constexpr std::array<ScenarioKey, 35> keys_of_cluster{{
     keys::choice<&ClusterKeys::backend>("backend", words::backends)
         .says("`cpu`; `cuda`; `paced`: operations, and messages within a process, take exactly as "
               "long as the profile says, and traces are marked emulated"),
@@ -96,6 +126,27 @@ constexpr std::array<ScenarioKey, 31> keys_of_cluster{{
         .says("devices; 0: as many as needed. Fewer than stages x replicas is an error"),
     keys::number<&ClusterKeys::per_node>("per_node", {1, device_count_range.high})
         .says("devices per node; messages between two nodes use the node link"),
+    said_number<&ClusterKeys::nvlink_domain>("nvlink_domain", device_count_range)
+        .says("devices that NVLink joins, where these fill several nodes: 72 of a GB200 NVL72, "
+              "with `per_node = 4`. Messages inside such a [domain](devices.md#topology) use the "
+              "link inside a node. A multiple of `per_node`; 0: a node",
+              "0"),
+    said_number<&ClusterKeys::nics_per_node>("nics_per_node", device_count_range)
+        .says("network adapters of a node, each with the bandwidth of the node link. A divisor of "
+              "`per_node`: neighbouring devices [share one](devices.md#topology); a multiple: each "
+              "device has several. 0: one for each device",
+              "0"),
+    said_number<&ClusterKeys::oversubscription>("oversubscription", {1, 1000})
+        .read_by(read_oversubscription)
+        .says("how many times as much the network adapters below a leaf of the network carry as "
+              "its [uplinks](devices.md#topology) to other leaves, at least 1; 7 between the pods "
+              "of Llama 3's cluster",
+              "1"),
+    said_number<&ClusterKeys::nodes_per_leaf>("nodes_per_leaf", device_count_range)
+        .says("nodes below one leaf: a rack, a scalable unit or a pod, all rails together; for "
+              "`oversubscription`. A multiple of the nodes of an NVLink domain; 0: one domain, or "
+              "node",
+              "0"),
     ScenarioKey{.name = "placement",
                 .read = read_placement,
                 .print = print_placement,
@@ -251,6 +302,70 @@ void expect_one_per_rank(const TomlTable& table, const Scenario& scenario) {
     }
 }
 
+/// The multiple of `of` that is nearest to `number`, the smaller of two.
+int nearest_multiple(int number, int of) {
+    const int below = number / of * of;
+    return below > 0 && number - below <= below + of - number ? below : below + of;
+}
+
+/// The divisor or multiple of `of` that is nearest to `number`, the smaller of two.
+int nearest_sharing(int number, int of) {
+    if (number > of) {
+        return nearest_multiple(number, of);
+    }
+    int below = number;
+    int above = number;
+    while (of % below != 0) {
+        --below;
+    }
+    while (of % above != 0) {
+        ++above;
+    }
+    return number - below <= above - number ? below : above;
+}
+
+/// Refuses a number that is not the nearest one that would do.
+void expect_nearest(
+    const TomlTable& table, string_view key, int number, int nearest, const std::string& expected) {
+    if (number > 0 && number != nearest) {
+        table.refuse(
+            key, expected, {"set {}", {{fmt::format("cluster.{}", key), fmt::to_string(nearest)}}});
+    }
+}
+
+/// Sizes of domains, nodes and leaves fit into each other.
+void expect_levels(const TomlTable& table, const Scenario::ClusterPart& cluster) {
+    const std::string node =
+        fmt::format("the {} of a node (cluster.per_node)", counted(cluster.per_node, "device"));
+    expect_nearest(table,
+                   "nvlink_domain",
+                   cluster.nvlink_domain,
+                   nearest_multiple(cluster.nvlink_domain, cluster.per_node),
+                   "a multiple of " + node);
+    const int nics = cluster.nics_per_node;
+    expect_nearest(table,
+                   "nics_per_node",
+                   nics,
+                   nics > 0 ? nearest_sharing(nics, cluster.per_node) : 0,
+                   "a divisor or a multiple of " + node);
+    const int of_domain = cluster.levels().nodes_of_domain;
+    expect_nearest(table,
+                   "nodes_per_leaf",
+                   cluster.nodes_per_leaf,
+                   nearest_multiple(cluster.nodes_per_leaf, of_domain),
+                   fmt::format("a multiple of the {} of an NVLink domain (cluster.nvlink_domain)",
+                               counted(of_domain, "node")));
+    const bool has_uplinks =
+        std::ranges::find(cluster.shared_links, SharedLinkKind::Uplink, &NodeLink::kind) !=
+        cluster.shared_links.end();
+    if (nics > 0 && has_uplinks) {
+        table.refuse(
+            "nics_per_node",
+            "either nics_per_node or shared_link of kind uplink",
+            {"set {}, as the uplinks say what devices share", {{"cluster.nics_per_node", "0"}}});
+    }
+}
+
 /// ": set data_parallel = 4", with which no device is left over; empty where there is none.
 std::string fitting_replicas(int devices, std::int64_t of_replica, int replicas) {
     const std::int64_t most = devices / of_replica;
@@ -318,6 +433,7 @@ std::span<const ScenarioKey> cluster_keys() {
 
 void read_cluster(const TomlTable& table, Scenario& scenario) {
     read_table(cluster_keys(), table, scenario);
+    expect_levels(table, scenario.cluster);
     expect_one_per_rank(table, scenario);
 }
 

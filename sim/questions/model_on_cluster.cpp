@@ -93,24 +93,24 @@ int devices_of_node(const Scenario::ClusterPart& node) {
 void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterPart& node) {
     const int tensor = fixed_number(
         question, "pipeline.tensor_parallel", &Scenario::PipelinePart::tensor_parallel);
-    const int per_node = std::max(1, node.per_node);
-    if (per_node % tensor != 0) {
+    const int joined = node.domain_devices();
+    if (joined % tensor != 0) {
         std::vector<int> divisors;
-        for (int devices = 1; devices <= per_node; ++devices) {
-            if (per_node % devices == 0) {
+        for (int devices = 1; devices <= joined; ++devices) {
+            if (joined % devices == 0) {
                 divisors.push_back(devices);
             }
         }
         throw Error(
             ErrorKind::Usage,
             "--set pipeline.tensor_parallel",
-            tensor > per_node
+            tensor > joined
                 ? fmt::format("{}, but devices that share layers sit on one node, which has {}",
                               tensor,
-                              counted(per_node, "device"))
+                              counted(joined, "device"))
                 : fmt::format("{}, but the {} of a node cannot be divided into groups of {}",
                               tensor,
-                              counted(per_node, "device"),
+                              counted(joined, "device"),
                               tensor),
             fmt::format("use a divisor of that: {}", fmt::join(divisors, ", ")));
     }

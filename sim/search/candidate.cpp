@@ -51,7 +51,7 @@ std::vector<int> tensor_counts(const Scenario& scenario, int devices) {
         return {*tensor};
     }
     std::vector<int> result;
-    for (const int divisor : divisors(std::max(1, scenario.cluster.per_node))) {
+    for (const int divisor : divisors(scenario.cluster.domain_devices())) {
         if (divisor <= devices && std::has_single_bit(static_cast<unsigned>(divisor))) {
             result.push_back(divisor);
         }

@@ -367,8 +367,9 @@ void set_division(const SettledScenario& scenario, MegatronFlags& flags) {
         flags.context_size = pipeline.context_parallel;
         flags.context_method = pipeline.context_method;
         if (pipeline.context_method == ContextMethod::RingAllToAll) {
-            flags.context_sizes = hierarchical_sizes(
-                pipeline.context_parallel, scenario.cluster.per_node / pipeline.tensor_parallel);
+            flags.context_sizes =
+                hierarchical_sizes(pipeline.context_parallel,
+                                   scenario.cluster.domain_devices() / pipeline.tensor_parallel);
         }
     }
     const int tensor = pipeline.expert_tensor_devices();

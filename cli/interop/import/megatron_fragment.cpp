@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/interop/import/megatron_fragment.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@
 #include "core/interop/megatron_sizes.h"
 #include "core/interop/megatron_stack.h"
 #include "core/scenario/choices.h"
+#include "core/scenario/scenario.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/questions/estimated_model.h"
@@ -30,6 +32,20 @@
 namespace pipetwin::cli {
 
 namespace {
+
+/// Devices that NVLink joins in the racks that a device comes in; 0: it comes in none.
+int nvlink_domain(const std::string& device) {
+    const std::string racks = device + "-nvl72";
+    const std::vector<std::string> known = cluster_names();
+    if (std::ranges::count(known, racks) == 0) {
+        return 0;
+    }
+    const std::string text = fmt::format(
+        "model = {{kind = \"profile\", file = \"{0}.json\"}}\n"
+        "cluster = {{profile = \"{0}\"}}\n",
+        racks);
+    return parse_scenario(text, racks).cluster.nvlink_domain;
+}
 
 /// Writes the fragment of the flags of one file; one object for each.
 class FlagsImport {
@@ -349,6 +365,10 @@ class FlagsImport {
         }
         if (flags_.per_node) {
             text += fmt::format("per_node = {}\n", *flags_.per_node);
+            if (const int domain = nvlink_domain(options_.hf.device.value_or(""));
+                domain > *flags_.per_node && domain % *flags_.per_node == 0) {
+                text += fmt::format("nvlink_domain = {}\n", domain);
+            }
         }
         return text.empty() ? text : "[cluster]\n" + text;
     }

@@ -131,7 +131,10 @@ double all_to_all(Collective kind,
     } else if (in_node > 1) {
         inside = message(group.inside, given.inside * (in_node - 1) / in_node, 0);
     }
-    const double between = nodes > 1 ? message(group.between, given.between, nodes - 1) : 0;
+    const double between =
+        nodes > 1
+            ? message(group.between_exchange.value_or(group.between), given.between, nodes - 1)
+            : 0;
     return is_hierarchical ? inside + between : std::max(inside, between);
 }
 

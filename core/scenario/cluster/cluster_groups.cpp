@@ -20,7 +20,7 @@ namespace pipetwin {
 /// Where groups of parts of samples and of experts lie.
 void Cluster::know_divided(const Profile& profile) {
     division_ = layer_division(scenario_, profile);
-    if (grid_.sizes().context == 1 && !expert_rules_) {
+    if (grid_.sizes().context == 1 && !expert_rules_ && !shares_network()) {
         return;
     }
     node_of_number_.resize(as_index(grid_.devices()));
@@ -29,13 +29,17 @@ void Cluster::know_divided(const Profile& profile) {
         node_of_number_[as_index(number)] =
             node_of(at.pipeline, at.data, at.tensor + tensor_ * at.context);
     }
+    if (scenario_.cluster.levels().nodes_of_leaf > 0) {
+        replica_spread_ = spread_on_all_ranks([&](int) { return all_replicas(); });
+    }
     if (expert_rules_) {
         expert_grid_ =
             parallel_grids(parallel_sizes(scenario_, ranks_), axis_order(scenario_)).expert;
         const ExpertShape& experts = profile.estimated_from.get()->model.experts;
         routed_ = {.experts = experts.count, .chosen = experts.per_token};
     }
-    const GroupSpread spread = spread_of(grid_.groups(Axis::Context), node_of_number_);
+    const GroupSpread spread =
+        spread_of(grid_.groups(Axis::Context), node_of_number_, scenario_.cluster.levels());
     division_.context_ring = spread.nodes;
 }
 
@@ -96,12 +100,15 @@ TensorParallel Cluster::tensor_parallel() const {
     for (int rank = 1; rank < ranks_; ++rank) {
         link = slower(link, between_devices_of(rank));
     }
-    const int per_node = std::max(1, scenario_.cluster.per_node);
-    const bool crosses = tensor_ > per_node;
+    const int joined = scenario_.cluster.domain_devices();
+    const bool crosses = tensor_ > joined;
+    const auto between_domains = [&] {
+        return shares_network() ? group_of(grid_.groups(Axis::Tensor)).between : between(0, 0);
+    };
     return {.devices = tensor_,
             .link = link,
-            .per_node = crosses ? per_node : 0,
-            .between_nodes = crosses ? between(0, 0) : LinkCost{},
+            .per_node = crosses ? joined : 0,
+            .between_nodes = crosses ? between_domains() : LinkCost{},
             .sequence_parallel = scenario_.pipeline.sequence_parallel,
             .latency = group_latency(crosses),
             .lanes = tensor_lanes()};
@@ -146,6 +153,11 @@ DeviceGroup slower(DeviceGroup one, const DeviceGroup& other) {
         one.between = other.between;
         one.between_alone = other.between_alone;
         one.latency = other.latency;
+    } else if (other.per_node == one.per_node && nodes_of(other) > 1) {
+        one.between = slower(one.between, other.between);
+        one.between_alone = other.between_alone ? slower(one.between_alone.value_or(one.between),
+                                                         *other.between_alone)
+                                                : one.between_alone;
     }
     one.inside = slower(one.inside, other.inside);
     return one;
@@ -166,10 +178,17 @@ ReplicaGroups Cluster::slowest_groups() const {
     return slowest;
 }
 
-DeviceGroup Cluster::replicas_of(int rank) const {
+/// All replicas as one list.
+DeviceGroups Cluster::all_replicas() const {
     std::vector<int> all(as_index(replicas_));
     std::iota(all.begin(), all.end(), 0);
-    const GroupSpread spread = spread_of({all}, nodes_of(rank));
+    return {all};
+}
+
+/// The replicas of one rank, where no leaf of the network is passed.
+DeviceGroup Cluster::replicas_below_leaves(int rank) const {
+    const GroupSpread spread =
+        spread_of(all_replicas(), nodes_of(rank), scenario_.cluster.levels());
     DeviceGroup group{.members = replicas_,
                       .per_node = spread.per_node,
                       .inside = inside(rank, rank),
@@ -187,6 +206,33 @@ DeviceGroup Cluster::replicas_of(int rank) const {
     return group;
 }
 
+DeviceGroup Cluster::replicas_of(int rank) const {
+    DeviceGroup group = replicas_below_leaves(rank);
+    const NodeLevels levels = scenario_.cluster.levels();
+    if (levels.nodes_of_leaf > 0 && spread_of(all_replicas(), nodes_of(rank), levels).leaves > 1) {
+        share_leaf(group, replica_spread_, leaf_bytes_per_second());
+    }
+    return group;
+}
+
+/// The spread of groups of replicas while those of all ranks send, and all devices of a rank.
+GroupSpread Cluster::spread_on_all_ranks(
+    const std::function<DeviceGroups(int rank)>& groups) const {
+    DeviceGroups all;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        const DeviceGroups of_rank = groups(rank);
+        for (int device = 0; device < rank_devices_; ++device) {
+            for (std::vector<int> group : of_rank) {
+                std::ranges::transform(group, group.begin(), [&](int replica) {
+                    return number_of(rank, replica, device);
+                });
+                all.push_back(std::move(group));
+            }
+        }
+    }
+    return spread_of(all, node_of_number_, scenario_.cluster.levels());
+}
+
 std::shared_ptr<const CollectiveTable> Cluster::measured_inside(int rank) const {
     const auto& device = devices_.at(as_index(rank)).profile;
     const bool is_devices_own =
@@ -200,13 +246,13 @@ std::shared_ptr<const CollectiveTable> Cluster::measured_inside(int rank) const 
 DeviceGroup Cluster::group_of_devices(int rank,
                                       const DeviceGroups& groups,
                                       const std::vector<int>& node_of) const {
-    const GroupSpread spread = spread_of(groups, node_of);
+    const GroupSpread spread = spread_of(groups, node_of, scenario_.cluster.levels());
     NodePorts ports{.inside = inside(rank, rank),
                     .latency = group_latency(spread.nodes > 1),
                     .table = measured_inside(rank)};
     const LinkCost own = spread.nodes > 1 ? between(rank, rank) : LinkCost{};
     ports.adapter = own;
-    for (const NodeLink& link : scenario_.cluster.shared_links) {
+    for (const NodeLink& link : node_links_) {
         if (link.kind == SharedLinkKind::Uplink && spread.nodes > 1) {
             const double rate = link.bytes_per_second * factors_.between;
             ports.adapter.bytes_per_second =
@@ -214,16 +260,20 @@ DeviceGroup Cluster::group_of_devices(int rank,
             ++ports.adapters;
         }
     }
+    ports.leaf_bytes_per_second = spread.leaves > 1 ? leaf_bytes_per_second() : 0;
     DeviceGroup group = group_on_nodes(static_cast<int>(groups.at(0).size()), spread, ports);
     group.between = within_share(group.between, own.bytes_per_second);
     group.between_alone = within_share(*group.between_alone, own.bytes_per_second);
+    if (group.between_exchange) {
+        group.between_exchange = within_share(*group.between_exchange, own.bytes_per_second);
+    }
     return group;
 }
 
 ReplicaGroups Cluster::replica_groups(int rank) const {
     if (grid_.sizes().context > 1) {
         return groups_of_weights(
-            {grid_.group_of(number_of(rank, 0, 0), Axis::Context | Axis::Data)});
+            groups_that_send(grid_, Axis::Context | Axis::Data, number_of(rank, 0, 0)));
     }
     ReplicaGroups groups{
         .all = replicas_of(rank), .kind = scenario_.pipeline.all_reduce, .stack = stack_};
@@ -262,7 +312,12 @@ std::optional<ReplicaGroups> Cluster::expert_groups(int rank) const {
         return std::nullopt;
     }
     return groups_of_weights(
-        {expert_grid_.group_of(expert_grid_.device_at({.pipeline = rank}), Axis::Data)});
+        groups_that_send(expert_grid_, Axis::Data, expert_grid_.device_at({.pipeline = rank})));
+}
+
+/// The group of a device, and where they share the network all groups that send with it.
+DeviceGroups Cluster::groups_that_send(const DeviceGrid& grid, AxisSet axes, int device) const {
+    return shares_network() ? grid.groups(axes) : DeviceGroups{grid.group_of(device, axes)};
 }
 
 /// Weights that replicas broadcast one after the other.
@@ -278,20 +333,29 @@ void Cluster::set_broadcast(ReplicaGroups& groups) const {
 /// Leaves `size` of the replicas in a group.
 void Cluster::divide(ReplicaGroups& groups, int rank, int size) const {
     const std::vector<int> nodes = nodes_of(rank);
-    const auto group = [&](const DeviceGroups& lists) {
-        const GroupSpread spread = spread_of(lists, nodes);
-        const bool is_as_dense = spread.per_node == groups.all.per_node;
-        return DeviceGroup{.members = static_cast<int>(lists.front().size()),
-                           .per_node = spread.per_node,
-                           .inside = groups.all.inside,
-                           .between = groups.all.between,
-                           .between_alone = is_as_dense ? groups.all.between_alone : std::nullopt,
-                           .latency = group_latency(spread.nodes > 1)};
+    const DeviceGroup all = replicas_below_leaves(rank);
+    const auto sharing = [&](int of_rank) {
+        return shard_groups(
+            scenario_.pipeline.shard_group, scenario_.cluster, grid_, of_rank, size);
     };
-    const DeviceGroups sharing =
-        shard_groups(scenario_.pipeline.shard_group, scenario_.cluster, grid_, rank, size);
+    const auto copies = [&](int of_rank) { return across(sharing(of_rank)); };
+    const auto group = [&](const auto& lists_of) {
+        const DeviceGroups lists = lists_of(rank);
+        const GroupSpread spread = spread_of(lists, nodes, scenario_.cluster.levels());
+        const bool is_as_dense = spread.per_node == all.per_node;
+        DeviceGroup part{.members = static_cast<int>(lists.front().size()),
+                         .per_node = spread.per_node,
+                         .inside = all.inside,
+                         .between = all.between,
+                         .between_alone = is_as_dense ? all.between_alone : std::nullopt,
+                         .latency = group_latency(spread.nodes > 1)};
+        if (spread.leaves > 1) {
+            share_leaf(part, spread_on_all_ranks(lists_of), leaf_bytes_per_second());
+        }
+        return part;
+    };
     groups.sharing = group(sharing);
-    groups.between = group(across(sharing));
+    groups.between = group(copies);
 }
 
 }  // namespace pipetwin

@@ -41,14 +41,6 @@ LinkCost faster_link(LinkCost link, double factor) {
     return link;
 }
 
-LinkCost within_share(LinkCost link, double bytes_per_second) {
-    if (bytes_per_second > 0 &&
-        (link.bytes_per_second == 0 || bytes_per_second < link.bytes_per_second)) {
-        link.bytes_per_second = bytes_per_second;
-    }
-    return link;
-}
-
 LinkCost WrittenLink::put_over(LinkCost link) const {
     if (of_class) {
         const std::string between = link.between;

@@ -35,7 +35,4 @@ LinkCost slower(const LinkCost& a, const LinkCost& b);
 /// A link that is `factor` times as fast.
 LinkCost faster_link(LinkCost link, double factor);
 
-/// The link, where shared links give less than its own rate; 0: nothing is shared.
-LinkCost within_share(LinkCost link, double bytes_per_second);
-
 }  // namespace pipetwin

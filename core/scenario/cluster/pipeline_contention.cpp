@@ -43,7 +43,7 @@ class NodeNetwork {
         for (int replica = 0; replica < cluster_.replicas(); ++replica) {
             const int first = cluster_.node_of(from, replica);
             const int second = cluster_.node_of(to, replica);
-            if (first != second) {
+            if (cluster_.domain_of(from, replica) != cluster_.domain_of(to, replica)) {
                 ++crossing[{first, second}];
             }
         }
@@ -179,10 +179,7 @@ Contention contention(const Cluster& cluster,
     }
     result.sharing = part.link_sharing.value_or(LinkSharing::Fair);
     share_node_links(cluster, order, host_link, result);
-    const bool knows_uplinks =
-        std::ranges::find(part.shared_links, SharedLinkKind::Uplink, &NodeLink::kind) !=
-        part.shared_links.end();
-    if (part.link_sharing && !knows_uplinks) {
+    if (part.link_sharing && !cluster.has_uplinks()) {
         NodeNetwork network(cluster, result);
         result.way_of_edge.resize(2 * pair_count(order));
         for (std::size_t pair = 0; pair < pair_count(order); ++pair) {

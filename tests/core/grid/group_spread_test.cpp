@@ -55,6 +55,55 @@ TEST(GroupSpread, GroupsThatLieUnevenlyCountByTheOneThatIsSpreadMost) {
     EXPECT_EQ(spread_of({}, {}), GroupSpread{});
 }
 
+/// 32 devices, TP 2, DP 4, PP 4, on nodes of four: two nodes of a domain have 0 to 7, which are the
+/// replicas of a rank.
+TEST(GroupSpread, FastLinksJoinTheNodesOfADomain) {
+    const DeviceGrid grid({.tensor = 2, .data = 4, .pipeline = 4});
+    const auto in_domains = [&](AxisSet axes) {
+        return spread_of(grid.groups(axes), nodes_in_order(32, 4), {.nodes_of_domain = 2});
+    };
+    EXPECT_EQ(in_domains(Axis::Data), (GroupSpread{.nodes = 1, .per_node = 4}));
+    EXPECT_EQ(spread(grid, Axis::Data, 4).nodes, 2);
+    EXPECT_EQ(in_domains(Axis::Pipeline),
+              (GroupSpread{.nodes = 4, .per_node = 1, .leaving_groups = 4, .leaving_devices = 4}));
+    // Adapters are those of a node: one of eight members of the domain leaves by it, or four.
+    EXPECT_EQ(in_domains(Axis::Tensor | Axis::Data | Axis::Pipeline),
+              (GroupSpread{.nodes = 4, .per_node = 8, .leaving_groups = 1, .leaving_devices = 4}));
+}
+
+/// 16 nodes of eight in four leaves. Replicas with TP 8: eight groups of one device on each node,
+/// so that eight rings leave a leaf, which has 4 of the 16 members of each; of what one of these
+/// has, 12 / 16 go to other leaves.
+TEST(GroupSpread, RingsLeaveALeafOnceAndExchangesWithMostOfTheirBytes) {
+    const NodeLevels leaves{.nodes_of_leaf = 4};
+    const DeviceGrid rails({.tensor = 8, .data = 16});
+    EXPECT_EQ(spread_of(rails.groups(Axis::Data), nodes_in_order(128, 8), leaves),
+              (GroupSpread{.nodes = 16,
+                           .per_node = 1,
+                           .leaving_groups = 8,
+                           .leaving_devices = 8,
+                           .leaves = 4,
+                           .crossing_groups = 8,
+                           .crossing_rings = 8,
+                           .crossing_exchange = 8 * 4 * 12. / 16}));
+    // One group of all devices: eight rings through all nodes.
+    const DeviceGrid one({.data = 128});
+    EXPECT_EQ(spread_of(one.groups(Axis::Data), nodes_in_order(128, 8), leaves),
+              (GroupSpread{.nodes = 16,
+                           .per_node = 8,
+                           .leaving_groups = 1,
+                           .leaving_devices = 8,
+                           .leaves = 4,
+                           .crossing_groups = 1,
+                           .crossing_rings = 8,
+                           .crossing_exchange = 32 * 96. / 128}));
+    // Groups of four nodes stay below their leaf.
+    const DeviceGrid below({.expert = 32, .data = 4});
+    EXPECT_EQ(spread_of(below.groups(Axis::Expert), nodes_in_order(128, 8), leaves).leaves, 1);
+    EXPECT_EQ(spread_of(below.groups(Axis::Expert), nodes_in_order(128, 8), leaves).crossing_rings,
+              0);
+}
+
 /// Counts for each node which groups it has a part of, one device at a time.
 GroupSpread counted(const DeviceGroups& groups, const std::vector<int>& node_of) {
     std::map<int, int> group_of;
@@ -88,6 +137,57 @@ GroupSpread counted(const DeviceGroups& groups, const std::vector<int>& node_of)
         }
     }
     return spread;
+}
+
+/// Members of a group in the domain of a device.
+int beside(const std::vector<int>& group,
+           int device,
+           const std::vector<int>& node_of,
+           int nodes_of_domain) {
+    return static_cast<int>(std::ranges::count_if(group, [&](int other) {
+        return node_of[as_index(other)] / nodes_of_domain ==
+               node_of[as_index(device)] / nodes_of_domain;
+    }));
+}
+
+/// Counts pairs of members whose messages leave the leaf.
+TEST(GroupSpread, ExchangesBetweenLeavesEqualACountOfPairs) {
+    for (int tensor = 1; tensor <= 4; ++tensor) {
+        for (int data = 2; data <= 12; ++data) {
+            const DeviceGrid grid({.tensor = tensor, .data = data});
+            const std::vector<int> nodes = nodes_in_order(grid.devices(), 3);
+            for (const int in_domain : {1, 2}) {
+                const NodeLevels levels{.nodes_of_domain = in_domain,
+                                        .nodes_of_leaf = 2 * in_domain};
+                for (const AxisSet axes : {AxisSet(Axis::Data), Axis::Tensor | Axis::Data}) {
+                    std::map<int, double> leaving;
+                    int in_one_domain = 1 << 20;
+                    const DeviceGroups groups = grid.groups(axes);
+                    for (const std::vector<int>& group : groups) {
+                        int most = 0;
+                        for (const int from : group) {
+                            most = std::max(most, beside(group, from, nodes, in_domain));
+                            for (const int to : group) {
+                                const int leaf = levels.leaf_of(nodes[as_index(from)]);
+                                if (leaf != levels.leaf_of(nodes[as_index(to)])) {
+                                    leaving[leaf] += 1. / static_cast<double>(group.size());
+                                }
+                            }
+                        }
+                        in_one_domain = std::min(in_one_domain, most);
+                    }
+                    double expected = 0;
+                    for (const auto& [leaf, messages] : leaving) {
+                        expected = std::max(expected, messages);
+                    }
+                    const GroupSpread spread = spread_of(groups, nodes, levels);
+                    EXPECT_NEAR(spread.crossing_exchange, expected, 1e-9);
+                    EXPECT_EQ(spread.per_node, in_one_domain);
+                    EXPECT_EQ(spread.leaves > 1, expected > 0);
+                }
+            }
+        }
+    }
 }
 
 TEST(GroupSpread, EqualsACountOfDevicesOnNodesOfEverySize) {

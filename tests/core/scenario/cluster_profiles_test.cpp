@@ -79,6 +79,7 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
         double link = 0;       ///< bytes per second, one direction
         double node_link = 0;  ///< 0: none
         int devices = 8;
+        int per_node = 8;
     };
     for (const Node& node : {Node{"8x-a100-sxm-80", "a100-sxm-80", 235e9, 25e9},
                              {"8x-h100-sxm", "h100-sxm", 365e9, 50e9},
@@ -87,8 +88,8 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
                              {"8x-b300", "b300", 680e9, 100e9},
                              {"8x-h20", "h20", 365e9, 50e9},
                              {"8x-mi355x", "mi355x", 76.8e9, 50e9},
-                             {"gb200-nvl72", "gb200", 680e9, 50e9, 72},
-                             {"gb300-nvl72", "gb300", 680e9, 100e9, 72},
+                             {"gb200-nvl72", "gb200", 680e9, 50e9, 72, 4},
+                             {"gb300-nvl72", "gb300", 680e9, 100e9, 72, 4},
                              {"titan", "h100-sxm-96", 365e9, 50e9},
                              {"8x-mi300x", "mi300x", 64e9, 50e9},
                              {"8x-rtx-4090", "rtx-4090", 32e9, 0}}) {
@@ -97,7 +98,8 @@ TEST(ShippedClusters, AreTheNodesOfTheirDatasheetsWithLinksAsMeasured) {
             parse(with(gpt, fmt::format("[cluster]\nprofile = \"{}\"", node.name))).cluster;
         EXPECT_EQ(cluster.device, node.device);
         EXPECT_EQ(cluster.count, node.devices);
-        EXPECT_EQ(cluster.per_node, node.devices);
+        EXPECT_EQ(cluster.per_node, node.per_node);
+        EXPECT_EQ(cluster.domain_devices(), node.devices);
         EXPECT_EQ(find_link(cluster.link).facts.bytes_per_second.value, node.link);
         EXPECT_EQ(cluster.node_link.empty(), node.node_link == 0);
         if (!cluster.node_link.empty()) {

@@ -75,6 +75,10 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.node_link, "infiniband-ndr");
     EXPECT_EQ(s.cluster.count, 6);
     EXPECT_EQ(s.cluster.per_node, 4);
+    EXPECT_EQ(s.cluster.nvlink_domain, 8);
+    EXPECT_EQ(s.cluster.nics_per_node, 2);
+    EXPECT_EQ(s.cluster.oversubscription, 1.5);
+    EXPECT_EQ(s.cluster.nodes_per_leaf, 4);
     EXPECT_EQ(s.cluster.link_gbps, 400.5);
     EXPECT_EQ(s.cluster.node_link_gbps, 100);
     EXPECT_EQ(s.cluster.link_latency_us, 0.5);

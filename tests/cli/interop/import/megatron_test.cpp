@@ -744,6 +744,22 @@ TEST_F(ImportMegatron, OtherSystemsTablesHaveTheStackOfTheirFramework) {
     EXPECT_THAT(imported("torchtitan", titan + "[training]\ncompile = true\n").err, Not(warned));
 }
 
+/// NVLink of a GB200 NVL72 joins 18 nodes of four.
+TEST_F(ImportMegatron, RacksOfADeviceAreOneDomain) {
+    const auto on = [&](int per_node, const std::string& device) {
+        return fragment(
+            fmt::format("torchrun --nproc_per_node {} pretrain_gpt.py --num-layers 8 "
+                        "--micro-batch-size 1 --global-batch-size 64 --bf16 --hidden-size 512 "
+                        "--num-attention-heads 8 --seq-length 1024 --max-position-embeddings "
+                        "1024 --vocab-size 32000",
+                        per_node),
+            {"--device", device});
+    };
+    EXPECT_THAT(on(4, "gb200"), HasSubstr("per_node = 4\nnvlink_domain = 72\n"));
+    EXPECT_THAT(on(16, "gb200"), Not(HasSubstr("nvlink_domain")));
+    EXPECT_THAT(on(4, "h100-sxm"), Not(HasSubstr("nvlink_domain")));
+}
+
 // --- What changes the run is never left out in silence. ---
 
 constexpr std::string_view small_gpt =

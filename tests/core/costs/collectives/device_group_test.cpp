@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/costs/collectives/collective_table.h"
+#include "core/costs/collectives/collective_time.h"
 #include "core/grid/device_grid.h"
 
 namespace pipetwin {
@@ -55,6 +56,38 @@ TEST(DeviceGroup, NoMoreThanAnAdapterIsADevices) {
     const DeviceGroup group = group_on_nodes(2, spread, ports(8));
     EXPECT_EQ(group.between.bytes_per_second, 5e10);
     EXPECT_EQ(group_on_nodes(2, spread, ports(0)).between.bytes_per_second, 5e10);
+}
+
+/// 16 nodes of eight in leaves of four, adapters of 50 GB/s: 1,600 GB/s below a leaf. Eight rings
+/// leave one: with 200 GB/s of uplinks (8 to 1) each has 25, with 800 (2 to 1) more than its
+/// adapter. An exchange of M bytes sends 8 x 4 x 12 / 16 = 24 M out of a leaf.
+TEST(DeviceGroup, RingsAndExchangesShareTheUplinksOfALeaf) {
+    const DeviceGrid grid({.tensor = 8, .data = 16});
+    const GroupSpread spread =
+        spread_of(grid.groups(Axis::Data), nodes_in_order(128, 8), {.nodes_of_leaf = 4});
+    const auto with_uplinks = [&](double rate) {
+        NodePorts of = ports(8);
+        of.leaf_bytes_per_second = rate;
+        return group_on_nodes(16, spread, of);
+    };
+    EXPECT_EQ(with_uplinks(0).between, with_uplinks(1.6e12).between);
+    EXPECT_EQ(with_uplinks(8e11).between.bytes_per_second, 5e10);
+    EXPECT_EQ(with_uplinks(2e11).between.bytes_per_second, 2.5e10);
+    EXPECT_EQ(with_uplinks(2e11).between_alone->bytes_per_second, 2.5e10);
+    for (const double uplinks : {8e11, 2e11}) {
+        DeviceGroup group = with_uplinks(uplinks);
+        group.between_exchange->latency = {};
+        const double seconds = to_seconds(collective_time(
+            Collective::AllToAll, CollectiveAlgorithm::Auto, group, Bytes{1'600'000'000}));
+        EXPECT_NEAR(seconds, 24 * 1.6e9 / uplinks, 1e-6);
+    }
+    // Without oversubscription, the adapters: 15 / 16 of the bytes.
+    DeviceGroup full = with_uplinks(1.6e12);
+    full.between.latency = full.between_exchange->latency = {};
+    EXPECT_NEAR(to_seconds(collective_time(
+                    Collective::AllToAll, CollectiveAlgorithm::Auto, full, Bytes{1'600'000'000})),
+                1.5e9 / 5e10,
+                1e-6);
 }
 
 TEST(DeviceGroup, ALastNodeMayBePartlyFilled) {
