@@ -251,7 +251,14 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
             "gradients of bf16 weights are summed in fp32; in bf16 they can only be simulated",
             "'pipetwin simulate' predicts it; to train, set training.gradients = \"fp32\"");
     }
-    if (!pipeline.recompute_modules.empty()) {
+    if (!pipeline.offload_modules.empty()) {
+        throw Error(ErrorKind::Infeasible,
+                    "pipeline.offload_modules",
+                    "inputs of modules in host memory can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, leave it out, or set "
+                    "pipeline.offload = \"stash\"");
+    }
+    if (pipeline.recompute_modules.is_auto() || !pipeline.recompute_modules->empty()) {
         throw Error(ErrorKind::Infeasible,
                     "pipeline.recompute_modules",
                     "modules of blocks that are computed again can only be simulated",

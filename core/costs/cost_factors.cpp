@@ -25,8 +25,12 @@ void multiply(LayerSample& sample, Bytes input, const CostFactors& factors) {
     for (const auto time : times_of_sample) {
         sample.*time = scaled(sample.*time, factors.compute);
     }
-    sample.again.forward = scaled(sample.again.forward, factors.compute);
-    sample.again.dropped = scaled_bytes(sample.again.dropped, factors.memory);
+    for (std::vector<ModuleBytes>* const modules : {&sample.modules.made, &sample.modules.inputs}) {
+        for (ModuleBytes& module : *modules) {
+            module.forward = scaled(module.forward, factors.compute);
+            module.bytes = scaled_bytes(module.bytes, factors.memory);
+        }
+    }
     for (const auto time : times_of_traffic) {
         sample.traffic.*time = scaled(sample.traffic.*time, factors.compute);
     }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -18,6 +19,29 @@
 #include "core/text/json_object.h"
 
 namespace pipetwin {
+
+std::vector<std::string> words_of(const RecomputeModules& modules) {
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < recompute_module_words.size(); ++i) {
+        const int blocks = modules.blocks(static_cast<RecomputeModule>(i));
+        if (blocks > 0) {
+            words.push_back(blocks == RecomputeModules::all_blocks
+                                ? std::string(recompute_module_words.at(i))
+                                : fmt::format("{}:{}", recompute_module_words.at(i), blocks));
+        }
+    }
+    return words;
+}
+
+std::vector<std::string> words_of(const OffloadModules& modules) {
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < offload_module_words.size(); ++i) {
+        if (modules.has(static_cast<OffloadModule>(i))) {
+            words.emplace_back(offload_module_words.at(i));
+        }
+    }
+    return words;
+}
 
 bool EstimatedFrom::operator==(const EstimatedFrom& other) const {
     return source_ == other.source_ || (source_ && other.source_ && *source_ == *other.source_);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -69,19 +72,85 @@ enum class RecomputeModule {
 inline constexpr std::array<std::string_view, 7> recompute_module_words{
     "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe", "shared_experts"};
 
-/// Some of the modules.
+/// Some of the modules, each in all blocks of a stage or in the first ones that have it.
 class RecomputeModules {
   public:
-    bool has(RecomputeModule module) const { return (bits_ & bit(module)) != 0; }
-    bool empty() const { return bits_ == 0; }
-    void add(RecomputeModule module) { bits_ |= bit(module); }
+    static constexpr int all_blocks = std::numeric_limits<int>::max();
+
+    bool has(RecomputeModule module) const { return blocks(module) > 0; }
+    /// Blocks in which the module is computed again; `all_blocks`: in every one.
+    int blocks(RecomputeModule module) const {
+        return blocks_.at(static_cast<std::size_t>(module));
+    }
+    bool empty() const { return *this == RecomputeModules{}; }
+    /// Whether no module is in some blocks of a stage only.
+    bool is_of_all_blocks() const {
+        return std::ranges::all_of(blocks_,
+                                   [](int blocks) { return blocks == 0 || blocks == all_blocks; });
+    }
+    void add(RecomputeModule module, int blocks = all_blocks) {
+        blocks_.at(static_cast<std::size_t>(module)) = blocks;
+    }
 
     bool operator==(const RecomputeModules&) const = default;
 
   private:
-    static unsigned bit(RecomputeModule module) { return 1U << static_cast<unsigned>(module); }
+    std::array<int, recompute_module_words.size()> blocks_{};
+};
+
+/// The words of a list, with the number of blocks where that is not all of them: "mlp:3".
+std::vector<std::string> words_of(const RecomputeModules& modules);
+
+/// Modules whose inputs go to host memory in a forward and come back in the backward, by
+/// Megatron-LM's words (megatron/core/transformer/transformer_config.py, offload_modules).
+enum class OffloadModule {
+    AttentionNorm,        ///< norms before attention: the block's input
+    QkvLinear,            ///< the product that makes queries, keys and values
+    CoreAttention,        ///< queries, keys and values
+    AttentionProjection,  ///< what attention made
+    FeedForwardNorm,      ///< norms before a feed-forward half or experts
+    ExpertFirst,          ///< the first product of experts: rows of tokens
+    ExpertActivation,     ///< what the first product of experts makes
+};
+
+inline constexpr std::array<std::string_view, 7> offload_module_words{
+    "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"};
+
+/// Some of the modules.
+class OffloadModules {
+  public:
+    bool has(OffloadModule module) const { return (bits_ & bit(module)) != 0; }
+    bool empty() const { return bits_ == 0; }
+    void add(OffloadModule module) { bits_ |= bit(module); }
+
+    bool operator==(const OffloadModules&) const = default;
+
+  private:
+    static unsigned bit(OffloadModule module) { return 1U << static_cast<unsigned>(module); }
 
     unsigned bits_ = 0;
+};
+
+/// The words of a list.
+std::vector<std::string> words_of(const OffloadModules& modules);
+
+/// Lists of modules: none, one for all stages, or one for each piece of the model.
+struct ModuleLists {
+    std::vector<RecomputeModules> of_piece{};
+    /// A search of plans decides: costs are known by module, whatever the lists say.
+    bool as_needed = false;
+
+    /// The list of a piece; the empty one where there is none.
+    RecomputeModules of(int piece) const {
+        return of_piece.empty()       ? RecomputeModules{}
+               : of_piece.size() == 1 ? of_piece.front()
+                                      : of_piece.at(static_cast<std::size_t>(piece));
+    }
+    bool empty() const {
+        return std::ranges::all_of(of_piece, [](const auto& list) { return list.empty(); });
+    }
+
+    bool operator==(const ModuleLists&) const = default;
 };
 
 /// The part of every layer that one device computes.
@@ -94,7 +163,7 @@ struct LayerDivision {
     int expert = 1;         ///< EP: groups that have parts of a layer's experts
     int expert_tensor = 1;  ///< ETP: devices that share each expert
     ExpertLoad load{};
-    RecomputeModules recompute{};
+    bool by_module = false;  ///< costs say what single modules keep (`LayerSample::modules`)
 
     /// Whether layers are divided by TP alone, as the samples of any profile say it.
     bool is_of_tensor_alone() const {
@@ -102,7 +171,7 @@ struct LayerDivision {
     }
 
     /// Whether the samples of any profile do not say what one device has: they are estimated anew.
-    bool needs_estimate() const { return !is_of_tensor_alone() || !recompute.empty(); }
+    bool needs_estimate() const { return !is_of_tensor_alone() || by_module; }
 
     bool operator==(const LayerDivision&) const = default;
 };

@@ -2,8 +2,10 @@
 #include "core/costs/layer_estimator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/kernel_rates.h"
 
@@ -37,9 +39,7 @@ LayerSample one_after_other(const LayerSample& a, const LayerSample& b) {
     sum.first_weight += a.first_weight;
     sum.last_forward += a.last_forward;
     sum.last_input += a.last_input;
-    sum.again.dropped += a.again.dropped;
-    sum.again.forward += a.again.forward;
-    sum.again.sends = a.again.sends || b.again.sends;
+    sum.modules = LayerModules(a.modules) += b.modules;
     for (const auto time : times_of_traffic) {
         sum.traffic.*time += a.traffic.*time;
     }
@@ -78,10 +78,32 @@ struct LayerEstimator::LayerBytes {
     /// Saved values that a product and another kernel read: a narrow one may keep its own beside.
     double shared_values = 0;
     LayerTraffic traffic{};
-    double again_bytes = 0;    ///< saved, but dropped and computed again by modules
-    double again_seconds = 0;  ///< of the forward
-    bool sends_again = false;
+    /// What single modules keep.
+    struct Modules {
+        std::array<double, recompute_module_words.size()> made{};
+        std::array<double, recompute_module_words.size()> seconds{};  ///< of the forward
+        std::array<double, offload_module_words.size()> inputs{};
+    } modules{};
+
+    LayerModules as_sample() const;
 };
+
+LayerModules LayerEstimator::LayerBytes::as_sample() const {
+    LayerModules result;
+    for (std::size_t i = 0; i < modules.made.size(); ++i) {
+        if (modules.made[i] > 0) {
+            result.made.push_back({.module = i,
+                                   .bytes = Bytes{whole_number(modules.made[i])},
+                                   .forward = Duration{whole_number(1e9 * modules.seconds[i])}});
+        }
+    }
+    for (std::size_t i = 0; i < modules.inputs.size(); ++i) {
+        if (modules.inputs[i] > 0) {
+            result.inputs.push_back({.module = i, .bytes = Bytes{whole_number(modules.inputs[i])}});
+        }
+    }
+    return result;
+}
 
 LayerEstimate LayerEstimator::embedding() const {
     LayerWork work = new_work();
@@ -128,6 +150,10 @@ LayerEstimate LayerEstimator::feed_forward(int block) const {
     LayerBytes bytes;
     norms(work, bytes, model_.feed_forward_norms);
     save_whole(bytes, tokens_ * width());
+    if (model_.feed_forward_norms > 0) {
+        reads(
+            bytes, OffloadModule::FeedForwardNorm, value() * tokens_ * width() / sequence_parts());
+    }
     save_mask(bytes);
     if (has_experts(model_, block)) {
         experts(work, bytes, block);
@@ -136,9 +162,10 @@ LayerEstimate LayerEstimator::feed_forward(int block) const {
         const double before = bytes.saved_values;
         const double begin = work.forward_seconds();
         inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
-        if (recomputes(RecomputeModule::FeedForward)) {
-            drop(bytes, bytes.saved_values - before, work, begin);
-        }
+        makes(bytes,
+              RecomputeModule::FeedForward,
+              value() * (bytes.saved_values - before),
+              work.forward_seconds() - begin);
         bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
         // The last product's result, which no backward reads.
         const bool drops = options_.kernels == BlockKernels::Compiled && devices_ == 1;
@@ -204,13 +231,15 @@ void LayerEstimator::save_mask(LayerBytes& bytes) const {
     bytes.whole_bytes += mask;
 }
 
-/// A module that drops so many values, computed since the forward had lasted `begin` seconds.
-void LayerEstimator::drop(LayerBytes& bytes,
-                          double values,
-                          const LayerWork& work,
-                          double begin) const {
-    bytes.again_bytes += value() * values;
-    bytes.again_seconds += work.forward_seconds() - begin;
+/// A module that makes so many bytes in so many seconds.
+void LayerEstimator::makes(LayerBytes& of, RecomputeModule module, double bytes, double seconds) {
+    of.modules.made.at(as_index(module)) += bytes;
+    of.modules.seconds.at(as_index(module)) += seconds;
+}
+
+/// A module that reads so many bytes, which are kept.
+void LayerEstimator::reads(LayerBytes& of, OffloadModule module, double bytes) {
+    of.modules.inputs.at(as_index(module)) += bytes;
 }
 
 /// Norms as wide as the model; each keeps what it makes.
@@ -218,11 +247,10 @@ void LayerEstimator::norms(LayerWork& work, LayerBytes& bytes, int count) const 
     const double begin = work.forward_seconds();
     const double before = bytes.saved_values;
     all_norms(work, bytes, count);
-    if (recomputes(RecomputeModule::Norms)) {
-        const double own = division_.sequence_parallel ? devices_ : 1;
-        bytes.again_bytes += value() * (bytes.saved_values - before) / own;
-        bytes.again_seconds += (work.forward_seconds() - begin) / own;
-    }
+    makes(bytes,
+          RecomputeModule::Norms,
+          value() * (bytes.saved_values - before) / sequence_parts(),
+          (work.forward_seconds() - begin) / sequence_parts());
 }
 
 void LayerEstimator::all_norms(LayerWork& work, LayerBytes& bytes, int count) const {
@@ -259,10 +287,10 @@ void LayerEstimator::core_attention(LayerWork& work,
         bytes.core_bytes += scores * (model_.dropout ? 2 * value() + 1 : value());
     }
     bytes.saved_bytes += bytes.core_bytes;
-    if (recomputes(RecomputeModule::CoreAttention)) {
-        bytes.again_bytes += bytes.core_bytes;
-        bytes.again_seconds += to_seconds(work.attention_forward());
-    }
+    makes(bytes,
+          RecomputeModule::CoreAttention,
+          bytes.core_bytes,
+          to_seconds(work.attention_forward()));
 }
 
 /// Attention of the device's part of each sample, from that of whole samples, and what the
@@ -358,10 +386,20 @@ LayerEstimate LayerEstimator::one_attention(double seen, int window) const {
     if (model_.learned_positions == 0 && shape.rotary) {
         work.rotation(tokens_ * (queries + keys));
     }
-    if (shape.latent && recomputes(RecomputeModule::LatentUp)) {
+    const double of_heads = value() * tokens_ * (queries + keys + values);
+    if (shape.latent && division_.by_module) {
         // Down-projections and their norms stay: their narrow rows are what is read again.
-        drop(bytes, tokens_ * (queries + keys + values), work, begin);
-        bytes.again_seconds -= down_seconds(*shape.latent);
+        makes(bytes,
+              RecomputeModule::LatentUp,
+              of_heads,
+              work.forward_seconds() - begin - down_seconds(*shape.latent));
+    }
+    reads(bytes, OffloadModule::CoreAttention, of_heads);
+    reads(bytes, OffloadModule::AttentionProjection, value() * tokens_ * outputs);
+    if (model_.attention_norms > 0) {
+        const double own = tokens_ * width() / sequence_parts();
+        reads(bytes, OffloadModule::AttentionNorm, value() * own);
+        reads(bytes, OffloadModule::QkvLinear, work.kept_input_bytes() * own);
     }
     core_attention(work,
                    bytes,
@@ -486,14 +524,14 @@ void LayerEstimator::experts(LayerWork& work, LayerBytes& bytes, int block) cons
     work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
     work.sort_rows(2 * rows * width(), 2 * rows * width());
     inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
-    drop_expert_activation(bytes, rows * part(shape.width));
+    expert_modules(work, bytes, rows, part(shape.width));
     work.sort_rows((rows + tokens_) * width(), 2 * rows * width());
     constexpr double probability = 4;  // in fp32
     bytes.saved_bytes += probability * tokens_ * shape.count;
     bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
     bytes.product_values += rows * width();
     shared_experts(work, bytes);
-    drop_experts(work, bytes, begin);
+    make_experts(work, bytes, begin);
     work.forget_ends();  // messages of the experts' rows are beside none of these products
 }
 
@@ -504,9 +542,10 @@ void LayerEstimator::shared_experts(LayerWork& work, LayerBytes& bytes) const {
         const double begin = work.forward_seconds();
         const double before = bytes.saved_values;
         inner(work, bytes, tokens_, shape.shared_width);
-        if (recomputes(RecomputeModule::SharedExperts) && !recomputes(RecomputeModule::Experts)) {
-            drop(bytes, bytes.saved_values - before, work, begin);
-        }
+        makes(bytes,
+              RecomputeModule::SharedExperts,
+              value() * (bytes.saved_values - before),
+              work.forward_seconds() - begin);
         work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
         bytes.saved_values += shape.shared_gate ? tokens_ * width() : 0;
     }
@@ -542,7 +581,7 @@ void LayerEstimator::divided_experts(LayerWork& work, LayerBytes& bytes, int blo
     }
     const double own_width = static_cast<double>(shape.width) / division_.expert_tensor;
     inner_part(work, bytes, rows, own_width, std::min(local, rows));
-    drop_expert_activation(bytes, rows * own_width);
+    expert_modules(work, bytes, rows, own_width);
     if (local > 1) {
         work.pass(2 * rows * width(), 2 * rows * width());
     }
@@ -557,29 +596,38 @@ void LayerEstimator::divided_experts(LayerWork& work, LayerBytes& bytes, int blo
         bytes.traffic.expert_rows = in_bytes(rows * width());
     }
     shared_experts(work, bytes);
-    drop_experts(work, bytes, {.seconds = begin, .saved = saved_before});
+    make_experts(work, bytes, {.seconds = begin, .saved = saved_before});
     work.forget_ends();
 }
 
-/// All that a layer's experts keep, where the whole of them is computed again.
-void LayerEstimator::drop_experts(const LayerWork& work,
+/// All that a layer's experts keep.
+void LayerEstimator::make_experts(const LayerWork& work,
                                   LayerBytes& bytes,
                                   const ExpertsBegin& begin) const {
-    if (recomputes(RecomputeModule::Experts)) {
-        bytes.again_bytes += value() * bytes.saved_values + bytes.saved_bytes - begin.saved;
-        bytes.again_seconds += work.forward_seconds() - begin.seconds;
-        bytes.sends_again = true;
-    }
+    makes(bytes,
+          RecomputeModule::Experts,
+          value() * bytes.saved_values + bytes.saved_bytes - begin.saved,
+          work.forward_seconds() - begin.seconds);
 }
 
-/// `values` that come out of the experts' activations.
-void LayerEstimator::drop_expert_activation(LayerBytes& bytes, double values) const {
-    if (recomputes(RecomputeModule::ExpertActivation) && !recomputes(RecomputeModule::Experts)) {
-        const double ins = model_.gated ? 2 : 1;
-        LayerWork activation = new_work();
-        activation.activation((ins + 1) * values, 0);
-        drop(bytes, values, activation, 0);
+/// Rows of experts, of whose inner width a device has so much: what goes into their first product
+/// and their activation, and what comes out of the latter.
+void LayerEstimator::expert_modules(const LayerWork& work,
+                                    LayerBytes& bytes,
+                                    double rows,
+                                    double own) const {
+    if (!division_.by_module) {
+        return;
     }
+    const double ins = model_.gated ? 2 : 1;
+    LayerWork activation = new_work();
+    activation.activation((ins + 1) * rows * own, 0);
+    makes(bytes,
+          RecomputeModule::ExpertActivation,
+          value() * rows * own,
+          activation.forward_seconds());
+    reads(bytes, OffloadModule::ExpertFirst, work.kept_input_bytes() * rows * width());
+    reads(bytes, OffloadModule::ExpertActivation, value() * ins * rows * own);
 }
 
 /// Seconds of the forward of a block's products to narrow rows, with their norms.
@@ -668,9 +716,9 @@ LayerEstimate LayerEstimator::finished(const LayerWork& work, const LayerBytes& 
     sample.micro_batch_size = size_;
     sample.output = Bytes{whole_number(value() * tokens_ * width())};
     sample.traffic = bytes.traffic;
-    sample.again = {.dropped = Bytes{whole_number(bytes.again_bytes)},
-                    .forward = Duration{whole_number(1e9 * bytes.again_seconds)},
-                    .sends = bytes.sends_again};
+    if (division_.by_module) {
+        sample.modules = bytes.as_sample();
+    }
     if (division_.context > 1) {
         sample.traffic.attention_forward = work.attention_forward();
         sample.traffic.attention_backward = work.attention_backward();

@@ -59,8 +59,10 @@ class LayerEstimator {
     void save_whole(LayerBytes& bytes, double values) const;
     void save_normed(LayerBytes& bytes, int norms) const;
     void save_mask(LayerBytes& bytes) const;
-    bool recomputes(RecomputeModule module) const { return division_.recompute.has(module); }
-    void drop(LayerBytes& bytes, double values, const LayerWork& work, double begin) const;
+    static void makes(LayerBytes& of, RecomputeModule module, double bytes, double seconds);
+    static void reads(LayerBytes& of, OffloadModule module, double bytes);
+    /// Devices that divide what each has whole where no sequence is divided.
+    double sequence_parts() const { return division_.sequence_parallel ? devices_ : 1; }
     void norms(LayerWork& work, LayerBytes& bytes, int count) const;
     void all_norms(LayerWork& work, LayerBytes& bytes, int count) const;
     void residual(LayerWork& work) const;
@@ -94,8 +96,8 @@ class LayerEstimator {
         double seconds = 0;  ///< of the forward before them
         double saved = 0;    ///< bytes
     };
-    void drop_experts(const LayerWork& work, LayerBytes& bytes, const ExpertsBegin& begin) const;
-    void drop_expert_activation(LayerBytes& bytes, double values) const;
+    void make_experts(const LayerWork& work, LayerBytes& bytes, const ExpertsBegin& begin) const;
+    void expert_modules(const LayerWork& work, LayerBytes& bytes, double rows, double own) const;
     double down_seconds(const LatentShape& latent) const;
     double latent_projections(const LatentShape& latent,
                               double seen,

@@ -22,6 +22,29 @@ namespace pipetwin {
 
 namespace {
 
+/// Adds modules to a list of others, each of which is there once.
+void add(std::vector<ModuleBytes>& modules, const std::vector<ModuleBytes>& others) {
+    for (const ModuleBytes& other : others) {
+        const auto own = std::ranges::find(modules, other.module, &ModuleBytes::module);
+        if (own == modules.end()) {
+            modules.push_back(other);
+        } else {
+            own->bytes += other.bytes;
+            own->forward += other.forward;
+        }
+    }
+}
+
+}  // namespace
+
+LayerModules& LayerModules::operator+=(const LayerModules& other) {
+    add(made, other.made);
+    add(inputs, other.inputs);
+    return *this;
+}
+
+namespace {
+
 /// A fraction of small whole numbers (micro-batch sizes).
 struct Ratio {
     std::int64_t numerator = 0;
@@ -47,8 +70,15 @@ LayerSample combine(LayerSample a, const LayerSample& b, Change change) {
     for (const auto size : sizes_of_sample) {
         a.*size = Bytes{change((a.*size).count, (b.*size).count)};
     }
-    a.again.dropped = Bytes{change(a.again.dropped.count, b.again.dropped.count)};
-    a.again.forward = Duration{change(a.again.forward.count(), b.again.forward.count())};
+    for (const auto modules : {&LayerModules::made, &LayerModules::inputs}) {
+        std::vector<ModuleBytes>& own = a.modules.*modules;
+        const std::vector<ModuleBytes>& other = b.modules.*modules;
+        PIPETWIN_EXPECT(own.size() == other.size(), "one layer has the same modules at any size");
+        for (std::size_t i = 0; i < own.size(); ++i) {
+            own[i].bytes = Bytes{change(own[i].bytes.count, other[i].bytes.count)};
+            own[i].forward = Duration{change(own[i].forward.count(), other[i].forward.count())};
+        }
+    }
     for (const auto time : times_of_traffic) {
         a.traffic.*time = Duration{change((a.traffic.*time).count(), (b.traffic.*time).count())};
     }

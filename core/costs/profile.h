@@ -57,14 +57,25 @@ struct LayerTraffic {
     bool operator==(const LayerTraffic&) const = default;
 };
 
-/// What a forward drops of a layer and a backward computes again, module by module
-/// (`LayerDivision::recompute`).
-struct LayerAgain {
-    Bytes dropped{};     ///< part of `LayerSample::saved`
-    Duration forward{};  ///< part of `LayerSample::forward`
-    bool sends = false;  ///< with the messages of the layer's experts
+/// What one module keeps of a layer until the backward.
+struct ModuleBytes {
+    std::size_t module = 0;  ///< a RecomputeModule or an OffloadModule
+    Bytes bytes{};           ///< part of `LayerSample::saved`
+    Duration forward{};      ///< part of `LayerSample::forward` that makes them
 
-    bool operator==(const LayerAgain&) const = default;
+    bool operator==(const ModuleBytes&) const = default;
+};
+
+/// What single modules keep of a layer (`LayerDivision::by_module`), without those that keep
+/// nothing and take no time.
+struct LayerModules {
+    std::vector<ModuleBytes> made{};    ///< by RecomputeModule: results
+    std::vector<ModuleBytes> inputs{};  ///< by OffloadModule: what goes in; no times
+
+    /// Both layers', as one.
+    LayerModules& operator+=(const LayerModules& other);
+
+    bool operator==(const LayerModules&) const = default;
 };
 
 /// Every size of a layer's traffic.
@@ -143,7 +154,7 @@ struct LayerSample {
     LayerMessages messages{};
     /// Zero in a profile: `divided_profile` (core/costs/estimate_source.h) says so.
     LayerTraffic traffic{};
-    LayerAgain again{};  ///< likewise
+    LayerModules modules{};  ///< likewise
 
     Duration backward() const { return backward_input + backward_weight; }
 

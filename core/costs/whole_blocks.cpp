@@ -53,9 +53,7 @@ LayerSample together(const LayerSample& a, const LayerSample& b) {
             .last_forward = a.last_forward + b.last_forward,
             .last_input = a.last_input + b.last_input,
             .traffic = together(a.traffic, b.traffic),
-            .again = {.dropped = a.again.dropped + b.again.dropped,
-                      .forward = a.again.forward + b.again.forward,
-                      .sends = a.again.sends || b.again.sends}};
+            .modules = LayerModules(a.modules) += b.modules};
 }
 
 LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name) {

@@ -147,15 +147,17 @@ std::string print_granularity(const MegatronFlags& flags) {
                                 : std::string(flags.recompute_selective ? "selective" : "");
 }
 
+template <std::vector<std::string> MegatronFlags::*list>
 void take_modules(const Setting& setting, MegatronReading& reading) {
-    reading.flags.recompute_modules.clear();
+    (reading.flags.*list).clear();
     for (const SettingWord& word : setting.values) {
-        reading.flags.recompute_modules.push_back(word.text);
+        (reading.flags.*list).push_back(word.text);
     }
 }
 
+template <std::vector<std::string> MegatronFlags::*list>
 std::string print_modules(const MegatronFlags& flags) {
-    return fmt::format("{}", fmt::join(flags.recompute_modules, " "));
+    return fmt::format("{}", fmt::join(flags.*list, " "));
 }
 
 void take_old_checkpoints(const Setting& setting, MegatronReading& reading) {
@@ -389,7 +391,12 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
      WordFlag{&Flags::sharding, "no_shard optim optim_grads optim_grads_params"},
      FlagRule::Once},
     {"checkpoint-activations", OwnFlag{take_old_checkpoints}, FlagRule::Plain, false},
-    {"recompute-modules", OwnFlag{take_modules, print_modules}},
+    {"recompute-modules",
+     OwnFlag{take_modules<&Flags::recompute_modules>, print_modules<&Flags::recompute_modules>}},
+    {"fine-grained-activation-offloading", &Flags::offloads_inputs},
+    {"offload-modules",
+     OwnFlag{take_modules<&Flags::offload_modules>, print_modules<&Flags::offload_modules>}},
+    {"activation-offload-fraction", &Flags::offload_fraction},
     {"recompute-method",
      ChoiceFlag{&Flags::recompute_first, "uniform block", "block"},
      FlagRule::Unprinted},

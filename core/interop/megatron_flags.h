@@ -59,6 +59,9 @@ struct MegatronFlags {
     /// --recompute-method block: the first layers of each stage alone; else uniform.
     bool recompute_first = false;
     std::vector<std::string> recompute_modules{};  ///< --recompute-modules
+    bool offloads_inputs = false;                  ///< --fine-grained-activation-offloading
+    std::vector<std::string> offload_modules{};    ///< --offload-modules
+    std::optional<double> offload_fraction{};      ///< --activation-offload-fraction
     bool gradients_fp32 = false;                   ///< --accumulate-allreduce-grads-in-fp32
     bool gradients_narrow = false;                 ///< --grad-reduce-in-bf16
     bool separate_accumulation = false;            ///< --no-gradient-accumulation-fusion

@@ -62,7 +62,37 @@ RecomputeWord selective_recompute(const MegatronFlags& flags) {
     return said;
 }
 
+/// Whether a module is one of experts.
+bool is_of_experts(OffloadModule module) {
+    return module == OffloadModule::ExpertFirst || module == OffloadModule::ExpertActivation;
+}
+
 }  // namespace
+
+OffloadWords megatron_offload(const MegatronFlags& flags) {
+    OffloadWords said;
+    if (!flags.offloads_inputs) {
+        return said;
+    }
+    std::vector<std::string_view> unknown;
+    for (const std::string& word : flags.offload_modules) {
+        const auto* const found = std::ranges::find(offload_module_words, word);
+        if (found == offload_module_words.end()) {
+            unknown.push_back(word);
+        } else if (flags.experts.value_or(0) > 0 || !is_of_experts(static_cast<OffloadModule>(
+                                                        found - offload_module_words.begin()))) {
+            said.modules.push_back(*found);
+        }
+    }
+    said.fraction = flags.offload_fraction.value_or(1);
+    if (!unknown.empty()) {
+        said.left_out = fmt::format(
+            "--offload-modules {}: no word of a scenario, so that what goes in stays: a rank needs "
+            "at most the memory that a prediction says",
+            fmt::join(unknown, " "));
+    }
+    return said;
+}
 
 std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view place) {
     std::vector<int> blocks;

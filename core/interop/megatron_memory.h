@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/interop/launch/training_run.h"
 #include "core/interop/megatron_flags.h"
@@ -19,6 +21,20 @@ std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view pl
 
 /// pipeline.recompute of the flags, and pipeline.recompute_blocks.
 RecomputeWord megatron_recompute(const MegatronFlags& flags);
+
+/// Modules whose inputs go to host memory.
+struct OffloadWords {
+    std::vector<std::string_view> modules{};  ///< pipeline.offload_modules
+    double fraction = 1;                      ///< pipeline.offload_fraction
+    /// What the words say otherwise than the run has it, for a warning; empty: nothing.
+    std::string left_out{};
+
+    bool operator==(const OffloadWords&) const = default;
+};
+
+/// What --fine-grained-activation-offloading says. Words for what the model has no part of are left
+/// out, as Megatron passes over them.
+OffloadWords megatron_offload(const MegatronFlags& flags);
 
 /// pipeline.shard of the flags: --use-distributed-optimizer, or the strategy of one of the two
 /// kinds of FSDP. Megatron's own, without a strategy, shares weights, as from core 0.19 on.

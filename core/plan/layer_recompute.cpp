@@ -17,18 +17,6 @@ namespace pipetwin {
 
 namespace {
 
-/// Keeps `kept` bytes of what it saves, and computes the rest again.
-void rebuild(LayerSample& sample, Bytes kept, Duration again) {
-    kept = std::max(kept, Bytes{});
-    sample.rebuilt = sample.saved - kept;
-    // What is computed again and not for W goes with I, and is never added.
-    const Bytes only_input = std::min(sample.input_saved, sample.rebuilt);
-    sample.input_saved -= only_input;
-    sample.rebuilt_for_weight = sample.rebuilt - only_input;
-    sample.saved = kept;
-    sample.backward_input += again;
-}
-
 /// What the layers of a block save is computed again; in a chain without the input of a block that
 /// is one by itself.
 void rebuild_block(const Model& model,
@@ -131,17 +119,16 @@ LayerSamples with_layer_recompute(const Model& model,
     return samples;
 }
 
-LayerSamples with_recomputed_modules(LayerSamples samples) {
-    for (LayerSample& sample : samples) {
-        const LayerAgain& again = sample.again;
-        if (again.dropped == Bytes{} && again.forward == Duration{}) {
-            continue;
-        }
-        const Duration sent = again.sends ? sample.messages.forward_sums : Duration{};
-        rebuild(sample, sample.saved - again.dropped, again.forward + sent);
-        sample.messages.backward_sums += sent;
-    }
-    return samples;
+void rebuild(LayerSample& sample, Bytes kept, Duration again) {
+    kept = std::max(kept, Bytes{});
+    const Bytes dropped = sample.saved - kept;
+    // What is there again and not for W goes with I, and is never added.
+    const Bytes only_input = std::min(sample.input_saved, dropped);
+    sample.input_saved -= only_input;
+    sample.rebuilt += dropped;
+    sample.rebuilt_for_weight += dropped - only_input;
+    sample.saved = kept;
+    sample.backward_input += again;
 }
 
 std::vector<LayerRange> block_groups(const std::vector<LayerRange>& blocks,

@@ -45,9 +45,9 @@ LayerSamples with_layer_recompute(const Model& model,
                                   LayerSamples samples,
                                   const LayerRecomputeRules& rules);
 
-/// The samples without what modules drop (`LayerSample::again`), which backwards compute again,
-/// with the messages of experts where these are computed again.
-LayerSamples with_recomputed_modules(LayerSamples samples);
+/// Keeps `kept` bytes of what a layer saves; the rest is there again in its backward, which takes
+/// `again` longer.
+void rebuild(LayerSample& sample, Bytes kept, Duration again);
 
 /// The parts of `blocks` that a stage of layers `first` to `end` - 1 has, in groups of so many from
 /// its first one on; the last group may have fewer. Layers count from `first`.

@@ -50,7 +50,8 @@ struct PipelineSettings {
         tensor_overlap;  ///< messages of devices that share a layer; auto: as the costs say
     ContextMethod context_method = ContextMethod::Ring;
     ExpertDispatch expert_dispatch = ExpertDispatch::Nccl;
-    RecomputeModules recompute_modules{};  ///< of every block
+    std::vector<OffloadModules> offload_modules{};  ///< none, of all stages, or of each piece
+    double offload_fraction = 1;                    ///< of the blocks of a stage, its first ones
     /// By which devices are numbered; none: as the placement of the cluster says.
     std::optional<AxisOrder> order{};
     int prefetch = 1;  ///< Shard::Weights: blocks whose weights are gathered before they are needed

@@ -445,6 +445,7 @@ LayerRules Cluster::layer_rules() const {
                      .recompute = {.mode = pipeline.layer_recompute,
                                    .blocks = pipeline.recompute_blocks,
                                    .stops_early = pipeline.recompute_early_stop},
+                     .modules = modules_,
                      .offloaded_blocks = pipeline.offload_blocks.value_or(0)};
     const Shard divided = divided_all_step(scenario_, stack_.get());
     if (weight_holders() > 1 && divided >= Shard::Gradients) {

@@ -14,6 +14,7 @@
 #include "core/grid/device_grid.h"
 #include "core/plan/divided_layers.h"
 #include "core/plan/gathered_weights.h"
+#include "core/plan/layer_modules.h"
 #include "core/plan/stage_costs.h"
 #include "core/plan/tensor_parallel.h"
 #include "core/scenario/cluster/link_choice.h"
@@ -40,6 +41,7 @@ struct LayerRules {
     ContextParallel context{};
     std::optional<ExpertParallel> experts{};
     LayerRecomputeRules recompute{};
+    ModuleRules modules{};
     GatheredWeights gathered{};
     bool accumulates = false;    ///< kernels of their own add up gradients over micro-batches
     bool fp32_gradients = true;  ///< as GatheredWeights
@@ -184,6 +186,7 @@ class Cluster {
     std::optional<ExpertRules> expert_rules_;
     RoutedTokens routed_{};
     LayerDivision division_{};
+    ModuleRules modules_{};
     DeviceGrid expert_grid_{};
     std::vector<int> node_of_number_{};   ///< [device]; empty: no group of them is asked for
     GroupSpread replica_spread_{};        ///< of the replicas of all ranks, where there are leaves

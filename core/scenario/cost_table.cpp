@@ -74,11 +74,11 @@ std::vector<Duration> layer_times(const LayerSamples& samples, Recompute recompu
 
 }  // namespace
 
-CostTable cost_table(const Model& model,
-                     const Profile& profile,
-                     const std::vector<int>& micro_batch_sizes,
-                     const DeviceKinds& kinds,
-                     const LayerRules& rules) {
+CostTable costs_of_whole_layers(const Model& model,
+                                const Profile& profile,
+                                const std::vector<int>& micro_batch_sizes,
+                                const DeviceKinds& kinds,
+                                const LayerRules& rules) {
     require_same_layers(model, profile);
     CostTable table;
     const TensorParallel& tensor = rules.tensor;
@@ -101,14 +101,45 @@ CostTable cost_table(const Model& model,
             if (rules.experts) {
                 of_one = with_expert_messages(std::move(of_one), *rules.experts);
             }
-            of_one = with_recomputed_modules(std::move(of_one));
-            of_one = with_layer_recompute(model, std::move(of_one), rules.recompute);
-            of_one = with_offloaded_blocks(model, std::move(of_one), rules.offloaded_blocks);
-            if (rules.accumulates) {
-                add_accumulation(of_one, profile.precision, rules.fp32_gradients);
+            of_kind.push_back(std::move(of_one));
+        }
+    }
+    return table;
+}
+
+LayerSamples under_rules(const Model& model,
+                         const Profile& profile,
+                         LayerSamples samples,
+                         const LayerRules& rules,
+                         const std::vector<ModulesOfLayer>& modules) {
+    if (!modules.empty()) {
+        samples = with_modules(
+            std::move(samples), blocks_of_layers(model), modules, rules.modules.host_link);
+    }
+    samples = with_layer_recompute(model, std::move(samples), rules.recompute);
+    samples = with_offloaded_blocks(model, std::move(samples), rules.offloaded_blocks);
+    if (rules.accumulates) {
+        add_accumulation(samples, profile.precision, rules.fp32_gradients);
+    }
+    return with_gathered_weights(profile, std::move(samples), rules.gathered, rules.tensor.devices);
+}
+
+CostTable cost_table(const Model& model,
+                     const Profile& profile,
+                     const std::vector<int>& micro_batch_sizes,
+                     const DeviceKinds& kinds,
+                     const LayerRules& rules) {
+    CostTable table = costs_of_whole_layers(model, profile, micro_batch_sizes, kinds, rules);
+    const bool are_alike = rules.modules.are_any() && !rules.modules.depend_on_pieces();
+    const int layers = model.layer_count();
+    for (std::vector<LayerSamples>& of_kind : table) {
+        for (LayerSamples& samples : of_kind) {
+            std::vector<ModulesOfLayer> modules;
+            if (are_alike) {
+                modules = modules_of_layers(
+                    samples, blocks_of_layers(model), Partition({layers}, layers), rules.modules);
             }
-            of_kind.push_back(
-                with_gathered_weights(costs, std::move(of_one), rules.gathered, tensor.devices));
+            samples = under_rules(model, profile, std::move(samples), rules, modules);
         }
     }
     return table;

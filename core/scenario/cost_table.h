@@ -29,13 +29,30 @@ DeviceKinds device_kinds(const Cluster& cluster);
 
 using CostTable = std::vector<std::vector<LayerSamples>>;  ///< [size of a micro-batch][kind]
 
-/// What the layers cost under the rules. Throws Error(BadInput) as `cost_at`, or if a micro-batch
-/// would last longer than a step may.
+/// What the layers cost under the rules; where those of modules depend on pieces of the model, with
+/// none of them. Throws Error(BadInput) as `cost_at`, or if a micro-batch would last longer than a
+/// step may.
 CostTable cost_table(const Model& model,
                      const Profile& profile,
                      const std::vector<int>& micro_batch_sizes,
                      const DeviceKinds& kinds,
                      const LayerRules& rules);
+
+/// What the layers cost before anything is done with what they keep, and before messages of shards.
+/// Throws as `cost_table`.
+CostTable costs_of_whole_layers(const Model& model,
+                                const Profile& profile,
+                                const std::vector<int>& micro_batch_sizes,
+                                const DeviceKinds& kinds,
+                                const LayerRules& rules);
+
+/// An entry of `costs_of_whole_layers` under the rules, with what is done with the modules of each
+/// layer.
+LayerSamples under_rules(const Model& model,
+                         const Profile& profile,
+                         LayerSamples samples,
+                         const LayerRules& rules,
+                         const std::vector<ModulesOfLayer>& modules);
 
 /// What every rank computes for one micro-batch: forward, recompute, where the piece has one, and
 /// backward. `samples_of_kind` is a row of the table, `grid` says which rank holds which piece. Two

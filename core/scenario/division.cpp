@@ -11,9 +11,11 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/costs/devices/device_profile.h"
 #include "core/costs/estimate_source.h"
 #include "core/costs/profile.h"
 #include "core/scenario/choices.h"
+#include "core/scenario/cluster/pipeline_contention.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/scenario/shard_group.h"
@@ -136,6 +138,42 @@ AxisOrder axis_order(const std::optional<AxisOrder>& written, Placement placemen
     return written.value_or(placement == Placement::ReplicasFirst ? pipeline_last : data_last);
 }
 
+namespace {
+
+ModuleRules module_lists(const SettledScenario& scenario) {
+    const auto& pipeline = scenario.pipeline;
+    return {.recompute = pipeline.recompute_modules,
+            .offload = pipeline.offload_modules,
+            .offload_fraction = pipeline.offload_fraction};
+}
+
+}  // namespace
+
+ModuleRules module_rules(const SettledScenario& scenario,
+                         const Profile& profile,
+                         const RankDevice& device) {
+    ModuleRules rules = module_lists(scenario);
+    if (rules.offload.empty()) {
+        return rules;
+    }
+    rules.host_link = host_link(scenario.cluster, profile);
+    if (!rules.host_link && device.profile) {
+        const LinkFacts& link = device.profile->host_link;
+        rules.host_link = LinkCost{.between = "host",
+                                   .latency = link.latency.value,
+                                   .bytes_per_second = link.bytes_per_second.value};
+    }
+    if (!rules.host_link) {
+        refuse(scenario,
+               "pipeline.offload_modules",
+               "pipeline.offload_modules is given, but neither scenario, profile nor device says "
+               "how fast the link to host memory is",
+               "set cluster.host_link = \"pcie-4\", or another of its kind, or "
+               "cluster.host_link_gbps");
+    }
+    return rules;
+}
+
 LayerDivision layer_division(const SettledScenario& scenario,
                              const Profile& profile,
                              int context_nodes) {
@@ -146,7 +184,7 @@ LayerDivision layer_division(const SettledScenario& scenario,
                            .context_method = pipeline.context_method,
                            .context_ring = context_nodes,
                            .expert_tensor = pipeline.tensor_parallel,
-                           .recompute = pipeline.recompute_modules};
+                           .by_module = module_lists(scenario).are_any()};
     const EstimateSource* const source = profile.estimated_from.get();
     if (source != nullptr && has_experts(profile)) {
         division.expert = pipeline.expert_parallel;
@@ -186,32 +224,60 @@ std::optional<ExpertRules> expert_rules(const SettledScenario& scenario, const P
 
 namespace {
 
-/// Modules that the model has no part of.
+/// Refuses a module, if one of the lists has it, that the model has no part of.
+template <class List, class Module, class Words>
+void refuse_module(const SettledScenario& scenario,
+                   std::string_view key,
+                   const std::vector<List>& lists,
+                   Module module,
+                   const Words& words,
+                   std::string_view missing) {
+    if (std::ranges::any_of(lists, [module](const List& list) { return list.has(module); })) {
+        const std::string_view word = words.at(static_cast<std::size_t>(module));
+        refuse(scenario,
+               key,
+               fmt::format("{} has {}, but the model has no {}", key, word, missing),
+               fmt::format("leave {} out", word));
+    }
+}
+
+/// Refuses modules that the model has no part of.
 void require_modules(const SettledScenario& scenario, const Profile& profile) {
     const EstimateSource* const source = profile.estimated_from.get();
     if (source == nullptr) {
         return;
     }
     const DecoderModel& model = source->model;
-    const auto refuse_word = [&](RecomputeModule module, std::string_view missing) {
-        if (scenario.pipeline.recompute_modules.has(module)) {
-            const std::string_view word = recompute_module_words[static_cast<std::size_t>(module)];
-            refuse(scenario,
-                   "pipeline.recompute_modules",
-                   fmt::format(
-                       "pipeline.recompute_modules has {}, but the model has no {}", word, missing),
-                   fmt::format("leave {} out", word));
-        }
+    if (scenario.pipeline.recompute_modules.as_needed) {
+        return;  // what the model has no part of gives nothing back
+    }
+    const auto lacks = [&](RecomputeModule module, std::string_view missing) {
+        refuse_module(scenario,
+                      "pipeline.recompute_modules",
+                      scenario.pipeline.recompute_modules.of_piece,
+                      module,
+                      recompute_module_words,
+                      missing);
+    };
+    const auto cannot_offload = [&](OffloadModule module, std::string_view missing) {
+        refuse_module(scenario,
+                      "pipeline.offload_modules",
+                      scenario.pipeline.offload_modules,
+                      module,
+                      offload_module_words,
+                      missing);
     };
     if (!model.attention.latent) {
-        refuse_word(RecomputeModule::LatentUp, "latent attention");
+        lacks(RecomputeModule::LatentUp, "latent attention");
     }
     if (!has_experts(profile)) {
-        refuse_word(RecomputeModule::ExpertActivation, "experts");
-        refuse_word(RecomputeModule::Experts, "experts");
+        lacks(RecomputeModule::ExpertActivation, "experts");
+        lacks(RecomputeModule::Experts, "experts");
+        cannot_offload(OffloadModule::ExpertFirst, "experts");
+        cannot_offload(OffloadModule::ExpertActivation, "experts");
     }
     if (model.experts.shared_width == 0) {
-        refuse_word(RecomputeModule::SharedExperts, "shared experts");
+        lacks(RecomputeModule::SharedExperts, "shared experts");
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/costs/layer_division.h"
 #include "core/grid/parallel_grids.h"
+#include "core/plan/layer_modules.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/choices.h"
 
@@ -12,6 +13,7 @@
 namespace pipetwin {
 
 struct Profile;
+struct RankDevice;
 struct SettledScenario;
 
 /// The degrees of parallelism of a scenario, with `ranks` in its pipeline.
@@ -29,6 +31,13 @@ AxisOrder axis_order(const std::optional<AxisOrder>& written, Placement placemen
 LayerDivision layer_division(const SettledScenario& scenario,
                              const Profile& profile,
                              int context_nodes = 1);
+
+/// What is done with modules of layers, and over which link inputs go to host memory: what the
+/// scenario or the profile says, or that of the device. Throws Error(BadInput) about
+/// pipeline.offload_modules where none of them knows a link.
+ModuleRules module_rules(const SettledScenario& scenario,
+                         const Profile& profile,
+                         const RankDevice& device);
 
 /// Replicas of a sample's part, or of an expert, that have its state between them, of one copy.
 struct SharingDevices {

@@ -95,8 +95,13 @@ LayerCosts costs_of_layers(const SettledScenario& scenario,
         rules.offloaded_blocks = blocks;
         LayerCosts costs{
             .samples = cost_table(model, profile, micro_batch_sizes, device_kinds(cluster), rules),
+            .rules = rules,
             .counted_once = {},
             .offloaded_blocks = blocks};
+        if (rules.modules.depend_on_pieces()) {
+            costs.whole = costs_of_whole_layers(
+                model, profile, micro_batch_sizes, device_kinds(cluster), rules);
+        }
         if (tied_once) {
             costs.counted_once = tied_counted_once(model, profile);
         }

@@ -13,6 +13,10 @@ namespace pipetwin {
 /// Costs of the layers, which plans of one scenario with different partitions have in common.
 struct LayerCosts {
     CostTable samples;
+    /// Where what is done with modules depends on the pieces of the model: as
+    /// `costs_of_whole_layers`, with the rules; else empty.
+    CostTable whole{};
+    LayerRules rules{};
     /// The weights, with those that both ends share counted once; none where the ends are on
     /// different ranks.
     std::optional<ModelParameters> counted_once;

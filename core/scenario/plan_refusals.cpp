@@ -49,6 +49,17 @@ void require_recompute_fits(const RecomputeRules& recompute,
     }
 }
 
+void require_modules_fit(const SettledScenario& scenario, const Schedule& grid) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    const auto require = [&](const char* key, std::size_t lists) {
+        if (lists > 1) {
+            require_list_of_each_piece(key, lists, model_stage_count(grid), scenario.file.string());
+        }
+    };
+    require("pipeline.recompute_modules", pipeline.recompute_modules.of_piece.size());
+    require("pipeline.offload_modules", pipeline.offload_modules.size());
+}
+
 void require_costs_at(const std::vector<int>& sizes,
                       const SettledScenario& scenario,
                       const Profile& profile) {

@@ -24,6 +24,9 @@ void require_recompute_fits(const RecomputeRules& recompute,
                             const Schedule& grid,
                             const SettledScenario& scenario);
 
+/// Lists of modules are none, one for all stages or one for each piece.
+void require_modules_fit(const SettledScenario& scenario, const Schedule& grid);
+
 /// The profile has costs near these sizes of micro-batches. The error is that of `samples_at`, with
 /// the numbers of micro-batches that the profile has costs for.
 void require_costs_at(const std::vector<int>& sizes,

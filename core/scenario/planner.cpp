@@ -70,6 +70,7 @@ RankPlacement rank_placement(const PlanParts& settings,
                              const Planner::Given& given) {
     Schedule grid = given.rows == nullptr ? plan_grid(scenario) : (*given.rows)->schedule;
     require_recompute_fits(settings.recompute, grid, scenario);
+    require_modules_fit(scenario, grid);
     Cluster cluster(scenario, profile, grid.rank_count(), given.links);
     DeviceKinds kinds = device_kinds(cluster);
     return {.micro_batches = cost_classes(settings.micro_batch_sizes),
@@ -83,6 +84,25 @@ RankPlacement rank_placement(const PlanParts& settings,
 struct Cut {
     Partition partition;
     std::vector<Route> routes{};  ///< empty for a chain
+    ModuleLists modules{};        ///< that are computed again
+};
+
+// --- Costs: of any run of layers. ---
+
+/// Costs of the layers as stages. They refer to the samples.
+struct RunCosts {
+    RunCosts(const Model& model, const CostTable& samples) {
+        for (const std::vector<LayerSamples>& of_kind : samples) {
+            std::vector<StageCosts>& costs = stages.emplace_back();
+            for (const LayerSamples& of_layer : of_kind) {
+                costs.emplace_back(model, of_layer);
+            }
+            sizes.push_back(of_kind.front());
+        }
+    }
+
+    std::vector<std::vector<StageCosts>> stages{};  ///< [cost class][kind of device]
+    std::vector<LayerSamples> sizes{};  ///< [cost class]: bytes are the same on every device
 };
 
 /// Says what the placement of stages saves of the outputs that skip stages.
@@ -145,6 +165,9 @@ struct Planner::Common {
     Schedule with_skips(const Cut& cut) const;
     /// The layers as stages; `grid` has the skips of the cut.
     PlanParts summed(const Cut& cut, const Schedule& grid) const;
+    PlanParts summed(const Cut& cut, const Schedule& grid, const RunCosts& of_layers) const;
+    /// The layers' costs where modules are chosen piece by piece.
+    CostTable costs_of_modules(const Cut& cut) const;
     /// Links and what shares them.
     void join(PlanParts& of, const Schedule& grid) const;
 
@@ -169,8 +192,7 @@ struct Planner::Common {
     std::vector<std::string> notes{};
     RankPlacement place;
     LayerCosts costs;
-    std::vector<std::vector<StageCosts>> stage_costs{};  ///< [cost class][kind of device]
-    std::vector<LayerSamples> sizes{};  ///< [cost class]: bytes are the same on every device
+    std::optional<RunCosts> run_costs{};
     WeightRules rules{};
     ModelParameters weights{};
     StageReplicas replicas{};
@@ -207,13 +229,7 @@ Planner::Common::Common(const SettledScenario& of,
     require_costs_at(place.micro_batches.sizes, scenario, profile);
     costs =
         costs_of_layers(scenario, model, profile, place.micro_batches.sizes, place.cluster, grid);
-    for (const std::vector<LayerSamples>& of_kind : costs.samples) {
-        std::vector<StageCosts>& costs_of_kind = stage_costs.emplace_back();
-        for (const LayerSamples& of_layer : of_kind) {
-            costs_of_kind.emplace_back(model, of_layer);
-        }
-        sizes.push_back(of_kind.front());
-    }
+    run_costs.emplace(model, costs.samples);
     own = cut(own_partition(parts.recompute));
     grid.skips = skips_of(own->routes, grid);
 
@@ -246,7 +262,9 @@ Cut Planner::Common::cut(Partition partition) const {
     PIPETWIN_EXPECT(partition.stage_count() == model_stage_count(place.grid),
                     "one piece of the partition per piece of the schedule");
     std::vector<Route> routes = is_chain ? std::vector<Route>() : routes_of(model, partition);
-    return {.partition = std::move(partition), .routes = std::move(routes)};
+    return {.partition = std::move(partition),
+            .routes = std::move(routes),
+            .modules = scenario.pipeline.recompute_modules};
 }
 
 Schedule Planner::Common::with_skips(const Cut& cut) const {
@@ -290,11 +308,36 @@ void Planner::Common::join(PlanParts& of, const Schedule& grid) const {
     of.contention = contention(place.cluster, scenario.cluster, grid, profile.ranks, of.host_link);
 }
 
+CostTable Planner::Common::costs_of_modules(const Cut& cut) const {
+    ModuleRules modules = costs.rules.modules;
+    modules.recompute = cut.modules;
+    const std::vector<int> blocks = blocks_of_layers(model);
+    CostTable table = costs.whole;
+    for (std::vector<LayerSamples>& of_kind : table) {
+        for (LayerSamples& samples : of_kind) {
+            const std::vector<ModulesOfLayer> of_layers =
+                modules_of_layers(samples, blocks, cut.partition, modules);
+            samples = under_rules(model, profile, std::move(samples), costs.rules, of_layers);
+        }
+    }
+    return table;
+}
+
 PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
+    if (costs.whole.empty()) {
+        return summed(cut, grid, *run_costs);
+    }
+    const CostTable own_costs = costs_of_modules(cut);
+    return summed(cut, grid, RunCosts(model, own_costs));
+}
+
+PlanParts Planner::Common::summed(const Cut& cut,
+                                  const Schedule& grid,
+                                  const RunCosts& of_layers) const {
     PlanParts of = parts;
     of.partition = cut.partition;
     const double longer = profile.halves_over_whole.value_or(1);
-    for (const std::vector<StageCosts>& of_kind : stage_costs) {
+    for (const std::vector<StageCosts>& of_kind : of_layers.stages) {
         std::vector<StageCost>& of_stage = of.costs.emplace_back();
         for (int stage = 0; stage < grid.stage_count(); ++stage) {
             const int piece = grid.weights_of_stage[as_index(stage)];
@@ -308,12 +351,12 @@ PlanParts Planner::Common::summed(const Cut& cut, const Schedule& grid) const {
         if (grid.skips != place.grid.skips) {
             join(of, grid);
         }
-        for (const LayerSamples& of_class : sizes) {
+        for (const LayerSamples& of_class : of_layers.sizes) {
             of.message_bytes.push_back(message_bytes(cut.routes, grid, of_class));
         }
-        add_skip_note(of, grid, cut.routes, sizes.front());
+        add_skip_note(of, grid, cut.routes, of_layers.sizes.front());
     }
-    of.states = of_stages(grid, stage_states(weights, sizes, cut.partition, rules));
+    of.states = of_stages(grid, stage_states(weights, of_layers.sizes, cut.partition, rules));
     for (std::size_t stage = 0; stage < of.states.size(); ++stage) {
         const double factor = place.kinds.speeds[place.kinds.of(grid.rank_of_stage[stage])].factor;
         for (Duration* const time : {&of.states[stage].optimizer, &of.states[stage].norm}) {
@@ -396,11 +439,18 @@ Plan Planner::plan(RowsFrom rows) const {
 
 Plan Planner::plan(const std::optional<std::vector<int>>& layers_per_piece,
                    const RecomputeRules& recompute) const {
+    return plan(layers_per_piece, recompute, common_->scenario.pipeline.recompute_modules);
+}
+
+Plan Planner::plan(const std::optional<std::vector<int>>& layers_per_piece,
+                   const RecomputeRules& recompute,
+                   const ModuleLists& modules) const {
     const Common& of = *common_;
     require_recompute_fits(recompute, of.place.grid, of.scenario);
-    return of.plan(of.cut(layers_per_piece ? Partition(*layers_per_piece, of.model.layer_count())
-                                           : of.own_partition(recompute)),
-                   recompute);
+    Cut cut = of.cut(layers_per_piece ? Partition(*layers_per_piece, of.model.layer_count())
+                                      : of.own_partition(recompute));
+    cut.modules = modules;
+    return of.plan(cut, recompute);
 }
 
 Plan Planner::plan_with_rows_of(const Plan& other, const std::vector<int>& layers_per_piece) const {

@@ -66,6 +66,11 @@ class Planner {
     Plan plan(const std::optional<std::vector<int>>& layers_per_piece,
               const RecomputeRules& recompute) const;
 
+    /// Likewise, with these modules computed again; the scenario's are `as_needed`.
+    Plan plan(const std::optional<std::vector<int>>& layers_per_piece,
+              const RecomputeRules& recompute,
+              const ModuleLists& modules) const;
+
     /// The scenario's plan with so many layers in each piece, and with the rows of another of its
     /// plans; with its own where rows follow costs, or where it has other messages. It is made to
     /// be simulated: names of layers and notes are left out. Throws as make_plan.

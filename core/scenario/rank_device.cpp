@@ -423,7 +423,9 @@ LayerSample on_device(LayerSample sample, const DeviceSpeed& speed) {
         for (const auto time : times_of_sample) {
             sample.*time = scaled(sample.*time, speed.factor);
         }
-        sample.again.forward = scaled(sample.again.forward, speed.factor);
+        for (ModuleBytes& module : sample.modules.made) {
+            module.forward = scaled(module.forward, speed.factor);
+        }
         for (const auto time : times_of_traffic) {
             sample.traffic.*time = scaled(sample.traffic.*time, speed.factor);
         }

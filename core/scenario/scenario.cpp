@@ -116,6 +116,22 @@ void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place
     }
 }
 
+void require_list_of_each_piece(const std::string& key,
+                                std::size_t lists,
+                                int pieces,
+                                std::string place) {
+    if (std::cmp_not_equal(lists, pieces)) {
+        throw Error(ErrorKind::BadInput,
+                    std::move(place),
+                    fmt::format("{}: {} for {}, expected one list per stage",
+                                key,
+                                counted(lists, "list"),
+                                counted(pieces, "stage")),
+                    "for all stages alike, write one list of words")
+            .about(key);
+    }
+}
+
 namespace {
 
 Model layers_model(const Scenario::ModelPart& part) {

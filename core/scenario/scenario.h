@@ -236,6 +236,7 @@ struct PipelineKeys : PipelineSettings {
     /// The reader fills in the default of a schedule that is known; else each that is tried has its
     /// own.
     Searched<RecomputeTiming> recompute_timing{};
+    Searched<ModuleLists> recompute_modules{ModuleLists{}};
     Searched<int> data_parallel{1};
     Searched<int> tensor_parallel{1};
     Searched<int> context_parallel{1};
@@ -282,6 +283,7 @@ struct PipelineKeys : PipelineSettings {
         visit(schedule, other.schedule);
         visit(chunks, other.chunks);
         visit(recompute, other.recompute);
+        visit(recompute_modules, other.recompute_modules);
         visit(data_parallel, other.data_parallel);
         visit(tensor_parallel, other.tensor_parallel);
         visit(context_parallel, other.context_parallel);
@@ -332,6 +334,13 @@ std::string print_scenario(const Scenario& scenario);
 /// Throws Error(BadInput) at `place` if a list of so many modes in 'pipeline.recompute' is not one
 /// for each piece of the model.
 void require_mode_of_each_piece(std::size_t modes, int pieces, std::string place);
+
+/// Throws Error(BadInput) at `place` about a key whose `lists` of modules are neither one for all
+/// stages nor one for each piece of the model.
+void require_list_of_each_piece(const std::string& key,
+                                std::size_t lists,
+                                int pieces,
+                                std::string place);
 
 struct Profile;
 

@@ -28,10 +28,11 @@ enum class Form : unsigned {
     Integers = 16,
     Numbers = 32,
     Texts = 64,
-    Sizes = 128,   ///< a list of bytes, as texts or numbers
-    Lists = 256,   ///< a list of lists of numbers
-    Tables = 512,  ///< [[table.key]]
-    Auto = 1024    ///< "auto"
+    Sizes = 128,      ///< a list of bytes, as texts or numbers
+    Lists = 256,      ///< a list of lists of numbers
+    Tables = 512,     ///< [[table.key]]
+    Auto = 1024,      ///< "auto"
+    TextLists = 2048  ///< a list of lists of text
 };
 constexpr Form operator|(Form a, Form b) {
     return static_cast<Form>(static_cast<unsigned>(a) | static_cast<unsigned>(b));

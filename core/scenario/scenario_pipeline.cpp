@@ -263,18 +263,39 @@ void print_shard_group(const ScenarioKey& key, ScenarioWriter& writer, const Sce
     }
 }
 
-void read_recompute_modules(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
-    const auto written = table.choices(key.name, key.words);
-    if (!written) {
-        return;
+/// Refuses lists of modules that are not one for all stages or one for each piece of the model.
+void expect_list_of_each_piece(const ScenarioKey& key,
+                               const TomlTable& table,
+                               const Scenario& scenario,
+                               std::size_t lists) {
+    const std::optional<int> pieces = scenario.pipeline.pieces();
+    if (pieces && table.is_list_of_lists(key.name)) {
+        require_list_of_each_piece(
+            fmt::format("pipeline.{}", key.name), lists, *pieces, table.place(key.name));
     }
+}
+
+void read_recompute_modules(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
-    pipeline.recompute_modules = {};
-    for (const std::size_t word : *written) {
-        pipeline.recompute_modules.add(static_cast<RecomputeModule>(word));
+    ModuleLists lists;
+    if (table.is_auto(key.name)) {
+        pipeline.recompute_modules.open();
+    } else if (const auto written =
+                   table.or_auto().rows_of_choices(key.name, key.words, key.range)) {
+        for (const std::vector<TomlTable::CountedWord>& row : *written) {
+            RecomputeModules& list = lists.of_piece.emplace_back();
+            for (const TomlTable::CountedWord& word : row) {
+                list.add(static_cast<RecomputeModule>(word.word),
+                         word.count.value_or(RecomputeModules::all_blocks));
+            }
+        }
+        expect_list_of_each_piece(key, table, scenario, lists.of_piece.size());
+        pipeline.recompute_modules = lists.empty() ? ModuleLists{} : std::move(lists);
     }
     const bool of_layers = pipeline.layer_recompute != LayerRecompute::None;
-    if (of_layers && !pipeline.recompute_modules.empty()) {
+    const bool has_any =
+        pipeline.recompute_modules.is_auto() || !pipeline.recompute_modules->empty();
+    if (of_layers && has_any && table.has(key.name)) {
         table.refuse(key.name,
                      fmt::format("an empty list where recompute = \"{}\"",
                                  to_string(pipeline.layer_recompute)),
@@ -284,17 +305,69 @@ void read_recompute_modules(const ScenarioKey& key, const TomlTable& table, Scen
     }
 }
 
+/// Prints a list of words for all stages, or one for each.
+void print_lists(const ScenarioKey& key,
+                 ScenarioWriter& writer,
+                 const std::vector<std::vector<std::string>>& lists) {
+    if (lists.size() == 1) {
+        writer.strings(key.name, lists.front());
+        return;
+    }
+    std::vector<std::vector<std::string>> rows = lists;
+    for (std::vector<std::string>& row : rows) {
+        std::ranges::transform(row, row.begin(), toml_string);
+    }
+    writer.lists(key.name, rows);
+}
+
 void print_recompute_modules(const ScenarioKey& key,
                              ScenarioWriter& writer,
                              const Scenario& scenario) {
-    std::vector<std::string> words;
-    for (std::size_t module = 0; module < recompute_module_words.size(); ++module) {
-        if (scenario.pipeline.recompute_modules.has(static_cast<RecomputeModule>(module))) {
-            words.emplace_back(recompute_module_words[module]);
+    const OrAuto<ModuleLists>& modules = scenario.pipeline.recompute_modules;
+    if (modules.is_auto()) {
+        writer.string(key.name, "auto");
+    } else if (!modules->empty()) {
+        std::vector<std::vector<std::string>> lists;
+        for (const RecomputeModules& list : modules->of_piece) {
+            lists.push_back(words_of(list));
+        }
+        print_lists(key, writer, lists);
+    }
+}
+
+void read_offload_modules(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    const auto written = table.rows_of_choices(key.name, key.words);
+    if (!written) {
+        return;
+    }
+    std::vector<OffloadModules> lists;
+    bool has_any = false;
+    for (const std::vector<TomlTable::CountedWord>& row : *written) {
+        OffloadModules& list = lists.emplace_back();
+        for (const TomlTable::CountedWord& word : row) {
+            list.add(static_cast<OffloadModule>(word.word));
+            has_any = true;
         }
     }
-    if (!words.empty()) {
-        writer.strings(key.name, words);
+    expect_list_of_each_piece(key, table, scenario, lists.size());
+    scenario.pipeline.offload_modules = has_any ? std::move(lists) : std::vector<OffloadModules>{};
+}
+
+void print_offload_modules(const ScenarioKey& key,
+                           ScenarioWriter& writer,
+                           const Scenario& scenario) {
+    std::vector<std::vector<std::string>> lists;
+    for (const OffloadModules& modules : scenario.pipeline.offload_modules) {
+        lists.push_back(words_of(modules));
+    }
+    if (!lists.empty()) {
+        print_lists(key, writer, lists);
+    }
+}
+
+void print_fraction(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const double fraction = scenario.pipeline.offload_fraction; fraction != 1) {
+        writer.number(key.name, fraction);
     }
 }
 
@@ -332,7 +405,7 @@ void print_unless_first(const ScenarioKey& key, ScenarioWriter& writer, const Sc
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 35> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -400,13 +473,35 @@ constexpr std::array<ScenarioKey, 35> keys_of_pipeline{{
     ScenarioKey{.name = "recompute_modules",
                 .read = read_recompute_modules,
                 .print = print_recompute_modules,
+                .range = {1, layer_range.high},
                 .words = recompute_module_words}
-        .takes(Form::Texts)
-        .says("parts of every block that a forward drops and a backward computes again, in "
+        .searched<&Pipeline::recompute_modules>()
+        .typed("list of text, lists of text or auto")
+        .takes(Form::Texts | Form::TextLists | Form::Auto)
+        .says("parts of blocks that a forward drops and a backward computes again, in "
               "Megatron-LM's words: `core_attn`, `layernorm`, `mla_up_proj`, `mlp`, `moe_act`, "
-              "`moe`, `shared_experts`. See [memory by module](experts.md#memory-by-module). "
-              "Simulation and planning only, with estimated costs",
+              "`moe`, `shared_experts`; with a number, as in `\"mlp:3\"`, those of the first three "
+              "blocks of a stage that have any. One list for all stages, or one for each, "
+              "`[[\"mlp\"], []]`, in the order of the model. See [memory by "
+              "module](experts.md#memory-by-module). Simulation and planning only, with estimated "
+              "costs",
               "none"),
+    ScenarioKey{.name = "offload_modules",
+                .read = read_offload_modules,
+                .print = print_offload_modules,
+                .words = offload_module_words}
+        .typed("list of text or lists of text")
+        .takes(Form::Texts | Form::TextLists)
+        .says("modules of every block whose inputs go to host memory in the forward and come back "
+              "in the backward, in Megatron-LM's words: `attn_norm`, `qkv_linear`, `core_attn`, "
+              "`attn_proj`, `mlp_norm`, `expert_fc1`, `moe_act`; one list for all stages, or one "
+              "for each. Copies go over `cluster.host_link`, or the device's own, beside "
+              "computation. See [memory by module](experts.md#inputs-in-host-memory). Simulation "
+              "and planning only, with estimated costs",
+              "none"),
+    keys::number<&Pipeline::offload_fraction>("offload_fraction", {0, 1})
+        .printed_by(print_fraction)
+        .says("for `offload_modules`: share of the blocks of a stage, its first ones", "1"),
     keys::number<&Pipeline::recompute_blocks>("recompute_blocks", {1, layer_range.high})
         .checked_by(refuse_groups_of_nothing)
         .says("for `recompute = \"block\"`: blocks in a group, counted from the first block of the "

@@ -56,6 +56,7 @@ void leave_open(Scenario& scenario) {
             key.open(scenario);
         }
     }
+    scenario.pipeline.recompute_modules = ModuleLists{};
     scenario.pipeline.tensor_parallel = 1;
     scenario.pipeline.context_parallel = 1;
     scenario.pipeline.expert_parallel = 1;

@@ -33,6 +33,9 @@ Scenario suggested(const Scenario& open) {
     plain.pipeline.stages = stages;
     plain.pipeline.micro_batches = 4 * stages;
     plain.pipeline.recompute = Recompute::Always;
+    RecomputeModules modules;
+    modules.add(RecomputeModule::CoreAttention);
+    plain.pipeline.recompute_modules = ModuleLists{.of_piece = {modules}};
     return plain;
 }
 

@@ -802,6 +802,95 @@ std::optional<std::vector<std::size_t>> TomlTable::choices(
                 hint_of);
 }
 
+bool TomlTable::is_list_of_lists(std::string_view key) const {
+    const toml::node* const node = find(key);
+    const toml::array* const array = node == nullptr ? nullptr : node->as_array();
+    return array != nullptr && !array->empty() && array->front().is_array();
+}
+
+namespace {
+
+/// Reads a word that may have a number behind it; none for any other.
+std::optional<TomlTable::CountedWord> counted_word(const toml::node& element,
+                                                   std::span<const std::string_view> built,
+                                                   Range counts) {
+    const std::string_view text = element.value_exact<std::string_view>().value_or("");
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    const auto found = std::ranges::find(built, text.substr(0, colon));
+    if (found == built.end()) {
+        return std::nullopt;
+    }
+    TomlTable::CountedWord word{.word = static_cast<std::size_t>(found - built.begin())};
+    if (colon < text.size()) {
+        const std::string_view digits = text.substr(colon + 1);
+        int count = 0;
+        const auto [rest, status] =
+            std::from_chars(digits.data(), digits.data() + digits.size(), count);
+        if (status != std::errc{} || rest != digits.data() + digits.size() || count < counts.low ||
+            count > counts.high || counts.high == 0) {
+            return std::nullopt;
+        }
+        word.count = count;
+    }
+    return word;
+}
+
+/// The word of an element, without a number behind it.
+std::string plain_word(const toml::node& element) {
+    const std::string word = word_of(element);
+    return word.substr(0, word.find(':'));
+}
+
+}  // namespace
+
+std::optional<std::vector<std::vector<TomlTable::CountedWord>>> TomlTable::rows_of_choices(
+    std::string_view key, std::span<const std::string_view> built, Range counts) const {
+    using Row = std::vector<CountedWord>;
+    const auto read = [&](const toml::node& element) {
+        return counted_word(element, built, counts);
+    };
+    const std::string expected =
+        fmt::format("one of {}{}",
+                    fmt::join(built, ", "),
+                    counts.high > 0 ? ", or with a number of blocks behind it, as in \"" +
+                                          std::string(built.front()) + ":2\""
+                                    : "");
+    if (!is_list_of_lists(key)) {
+        const auto row =
+            list(key, "words", ValueKind::Other, expected, read, [&](const auto& node) {
+                return meant_word(plain_word(node), built);
+            });
+        return row ? std::optional(std::vector<Row>{*row}) : std::nullopt;
+    }
+    const auto read_row = [&](const toml::node& element) -> std::optional<Row> {
+        const toml::array* const entries = element.as_array();
+        Row row;
+        for (std::size_t i = 0; entries != nullptr && i < entries->size(); ++i) {
+            const std::optional<CountedWord> word = read(*entries->get(i));
+            if (!word) {
+                return std::nullopt;
+            }
+            row.push_back(*word);
+        }
+        return entries != nullptr ? std::optional(row) : std::nullopt;
+    };
+    const auto hint_of = [&](const toml::node& element) {
+        const toml::array* const entries = element.as_array();
+        for (std::size_t i = 0; entries != nullptr && i < entries->size(); ++i) {
+            if (!read(*entries->get(i))) {
+                return meant_word(plain_word(*entries->get(i)), built);
+            }
+        }
+        return Hint();
+    };
+    return list(key,
+                "lists of words",
+                ValueKind::Other,
+                fmt::format("a list of words, each {}", expected),
+                read_row,
+                hint_of);
+}
+
 int TomlTable::required_int(std::string_view key, Range range) const {
     const std::optional<std::int64_t> value = integer(key, range);
     if (!value) {

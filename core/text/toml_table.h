@@ -134,6 +134,20 @@ class TomlTable {
     std::optional<std::vector<std::size_t>> choices(std::string_view key,
                                                     std::span<const std::string_view> built) const;
 
+    /// A word of a list by its index, and the number that stands behind it as in "mlp:3".
+    struct CountedWord {
+        std::size_t word = 0;
+        std::optional<int> count{};
+    };
+
+    /// The words of a key's list of lists; a list of words is the only one of them. A word may have
+    /// a number within `counts`, unless that ends at 0. None if the key is missing.
+    std::optional<std::vector<std::vector<CountedWord>>> rows_of_choices(
+        std::string_view key, std::span<const std::string_view> built, Range counts = {}) const;
+
+    /// True if the key has a list that begins with a list.
+    bool is_list_of_lists(std::string_view key) const;
+
     /// The whole number of a key that must be there, within `range` and int.
     int required_int(std::string_view key, Range range) const;
 

@@ -223,13 +223,42 @@ int groups_of_megatron(const SettledScenario& scenario, const MegatronLayout& la
     return together;
 }
 
-/// Parts of blocks that are computed again, which have Megatron's words.
-void set_modules(const SettledScenario& scenario, MegatronFlags& flags) {
-    for (std::size_t module = 0; module < recompute_module_words.size(); ++module) {
-        if (scenario.pipeline.recompute_modules.has(static_cast<RecomputeModule>(module))) {
-            flags.recompute_selective = true;
-            flags.recompute_modules.emplace_back(recompute_module_words[module]);
+/// The words of the list that all stages have. Megatron's flags say one list for all of them, and
+/// no numbers of blocks.
+template <class List>
+std::vector<std::string> words_for_all_stages(const std::string& key,
+                                              const std::vector<List>& lists) {
+    if (lists.empty()) {
+        return {};
+    }
+    if (std::ranges::any_of(lists, [&](const List& list) { return list != lists.front(); })) {
+        refuse(
+            key,
+            fmt::format("{} has a list for each stage, and Megatron has one for all of them", key),
+            "write one list of words");
+    }
+    std::vector<std::string> words = words_of(lists.front());
+    for (const std::string& word : words) {
+        if (word.find(':') != std::string::npos) {
+            refuse(key,
+                   fmt::format(
+                       "{} has {}, and Megatron computes a module again in all blocks", key, word),
+                   fmt::format("write {}", word.substr(0, word.find(':'))));
         }
+    }
+    return words;
+}
+
+/// Parts of blocks that are computed again or have inputs in host memory, in Megatron's words.
+void set_modules(const SettledScenario& scenario, MegatronFlags& flags) {
+    flags.recompute_modules = words_for_all_stages("pipeline.recompute_modules",
+                                                   scenario.pipeline.recompute_modules.of_piece);
+    flags.recompute_selective = flags.recompute_selective || !flags.recompute_modules.empty();
+    flags.offload_modules =
+        words_for_all_stages("pipeline.offload_modules", scenario.pipeline.offload_modules);
+    flags.offloads_inputs = !flags.offload_modules.empty();
+    if (flags.offloads_inputs && scenario.pipeline.offload_fraction != 1) {
+        flags.offload_fraction = scenario.pipeline.offload_fraction;
     }
 }
 

@@ -236,6 +236,9 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
     lack(!pipeline.recompute_modules.empty(),
          "pipeline.recompute_modules",
          "torchtitan computes whole blocks or single operators again, but no modules");
+    lack(!pipeline.offload_modules.empty(),
+         "pipeline.offload_modules",
+         "torchtitan keeps the inputs of modules on the device");
     lack(pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_blocks > 1,
          fmt::format("pipeline.recompute_blocks = {}", pipeline.recompute_blocks),
          "torchtitan keeps the input of every block, like 1");

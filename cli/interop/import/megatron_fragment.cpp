@@ -102,6 +102,19 @@ class FlagsImport {
         }
     }
 
+    /// Modules whose inputs go to host memory.
+    std::string offload_lines() {
+        const OffloadWords offload = megatron_offload(flags_);
+        warn(offload.left_out);
+        if (offload.modules.empty()) {
+            return {};
+        }
+        const std::string fraction =
+            offload.fraction == 1 ? "" : fmt::format("offload_fraction = {}\n", offload.fraction);
+        return fmt::format(
+            "offload_modules = [\"{}\"]\n{}", fmt::join(offload.modules, "\", \""), fraction);
+    }
+
     // --- [model] ---
 
     std::string model_table() {
@@ -289,6 +302,7 @@ class FlagsImport {
         if (!recompute.left_out.empty()) {
             warn(recompute.left_out);
         }
+        text += offload_lines();
         if (flags_.tensor_size) {
             text += fmt::format("tensor_parallel = {}\n", *flags_.tensor_size);
         }

@@ -20,6 +20,7 @@ namespace pipetwin {
 /// Where groups of parts of samples and of experts lie.
 void Cluster::know_divided(const Profile& profile) {
     division_ = layer_division(scenario_, profile);
+    modules_ = module_rules(scenario_, profile, devices_.front());
     if (grid_.sizes().context == 1 && !expert_rules_ && !shares_network()) {
         return;
     }

@@ -234,55 +234,72 @@ TEST(DividedContext, AttentionOfAPartTakesThePairsThatItsChunksSee) {
 
 // --- Modules that are computed again. ---
 
-LayerAgain again(const DecoderModel& model,
-                 std::string_view layer,
-                 RecomputeModule module,
-                 LayerDivision division = {}) {
-    division.recompute.add(module);
+/// What single modules keep of a layer.
+LayerModules modules_of(const DecoderModel& model,
+                        std::string_view layer,
+                        LayerDivision division = {}) {
+    division.by_module = true;
     const LayerSample with = sample(model, layer, division);
-    division.recompute = {};
+    division.by_module = false;
     LayerSample without = sample(model, layer, division);
-    without.again = with.again;
-    EXPECT_EQ(with, without) << "what is dropped is said apart";
-    return with.again;
+    without.modules = with.modules;
+    EXPECT_EQ(with, without) << "what modules keep is said apart";
+    return with.modules;
+}
+
+/// The entry of a module; of one that keeps nothing zeros.
+ModuleBytes again(const DecoderModel& model,
+                  std::string_view layer,
+                  RecomputeModule module,
+                  const LayerDivision& division = {}) {
+    const LayerModules all = modules_of(model, layer, division);
+    const auto word = static_cast<std::size_t>(module);
+    const auto found = std::ranges::find(all.made, word, &ModuleBytes::module);
+    return found == all.made.end() ? ModuleBytes{.module = word} : *found;
+}
+
+/// Bytes of a module's inputs.
+std::int64_t inputs(std::string_view layer, OffloadModule module, const LayerDivision& division) {
+    const LayerModules all = modules_of(small_model(), layer, division);
+    const auto word = static_cast<std::size_t>(module);
+    const auto found = std::ranges::find(all.inputs, word, &ModuleBytes::module);
+    return found == all.inputs.end() ? 0 : found->bytes.count;
 }
 
 TEST(RecomputedModules, DropWhatTheirFormulasSay) {
     const DecoderModel model = small_model();
-    EXPECT_EQ(again(model, "block0.attention", RecomputeModule::CoreAttention).dropped.count,
+    EXPECT_EQ(again(model, "block0.attention", RecomputeModule::CoreAttention).bytes.count,
               4 * 1024 * 8);
-    EXPECT_EQ(again(model, "block0.attention", RecomputeModule::Norms).dropped.count,
-              2 * 1024 * 512);
-    EXPECT_EQ(again(model, "block0.feed_forward", RecomputeModule::FeedForward).dropped.count,
+    EXPECT_EQ(again(model, "block0.attention", RecomputeModule::Norms).bytes.count, 2 * 1024 * 512);
+    EXPECT_EQ(again(model, "block0.feed_forward", RecomputeModule::FeedForward).bytes.count,
               3 * 2 * 1024 * 1536);
-    EXPECT_EQ(again(model, "block1.feed_forward", RecomputeModule::SharedExperts).dropped.count,
+    EXPECT_EQ(again(model, "block1.feed_forward", RecomputeModule::SharedExperts).bytes.count,
               3 * 2 * 1024 * 768);
     constexpr int rows = 2048;
     for (const LayerDivision& division : {LayerDivision{}, LayerDivision{.expert = 4}}) {
         EXPECT_EQ(again(model, "block1.feed_forward", RecomputeModule::ExpertActivation, division)
-                      .dropped.count,
+                      .bytes.count,
                   2 * rows * 768);
     }
-    EXPECT_EQ(again(model, "block0.feed_forward", RecomputeModule::Experts), LayerAgain{});
+    EXPECT_EQ(again(model, "block0.feed_forward", RecomputeModule::Experts).bytes, Bytes{});
 }
 
 TEST(RecomputedModules, DividedTokensDropAPart) {
     const LayerDivision both{.tensor = 2, .sequence_parallel = true, .expert_tensor = 2};
-    EXPECT_EQ(again(small_model(), "block0.attention", RecomputeModule::Norms, both).dropped.count,
+    EXPECT_EQ(again(small_model(), "block0.attention", RecomputeModule::Norms, both).bytes.count,
               1024 * 512);
-    EXPECT_EQ(again(small_model(), "block0.feed_forward", RecomputeModule::FeedForward, both)
-                  .dropped.count,
-              3 * 1024 * 1536);
+    EXPECT_EQ(
+        again(small_model(), "block0.feed_forward", RecomputeModule::FeedForward, both).bytes.count,
+        3 * 1024 * 1536);
 }
 
 TEST(RecomputedModules, ExpertsAreComputedAgainWithTheirMessagesAndKeepTheLayersInput) {
     const LayerDivision division{.expert = 4};
-    const LayerAgain all =
+    const ModuleBytes all =
         again(small_model(), "block1.feed_forward", RecomputeModule::Experts, division);
     const LayerSample whole = sample(small_model(), "block1.feed_forward", division);
-    EXPECT_TRUE(all.sends);
     constexpr std::int64_t input_and_norm = 2 * (2 * 1024 * 512);
-    EXPECT_EQ((whole.saved - all.dropped).count, input_and_norm);
+    EXPECT_EQ((whole.saved - all.bytes).count, input_and_norm);
     EXPECT_EQ(all.forward, whole.forward);
 }
 
@@ -292,12 +309,48 @@ TEST(RecomputedModules, UpProjectionsOfLatentAttention) {
     model.attention.key_width = 96;
     model.attention.latent =
         LatentShape{.query_rank = 128, .key_value_rank = 64, .rotary_width = 32};
-    const LayerAgain up = again(model, "block0.attention", RecomputeModule::LatentUp);
-    EXPECT_EQ(up.dropped.count, 2 * 1024 * 8 * (2 * 96 + 64));
+    const ModuleBytes up = again(model, "block0.attention", RecomputeModule::LatentUp);
+    EXPECT_EQ(up.bytes.count, 2 * 1024 * 8 * (2 * 96 + 64));
     // Products from the narrow rows, in operations.
     EXPECT_NEAR(static_cast<double>(up.forward.count()) * 1e3,
                 2.0 * 1024 * (128 * 8 * 96 + 64 * 8 * (96 - 32 + 64)),
                 3e3);
+}
+
+// --- Inputs that go to host memory. ---
+
+/// 1024 tokens of 512 numbers in bf16, eight heads and key/value heads as wide as 64.
+TEST(OffloadedModules, HaveInputsAsWideAsTheirNamesSay) {
+    const DecoderModel model = small_model();
+    const double heads = model.attention.heads * model.attention.key_width;
+    const double keys = model.attention.key_value_heads * model.attention.key_width;
+    constexpr std::int64_t row = 2 * 1024 * 512;
+    EXPECT_EQ(inputs("block0.attention", OffloadModule::AttentionNorm, {}), row);
+    EXPECT_EQ(inputs("block0.attention", OffloadModule::QkvLinear, {}), row);
+    EXPECT_EQ(inputs("block0.feed_forward", OffloadModule::FeedForwardNorm, {}), row);
+    EXPECT_EQ(static_cast<double>(inputs("block0.attention", OffloadModule::CoreAttention, {})),
+              2 * 1024 * (heads + 2 * keys));
+    EXPECT_EQ(
+        static_cast<double>(inputs("block0.attention", OffloadModule::AttentionProjection, {})),
+        2 * 1024 * heads);
+    constexpr int rows = 2048;  // two experts a token
+    for (const LayerDivision& division : {LayerDivision{}, LayerDivision{.expert = 4}}) {
+        EXPECT_EQ(inputs("block1.feed_forward", OffloadModule::ExpertFirst, division),
+                  2 * rows * 512);
+        EXPECT_EQ(inputs("block1.feed_forward", OffloadModule::ExpertActivation, division),
+                  2 * 2 * rows * 768);
+    }
+    EXPECT_EQ(inputs("block0.feed_forward", OffloadModule::ExpertFirst, {}), 0);
+}
+
+TEST(OffloadedModules, DevicesOfALayerHaveParts) {
+    const LayerDivision whole{.tensor = 2, .expert_tensor = 2};
+    const LayerDivision divided{.tensor = 2, .sequence_parallel = true, .expert_tensor = 2};
+    constexpr std::int64_t row = 2 * 1024 * 512;
+    EXPECT_EQ(inputs("block0.attention", OffloadModule::AttentionNorm, whole), row);
+    EXPECT_EQ(inputs("block0.attention", OffloadModule::AttentionNorm, divided), row / 2);
+    EXPECT_EQ(2 * inputs("block0.attention", OffloadModule::CoreAttention, divided),
+              inputs("block0.attention", OffloadModule::CoreAttention, {}));
 }
 
 // --- The source of a profile. ---

@@ -105,6 +105,9 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.window = 15;
     flags.optimizer = "sgd";
     flags.recompute_modules = {"core_attn", "mlp"};
+    flags.offloads_inputs = true;
+    flags.offload_modules = {"attn_norm", "expert_fc1"};
+    flags.offload_fraction = 0.75;
     flags.sequence_parallel = flags.whole_boundaries = flags.tensor_overlap = true;
     flags.optimizer_groups = 2;
     flags.fp8_recipe = "mxfp8";

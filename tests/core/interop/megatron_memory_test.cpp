@@ -65,6 +65,19 @@ TEST(MegatronRecompute, SelectiveIsCoreAttentionUnlessModulesSayOtherwise) {
     EXPECT_THAT(other.left_out, HasSubstr("--recompute-modules odd: "));
 }
 
+TEST(MegatronOffload, IsOfTheModulesThatTheModelHas) {
+    const std::string on = "--fine-grained-activation-offloading ";
+    const std::string modules = "--offload-modules attn_norm expert_fc1 ";
+    EXPECT_EQ(megatron_offload(flags_of(modules)), OffloadWords{});
+    EXPECT_THAT(megatron_offload(flags_of(on + modules)).modules, ElementsAre("attn_norm"));
+    const OffloadWords experts = megatron_offload(
+        flags_of(on + modules + "--num-experts 8 --activation-offload-fraction 0.5"));
+    EXPECT_THAT(experts.modules, ElementsAre("attn_norm", "expert_fc1"));
+    EXPECT_EQ(experts.fraction, 0.5);
+    EXPECT_THAT(megatron_offload(flags_of(on + "--offload-modules gdn_norm")).left_out,
+                HasSubstr("--offload-modules gdn_norm: "));
+}
+
 TEST(MegatronRecompute, TheLargestStageIsThatOfALayoutToo) {
     EXPECT_EQ(largest_stage(flags_of("--num-layers 6 --pipeline-model-parallel-size 3 "
                                      "--pipeline-model-parallel-layout \"Et|t*3|ttL\""),

@@ -2,6 +2,7 @@
 #include "core/scenario/division.h"
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -150,6 +151,75 @@ TEST(DividedLayers, RefuseWhatCannotBeDivided) {
     SettledScenario loads = scenario_with("stages = 1\ndata_parallel = 8\nexpert_parallel = 8\n");
     loads.training.expert_load.shares = {0.5, 0.5};
     EXPECT_EQ(error_of([&] { plan_of(mixtral, loads); }).key(), "training.expert_load");
+}
+
+/// Costs of each stage under one list are those of the stage whose list it is.
+TEST(ModulesOfStages, AreThoseOfTheirLists) {
+    const Profile llama = costs_of(shipped("llama-3-8b"));
+    const std::string stages = "stages = 2\npartition = [16, 16]\n";
+    const Plan mlp = plan_with(llama, stages + "recompute_modules = [\"mlp\"]\n");
+    const Plan norms = plan_with(llama, stages + "recompute_modules = [\"layernorm\"]\n");
+    const Plan lists =
+        plan_with(llama, stages + "recompute_modules = [[\"mlp\"], [\"layernorm\"]]\n");
+    const Plan none = plan_with(llama, stages);
+    const auto cost = [](const Plan& plan, int stage) {
+        const StageCost& of = plan->costs.front().at(static_cast<std::size_t>(stage));
+        return std::tuple(of.forward, of.backward, of.saved, of.backward_peak);
+    };
+    EXPECT_EQ(cost(lists, 0), cost(mlp, 0));
+    EXPECT_EQ(cost(lists, 1), cost(norms, 1));
+    EXPECT_NE(cost(mlp, 0), cost(none, 0));
+    // 16 blocks, 64 samples of 4096 tokens, 3 x 14336 numbers of two bytes for each token.
+    const auto kept = [](const Plan& plan) { return plan->costs.front().front().saved; };
+    const Plan some = plan_with(llama, stages + "recompute_modules = [\"mlp:5\"]\n");
+    EXPECT_EQ(kept(none) - kept(mlp), Bytes{16LL * 64 * 4096 * 3 * 14336 * 2});
+    EXPECT_EQ(16 * (kept(none) - kept(some)), 5 * (kept(none) - kept(mlp)));
+}
+
+TEST(ModulesOfStages, AreReadBackAsTheyArePrinted) {
+    for (const std::string keys :
+         {"recompute_modules = [\"mlp\", \"core_attn\"]\n",
+          "recompute_modules = [[\"mlp:3\"], [], [\"moe_act\", \"layernorm:1\"]]\n",
+          "offload_modules = [[\"attn_norm\"], [\"moe_act\"], []]\noffload_fraction = 0.25\n"}) {
+        const SettledScenario scenario = scenario_with("stages = 3\n" + keys);
+        const std::string text = print_scenario(scenario.as_scenario());
+        EXPECT_EQ(settle(parse_scenario(text, "s.toml")), scenario) << text;
+    }
+}
+
+TEST(ModulesOfStages, RefuseWhatIsNoWordOrNoListOfEachStage) {
+    const auto refusal = [](const std::string& keys) {
+        return error_of([&] { scenario_with("stages = 2\n" + keys); });
+    };
+    const Error word = refusal("recompute_modules = [[\"mpl\"], []]\n");
+    EXPECT_EQ(word.key(), "pipeline.recompute_modules");
+    EXPECT_THAT(word.hint(), HasSubstr("'mlp'"));
+    EXPECT_THAT(refusal("offload_modules = [\"atn_norm\"]\n").hint(), HasSubstr("'attn_norm'"));
+    EXPECT_THAT(refusal("recompute_modules = [[\"mlp\"]]\n").text(),
+                HasSubstr("1 list for 2 stages"));
+    EXPECT_EQ(refusal("recompute_modules = [\"mlp:0\"]\n").key(), "pipeline.recompute_modules");
+    EXPECT_EQ(refusal("offload_modules = [\"moe_act:2\"]\n").key(), "pipeline.offload_modules");
+    EXPECT_EQ(refusal("offload_fraction = 1.5\n").key(), "pipeline.offload_fraction");
+}
+
+TEST(OffloadedModules, GoOverTheLinkOfTheDeviceOrTheScenarios) {
+    const Profile llama = costs_of(shipped("llama-3-8b"));
+    const std::string keys = "stages = 1\noffload_modules = [\"core_attn\", \"attn_norm\"]\n";
+    const Plan own = plan_with(llama, keys);
+    const Plan none = plan_with(llama, "stages = 1\n");
+    SettledScenario slow = scenario_with(keys);
+    slow.cluster.host_link_gbps = 8;  // 1 GB/s
+    const Plan over_slow = plan_of(llama, slow);
+    const StageCost& copied = over_slow->costs.front().front();
+    const StageCost& kept = none->costs.front().front();
+    const Bytes gone = kept.saved - copied.saved;
+    // 64 samples of 4096 tokens; 32 heads and 2 x 8 of keys and values as wide as 128, and 4096.
+    EXPECT_EQ(gone, Bytes{64LL * 32 * 2 * 4096 * (48 * 128 + 4096)});
+    EXPECT_EQ(own->costs.front().front().saved, copied.saved);
+    // All blocks are as wide, and copies of each take longer than it computes.
+    const double copies = static_cast<double>(gone.count) / 1e9;
+    EXPECT_GT(to_seconds(copied.forward), copies);
+    EXPECT_LT(to_seconds(copied.forward), 1.2 * copies);
 }
 
 TEST(ExpertLoads, TheFullestDeviceHasTheLargestSumOfItsExperts) {

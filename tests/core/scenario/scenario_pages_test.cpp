@@ -63,6 +63,7 @@ std::string type_of(const ScenarioKey& key) {
                                                           {Form::Texts, "list of text"},
                                                           {Form::Sizes, "list"},
                                                           {Form::Lists, "lists"},
+                                                          {Form::TextLists, "lists of text"},
                                                           {Form::Tables, "tables"},
                                                           {Form::Auto, "auto"}};
     std::vector<std::string> parts;
@@ -158,6 +159,10 @@ Json schema_of(const ScenarioKey& key, std::string_view tables_are) {
     if (!key.words.empty()) {
         word = {{"enum", key.words}};
     }
+    if (key.may_be(Form::TextLists) && key.range.high > 0) {  // words with numbers behind them
+        word = {{"type", "string"},
+                {"pattern", fmt::format("^({})(:[1-9][0-9]*)?$", fmt::join(key.words, "|"))}};
+    }
     const std::vector<std::pair<Form, Json>> forms{
         {Form::Integer, integer},
         {Form::Number, number},
@@ -168,6 +173,7 @@ Json schema_of(const ScenarioKey& key, std::string_view tables_are) {
         {Form::Texts, list_of(word)},
         {Form::Sizes, list_of({{"type", {"string", "integer"}}})},
         {Form::Lists, list_of(list_of(number))},
+        {Form::TextLists, list_of(list_of(word))},
         {Form::Tables,
          list_of(tables_are.empty() ? Json{{"type", "object"}} : Json{{"$ref", tables_are}})},
         {Form::Auto, {{"const", "auto"}}}};

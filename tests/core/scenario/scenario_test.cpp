@@ -614,6 +614,7 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
                             "schedule",
                             "chunks",
                             "recompute",
+                            "recompute_modules",
                             "data_parallel",
                             "tensor_parallel",
                             "shard",

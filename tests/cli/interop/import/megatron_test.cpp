@@ -613,6 +613,40 @@ TEST_F(ImportMegatron, GroupsOfLayersAndModulesWithoutAWordAreTold) {
     EXPECT_THAT(content_of(path("flags")), HasSubstr("--recompute-modules core_attn mlp "));
 }
 
+TEST_F(ImportMegatron, InputsThatGoToHostMemoryComeInAndGoOut) {
+    const std::string text =
+        "offload_modules = [\"attn_norm\", \"core_attn\"]\n"
+        "offload_fraction = 0.75\n";
+    const std::string words =
+        "--fine-grained-activation-offloading "
+        "--offload-modules attn_norm core_attn "
+        "--activation-offload-fraction 0.75";
+    EXPECT_THAT(fragment(llama_in(4) + words, {"--device", "h100-sxm"}), HasSubstr(text));
+    const auto exported = [&](const std::string& setting) {
+        return pipetwin({"export",
+                         "megatron-flags",
+                         path("x.toml"),
+                         "--set",
+                         between_nodes,
+                         "--set",
+                         setting,
+                         "--force",
+                         "--out",
+                         path("flags")});
+    };
+    ASSERT_EQ(exported("pipeline.prefetch=1").code, 0);
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--fine-grained-activation-offloading"));
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--offload-modules attn_norm core_attn"));
+    EXPECT_THAT(content_of(path("flags")), HasSubstr("--activation-offload-fraction 0.75"));
+    for (const std::string lists : {"pipeline.recompute_modules=[[\"mlp\"],[],[],[]]",
+                                    "pipeline.offload_modules=[[\"attn_norm\"],[],[],[]]",
+                                    "pipeline.recompute_modules=[\"mlp:2\"]"}) {
+        const Outcome refused = exported(lists);
+        EXPECT_NE(refused.code, 0) << lists;
+        EXPECT_THAT(refused.err, HasSubstr("Megatron")) << lists;
+    }
+}
+
 /// The parts of v2.5, of 2021 (Narayanan et al., arXiv 2104.04473, section 4.1).
 TEST_F(ImportMegatron, BoundariesAreScatteredByVersionsThatDidSo) {
     const std::string split = llama_in(2) + "--tensor-model-parallel-size 4 ";
