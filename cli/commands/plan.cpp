@@ -354,7 +354,7 @@ std::string findings_text(const Findings& found, const Console& console) {
         text += hybrid_text(*found.hybrid, best, found.plan.profile, console) + '\n';
     }
     text += "The best plan\n" + prediction_text(found.prediction, console) + '\n' +
-            pipeline_keys(scenario, best.candidate, best.partition, best.recompute);
+            pipeline_keys(scenario, best.candidate, best.partition, best.recompute, best.modules);
     if (found.has_exports()) {
         text += '\n' + written_text(found.options.common.out, found.exports, console.width());
     }

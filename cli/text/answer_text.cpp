@@ -382,7 +382,8 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
                                    sizes_text(parts.sizes));
     Paragraph head{
         .heading = "The answer",
-        .lines = {candidate_text(parts.scenario, parts.plan.candidate, parts.plan.recompute)}};
+        .lines = {candidate_text(
+            parts.scenario, parts.plan.candidate, parts.plan.recompute, parts.plan.modules)}};
     for (const auto& lines : {warned(expert_warnings(parts)),
                               warned(unused_warnings(parts, answer)),
                               throughput_lines(parts, answer),

@@ -32,14 +32,15 @@ double per_second(const sim::FoundPlan& plan) {
 }
 
 HeatMapPicture::Cell cell_of(const Scenario& scenario, const sim::FoundPlan& plan) {
-    return {.value = per_second(plan),
-            .lines = {fmt::format("{:.4g}", per_second(plan)),
-                      percent_text(plan.bubble),
-                      plan.peak.count > 0 ? format_bytes(plan.peak) : ""},
-            .tooltip =
-                fmt::format("{}\nstep {}",
-                            pipeline_keys(scenario, plan.candidate, plan.partition, plan.recompute),
-                            format_duration(plan.step))};
+    return {
+        .value = per_second(plan),
+        .lines = {fmt::format("{:.4g}", per_second(plan)),
+                  percent_text(plan.bubble),
+                  plan.peak.count > 0 ? format_bytes(plan.peak) : ""},
+        .tooltip = fmt::format(
+            "{}\nstep {}",
+            pipeline_keys(scenario, plan.candidate, plan.partition, plan.recompute, plan.modules),
+            format_duration(plan.step))};
 }
 
 }  // namespace

@@ -20,6 +20,8 @@
 #include "core/costs/estimate_error.h"
 #include "core/costs/profile.h"
 #include "core/model/model.h"
+#include "core/scenario/scenario_key.h"
+#include "core/scenario/scenario_tables.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "sim/search/largest_model.h"
@@ -340,13 +342,50 @@ std::string with_recompute(const Scenario& scenario,
 
 }  // namespace
 
+namespace {
+
+/// "mlp on stages 0 to 3, mlp:3 and layernorm on stage 4": lists that are not empty, with the runs
+/// of stages that have them.
+std::string modules_text(const ModuleLists& modules) {
+    const std::vector<RecomputeModules>& lists = modules.of_piece;
+    std::vector<std::string> runs;
+    for (std::size_t first = 0; first < lists.size();) {
+        std::size_t end = first;
+        while (end < lists.size() && lists[end] == lists[first]) {
+            ++end;
+        }
+        if (!lists[first].empty()) {
+            runs.push_back(fmt::format("{} on {}",
+                                       enumerated(words_of(lists[first])),
+                                       end - first == 1
+                                           ? fmt::format("stage {}", first)
+                                           : fmt::format("stages {} to {}", first, end - 1)));
+        }
+        first = end;
+    }
+    return fmt::format("{}", fmt::join(runs, ", "));
+}
+
+/// A list of words for each stage.
+Json modules_json(const ModuleLists& modules) {
+    Json lists = Json::array();
+    for (const RecomputeModules& list : modules.of_piece) {
+        lists.push_back(words_of(list));
+    }
+    return lists;
+}
+
+}  // namespace
+
 std::string candidate_text(const Scenario& scenario,
                            const Candidate& candidate,
-                           const RecomputeRules& recompute) {
+                           const RecomputeRules& recompute,
+                           const ModuleLists& modules) {
     const LayerRecompute of_layers = candidate.choice.costs.layer_recompute;
     return with_recompute(scenario,
                           candidate,
                           of_layers != LayerRecompute::None ? std::string(to_string(of_layers))
+                          : !modules.empty()                ? modules_text(modules)
                                                             : to_string(recompute));
 }
 
@@ -365,6 +404,9 @@ Json candidate_json(const Candidate& candidate) {
 Json found_plan_json(const FoundPlan& plan) {
     Json json = candidate_json(plan.candidate);
     json["recompute"] = recompute_json(plan.recompute, plan.candidate.choice.costs.layer_recompute);
+    if (plan.candidate.choice.costs.modules) {
+        json["recompute_modules"] = modules_json(plan.modules);
+    }
     json["partition"] = plan.partition;
     json["step_ms"] = to_milliseconds(plan.step);
     json["samples_per_second"] =
@@ -378,7 +420,8 @@ Json found_plan_json(const FoundPlan& plan) {
 std::string pipeline_keys(const Scenario& scenario,
                           const Candidate& candidate,
                           const std::vector<int>& partition,
-                          const RecomputeRules& recompute) {
+                          const RecomputeRules& recompute,
+                          const ModuleLists& modules) {
     const sim::Shape& shape = candidate.shape;
     const sim::ScheduleChoice& choice = candidate.choice;
     std::string text = fmt::format(
@@ -393,6 +436,12 @@ std::string pipeline_keys(const Scenario& scenario,
     const Scenario::PipelinePart& written = scenario.pipeline;
     if (choice.costs.layer_recompute == LayerRecompute::Block && written.recompute_blocks > 1) {
         text += fmt::format("recompute_blocks = {}\n", written.recompute_blocks);
+    }
+    if (!modules.empty()) {
+        Scenario planned;
+        planned.pipeline.recompute_modules = modules;
+        const ScenarioKey& key = key_named(pipetwin::pipeline_keys(), "recompute_modules");
+        text += fmt::format("recompute_modules = {}\n", written_value(key, planned));
     }
     if (!written.recompute_timing.is_auto()) {
         text += fmt::format("recompute_timing = \"{}\"\n", to_string(*written.recompute_timing));
@@ -479,6 +528,9 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
     best["partition"] = first.partition;
     best["recompute"] =
         recompute_json(first.recompute, first.candidate.choice.costs.layer_recompute);
+    if (first.candidate.choice.costs.modules) {
+        best["recompute_modules"] = modules_json(first.modules);
+    }
     best.update(shares_json(first.candidate.choice));
     Json json = json_head();
     json["stack"] = best["stack"];

@@ -33,7 +33,8 @@ Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json
 /// "8 stages, 8 micro-batches of 4 samples, gpipe, recompute always".
 std::string candidate_text(const Scenario& scenario,
                            const sim::Candidate& candidate,
-                           const RecomputeRules& recompute);
+                           const RecomputeRules& recompute,
+                           const ModuleLists& modules = {});
 
 /// The keys of [pipeline] that a candidate settles; recompute is "by rank" where each has its own.
 Json candidate_json(const sim::Candidate& candidate);
@@ -55,6 +56,7 @@ Error nothing_fits(const Scenario& scenario,
 std::string pipeline_keys(const Scenario& scenario,
                           const sim::Candidate& candidate,
                           const std::vector<int>& partition,
-                          const RecomputeRules& recompute);
+                          const RecomputeRules& recompute,
+                          const ModuleLists& modules = {});
 
 }  // namespace pipetwin::cli

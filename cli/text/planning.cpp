@@ -98,7 +98,7 @@ std::string planned_text(const Scenario& scenario, const sim::SearchResult& resu
                                               counted(result.candidates, "plan"));
     const std::vector<sim::FoundPlan> plans = sim::fastest_of_each_candidate(result.ranked);
     return fmt::format("planned: {}, layers {}; predicted step {}, {}{}",
-                       candidate_text(scenario, best.candidate, best.recompute),
+                       candidate_text(scenario, best.candidate, best.recompute, best.modules),
                        partition_text(best.partition),
                        format_duration(best.step),
                        why,

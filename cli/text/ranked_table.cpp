@@ -55,6 +55,9 @@ std::string recompute_text(const FoundPlan& plan) {
     if (plan.candidate.choice.costs.layer_recompute != LayerRecompute::None) {
         return std::string(to_string(plan.candidate.choice.costs.layer_recompute));
     }
+    if (!plan.modules.empty()) {
+        return "by module";
+    }
     if (const auto everywhere = rules.everywhere()) {
         return std::string(to_string(*everywhere));
     }

@@ -49,6 +49,22 @@ Duration scaled_down(Duration time, double factor) {
     return Duration(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
 }
 
+/// Modules of all pieces, in all of their blocks.
+ModuleRules all_modules(const ModuleRules& rules) {
+    OffloadModules away;
+    for (std::size_t module = 0; module < offload_module_words.size(); ++module) {
+        away.add(static_cast<OffloadModule>(module));
+    }
+    ModuleRules all;
+    if (rules.recompute.as_needed || !rules.recompute.empty()) {
+        all.recompute.of_piece = {every_module()};
+    }
+    if (!rules.offload.empty()) {
+        all.offload = {away};
+    }
+    return all;
+}
+
 /// How routed experts are divided, without shares of them among replicas.
 std::optional<ExpertRules> whole_experts(const SettledScenario& scenario, const Profile& profile) {
     std::optional<ExpertRules> experts = expert_rules(scenario, profile);
@@ -72,6 +88,14 @@ StateShards most_shards(const SettledScenario& scenario, const Profile& profile)
 
 }  // namespace
 
+RecomputeModules every_module() {
+    RecomputeModules all;
+    for (std::size_t module = 0; module < recompute_module_words.size(); ++module) {
+        all.add(static_cast<RecomputeModule>(module));
+    }
+    return all;
+}
+
 LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
@@ -79,9 +103,14 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      int micro_batch_size) {
     const DeviceKinds kinds = device_kinds(cluster);
     const TensorParallel tensor = cluster.tensor_parallel();
-    const CostTable table =
-        cost_table(model, profile, {micro_batch_size}, kinds, cluster.layer_rules());
+    LayerRules rules = cluster.layer_rules();
+    const CostTable table = cost_table(model, profile, {micro_batch_size}, kinds, rules);
     const LayerSamples samples = fastest(table.front());
+    LayerSamples smallest;  // of what pieces may keep
+    if (rules.modules.depend_on_pieces()) {
+        rules.modules = all_modules(rules.modules);
+        smallest = cost_table(model, profile, {micro_batch_size}, kinds, rules).front().front();
+    }
     const auto layers = static_cast<int>(samples.size());
     // On one stage the ends have the tied weights once; a bound must not be above that.
     const std::vector<StageState> states =
@@ -116,8 +145,9 @@ LayerSums layer_sums(const SettledScenario& scenario,
                               scaled_down(state.optimizer, speed) / shards.optimizer);
         sums.state.push_back(sums.state.back() + least_share(state, shards));
         sums.weights.push_back(sums.weights.back() + state.weights);
-        sums.saved.push_back(sums.saved.back() + sample.saved);
-        sums.split.push_back(sums.split.back() + sample.split - sample.input_saved);
+        const LayerSample& kept = smallest.empty() ? sample : smallest[layer];
+        sums.saved.push_back(sums.saved.back() + kept.saved);
+        sums.split.push_back(sums.split.back() + kept.split - kept.input_saved);
         sums.input_gradient.push_back(sums.input_gradient.back() +
                                       input_gradient(model, samples, static_cast<int>(layer)));
     }

@@ -5,6 +5,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/units.h"
+#include "core/costs/layer_division.h"
 #include "core/costs/profile.h"
 #include "core/scenario/cluster.h"
 
@@ -43,7 +44,11 @@ struct LayerSums {
     int layers() const { return static_cast<int>(forward.size()) - 1; }
 };
 
-/// The sums of a scenario. Throws as `cost_table`.
+/// All modules in all blocks: what stages keep least with.
+RecomputeModules every_module();
+
+/// The sums of a scenario. Where modules are recomputed stage by stage, or as needed, its times are
+/// without them, and what layers keep is what `every_module` leaves. Throws as `cost_table`.
 LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,

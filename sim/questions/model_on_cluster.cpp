@@ -63,6 +63,7 @@ Scenario open_scenario(const ModelQuestion& question) {
     scenario.model.profile = std::filesystem::absolute(question.costs_file).lexically_normal();
     scenario.pipeline.each_searched(scenario.pipeline,
                                     [](const auto&, auto& member) { member.open(); });
+    scenario.pipeline.recompute_modules = ModuleLists{};
     scenario.pipeline.context_parallel = 1;
     scenario.pipeline.expert_parallel = 1;
     scenario.pipeline.expert_tensor_parallel = 0;

@@ -140,6 +140,15 @@ bool may_recompute_by_rank(const Scenario& scenario,
            scenario.pipeline.offload == Offload::None && row.searched != Searched::No;
 }
 
+/// Whether modules are computed again as needed. Ranks of two pipelines share their weights with
+/// another one, and where stashes are copied away, what fits depends on times.
+bool may_recompute_modules(const Scenario& scenario, const ScheduleChoice& choice) {
+    return scenario.pipeline.recompute_modules.is_auto() &&
+           choice.costs.layer_recompute == LayerRecompute::None &&
+           schedule_traits(choice.schedule).placement != StagePlacement::BothWays &&
+           scenario.pipeline.offload == Offload::None;
+}
+
 /// Whether a search tries a schedule for a shape, where nothing names schedules.
 bool is_searched(const ScheduleTraits& row, const Shape& shape) {
     const bool shares_weights = row.placement == StagePlacement::BothWays;
@@ -206,7 +215,12 @@ CostOptions cost_options_of(const Scenario& scenario, const ScheduleChoice& choi
                 pipeline.recompute.is_auto() ? costs.layer_recompute : pipeline.layer_recompute,
             .shard = pipeline.shard.value_or(costs.shard),
             .sequence_parallel = pipeline.sequence_parallel.value_or(costs.sequence_parallel),
-            .scatter_boundaries = pipeline.scatter_boundaries.value_or(costs.scatter_boundaries)};
+            .scatter_boundaries = pipeline.scatter_boundaries.value_or(costs.scatter_boundaries),
+            .modules = costs.modules};
+}
+
+ModuleLists modules_with(const Scenario& scenario, const CostOptions& options) {
+    return scenario.pipeline.recompute_modules.value_or(ModuleLists{.as_needed = options.modules});
 }
 
 SettledScenario with_candidate(const Scenario& scenario, const Candidate& candidate) {
@@ -229,6 +243,7 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     pipeline.shard = options.shard;
     pipeline.sequence_parallel = options.sequence_parallel;
     pipeline.scatter_boundaries = options.scatter_boundaries;
+    pipeline.recompute_modules = modules_with(scenario, options);
     return settled;
 }
 
@@ -366,6 +381,10 @@ std::vector<CostOptions> Choices::options_with_shards(const Shape& shape) const 
 std::vector<CostOptions> Choices::cost_options(const Shape& shape) const {
     std::vector<CostOptions> all = options_with_shards(shape);
     const std::size_t shared = all.size();
+    for (std::size_t i = 0; i < shared && scenario_.pipeline.recompute_modules.is_auto(); ++i) {
+        all.push_back(all[i]);
+        all.back().modules = true;
+    }
     for (const LayerRecompute layers : layer_recomputes_) {
         for (std::size_t i = 0; i < shared; ++i) {
             all.push_back(all[i]);
@@ -402,7 +421,10 @@ void Choices::add_recomputes(ScheduleChoice order,
     order.costs.layer_recompute = scenario_.pipeline.layer_recompute;
     for (const Recompute recompute : recomputes_of(scenario_, shape)) {
         order.recompute = recompute;
+        order.costs.modules =
+            recompute == Recompute::None && may_recompute_modules(scenario_, order);
         choices.push_back(order);
+        order.costs.modules = false;
     }
     order.recompute = Recompute::None;
     if (may_recompute_by_rank(scenario_, order, shape)) {

@@ -37,6 +37,7 @@ struct CostOptions {
     Shard shard = Shard::None;
     bool sequence_parallel = false;
     bool scatter_boundaries = false;
+    bool modules = false;  ///< as many as a rank needs are computed again
 
     auto operator<=>(const CostOptions&) const = default;
 };
@@ -56,6 +57,9 @@ struct ScheduleChoice {
 
 /// The cost options of a choice. What the scenario writes down goes before what the choice says.
 CostOptions cost_options_of(const Scenario& scenario, const ScheduleChoice& choice);
+
+/// Modules that are computed again with these options: what the scenario writes down, or as needed.
+ModuleLists modules_with(const Scenario& scenario, const CostOptions& options);
 
 struct Candidate {
     Shape shape;

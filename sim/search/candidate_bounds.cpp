@@ -173,6 +173,7 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
                 .optimizer_shards = options.shard != Shard::None ? shards_of(shape) : 1,
                 .layer_recompute = options.layer_recompute,
                 .sequence_parallel = options.sequence_parallel,
+                .modules = options.modules,
                 .accumulates = micro_batches_of(shape) > 1,
                 .takes_all = devices_vary_ && shape.devices() == devices_};
     // Lists of the cluster have an entry for each rank, and fit one number of them alone.
@@ -218,6 +219,7 @@ SettledScenario CandidateBounds::with_options(const Shape& shape,
     }
     pipeline.sequence_parallel = options.sequence_parallel;
     pipeline.scatter_boundaries = options.scatter_boundaries;
+    pipeline.recompute_modules = modules_with(scenario_, options);
     return settled;
 }
 
@@ -235,6 +237,7 @@ std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
                            key.layers.optimizer_shards,
                            static_cast<int>(key.layers.layer_recompute),
                            key.layers.sequence_parallel ? 1 : 0,
+                           key.layers.modules ? 1 : 0,
                            static_cast<int>(key.layers.gathered),
                            key.layers.stages,
                            key.replicas.members,

@@ -66,6 +66,7 @@ class CandidateBounds {
         int optimizer_shards = 1;
         LayerRecompute layer_recompute = LayerRecompute::None;
         bool sequence_parallel = false;
+        bool modules = false;
         bool accumulates = false;      ///< gradients, over micro-batches
         Shard gathered = Shard::None;  ///< of messages that are part of the layers
         int stages = 0;                ///< where costs differ from shape to shape

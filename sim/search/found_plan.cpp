@@ -11,6 +11,9 @@ SettledScenario with_plan(const Scenario& scenario, const FoundPlan& plan) {
     SettledScenario settled = with_candidate(scenario, plan.candidate);
     settled.pipeline.partition = plan.partition;
     settled.pipeline.recompute = plan.recompute;
+    if (scenario.pipeline.recompute_modules.is_auto()) {
+        settled.pipeline.recompute_modules = plan.modules;
+    }
     return settled;
 }
 
@@ -20,7 +23,7 @@ void rank(std::vector<FoundPlan>& plans) {
     });
     const auto same = [](const FoundPlan& a, const FoundPlan& b) {
         return a.candidate == b.candidate && a.partition == b.partition &&
-               a.recompute == b.recompute;
+               a.recompute == b.recompute && a.modules == b.modules;
     };
     const auto repeated = std::ranges::unique(plans, same);
     plans.erase(repeated.begin(), repeated.end());

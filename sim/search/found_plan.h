@@ -20,6 +20,7 @@ struct FoundPlan {
     Candidate candidate;
     std::vector<int> partition;  ///< layers per piece
     RecomputeRules recompute{};
+    ModuleLists modules{};  ///< that are computed again, where a search decides it
     Duration step{};
     std::optional<double> samples_per_second{};
     double bubble = 0;  ///< total, as GPipe defines it

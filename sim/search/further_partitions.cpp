@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "sim/bounds/layer_sums.h"
 #include "sim/search/frontier.h"
 #include "sim/search/partition_choice.h"
 
@@ -143,6 +144,9 @@ std::int64_t FurtherPartitions::improve_one(const Unexplored& node,
     SettledScenario settled = with_candidate(space.scenario, candidate);
     if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute.is_auto()) {
         settled.pipeline.recompute = Recompute::Always;
+    }
+    if (candidate.choice.costs.modules) {
+        settled.pipeline.recompute_modules.of_piece = {every_module()};
     }
     std::vector<std::vector<int>> chosen;
     std::int64_t simulated = 0;

@@ -12,6 +12,7 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/metrics.h"
 #include "sim/explain/explanation.h"
+#include "sim/search/module_choice.h"
 #include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 
@@ -40,11 +41,13 @@ RecomputeRules rules_of(const std::vector<Recompute>& of_rank, const Schedule& s
 FoundPlan found_plan(const Candidate& candidate,
                      const Plan& plan,
                      const Timeline& timeline,
-                     const std::vector<Bytes>& peaks) {
+                     const std::vector<Bytes>& peaks,
+                     ModuleLists modules) {
     const Metrics metrics = measure(plan, timeline);
     FoundPlan found{.candidate = candidate,
                     .partition = plan->partition->layers_per_stage(),
                     .recompute = plan->recompute,
+                    .modules = std::move(modules),
                     .step = step_time(timeline),
                     .samples_per_second = metrics.samples_per_second,
                     .bubble = metrics.bubble.total};
@@ -121,11 +124,13 @@ CandidateTrials::CandidateTrials(const SearchSpace& space,
     : candidate_(candidate),
       finds_recompute_(candidate.choice.recompute_by_rank &&
                        space.scenario.pipeline.recompute.is_auto()),
+      finds_modules_(candidate.choice.costs.modules),
+      blocks_(finds_modules_ ? blocks_of_layers(space.model) : std::vector<int>()),
       settled_(settled_with(space, candidate, partition)),
       planner_(settled_, space.model, space.profile) {}
 
 void CandidateTrials::share_rows() {
-    if (finds_recompute_) {
+    if (finds_recompute_ || finds_modules_) {
         return;
     }
     try {
@@ -170,12 +175,58 @@ std::optional<Plan> CandidateTrials::recomputed_as_needed(const std::vector<int>
     }
 }
 
+/// The plan with the modules that each rank needs to compute again, as `ModuleChoice` has them.
+/// What a backward has of a block that it computes again is known from the plan alone, so a rank
+/// that still lacks memory asks for as much more. None where nothing fits on some rank. Ends: every
+/// turn but one per form of room asks for more than the modules of the turn before give back.
+std::optional<Plan> CandidateTrials::modules_as_needed(const std::vector<int>& partition,
+                                                       Outcome& outcome,
+                                                       ModuleLists& modules) const {
+    std::optional<ModuleChoice> choice;
+    std::vector<Bytes> given(as_index(candidate_.shape.stages));
+    bool own_room = false;
+    while (true) {
+        Plan plan = planner_.plan(written(partition), settled_.pipeline.recompute, modules);
+        outcome.actions += static_cast<std::int64_t>(action_count(plan));
+        plan = own_room || plan->channel_capacity ? with_settled_capacity(std::move(plan))
+                                                  : std::move(plan).with_proven_capacity(1);
+        const std::vector<Bytes> peaks = peak_totals(plan);
+        bool all_fit = true;
+        for (int rank = 0; rank < plan.rank_count(); ++rank) {
+            const auto limit = plan.memory_limit(rank);
+            if (!limit || peaks[as_index(rank)] <= *limit) {
+                continue;
+            }
+            all_fit = false;
+            if (!choice) {
+                choice.emplace(planner_.layer_costs().whole.front().front(), blocks_, plan);
+                modules.of_piece.resize(as_index(model_stage_count(plan->schedule)));
+            }
+            const Bytes need = given[as_index(rank)] + peaks[as_index(rank)] - *limit;
+            const auto answer = choice->least_time(rank, need);
+            if (!answer) {
+                return std::nullopt;
+            }
+            for (std::size_t i = 0; i < answer->pieces.size(); ++i) {
+                modules.of_piece[as_index(answer->pieces[i])] = answer->modules[i];
+            }
+            given[as_index(rank)] = answer->given;
+        }
+        if (all_fit && own_room) {
+            return plan;
+        }
+        own_room = own_room || all_fit;
+    }
+}
+
 /// The plan with its capacity, simulated; none where it does not fit into memory even without room
 /// for messages.
 std::optional<SettledTimeline> CandidateTrials::simulated(const std::vector<int>& partition,
-                                                          Outcome& outcome) const {
-    if (finds_recompute_) {
-        std::optional<Plan> plan = recomputed_as_needed(partition, outcome);
+                                                          Outcome& outcome,
+                                                          ModuleLists& modules) const {
+    if (finds_recompute_ || finds_modules_) {
+        std::optional<Plan> plan = finds_modules_ ? modules_as_needed(partition, outcome, modules)
+                                                  : recomputed_as_needed(partition, outcome);
         if (!plan) {
             return std::nullopt;
         }
@@ -194,7 +245,8 @@ std::optional<SettledTimeline> CandidateTrials::simulated(const std::vector<int>
 void CandidateTrials::add(const std::vector<int>& partition,
                           Duration best,
                           Outcome& outcome) const {
-    const std::optional<SettledTimeline> step = simulated(partition, outcome);
+    ModuleLists modules;
+    const std::optional<SettledTimeline> step = simulated(partition, outcome, modules);
     if (!step) {
         return;
     }
@@ -202,7 +254,7 @@ void CandidateTrials::add(const std::vector<int>& partition,
     const std::vector<Bytes> peaks =
         plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
     if (fits(plan, peaks) && step_time(timeline) < best) {
-        outcome.found.push_back(found_plan(candidate_, plan, timeline, peaks));
+        outcome.found.push_back(found_plan(candidate_, plan, timeline, peaks, std::move(modules)));
     }
 }
 

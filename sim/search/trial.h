@@ -81,12 +81,18 @@ class CandidateTrials {
 
   private:
     std::optional<SettledTimeline> simulated(const std::vector<int>& partition,
-                                             Outcome& outcome) const;
+                                             Outcome& outcome,
+                                             ModuleLists& modules) const;
+    std::optional<Plan> modules_as_needed(const std::vector<int>& partition,
+                                          Outcome& outcome,
+                                          ModuleLists& modules) const;
     std::optional<Plan> recomputed_as_needed(const std::vector<int>& partition,
                                              Outcome& outcome) const;
 
     const Candidate candidate_;
     const bool finds_recompute_;  ///< of each rank
+    const bool finds_modules_;    ///< that each rank computes again
+    const std::vector<int> blocks_;
     const SettledScenario settled_;
     const Planner planner_;
     std::optional<Plan> rows_{};
