@@ -18,8 +18,10 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/no_plan.h"
 #include "cli/commands/plan_options.h"
+#include "cli/commands/sweep.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/plan_exports.h"
+#include "cli/predict/scenario_sweep.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/answer_text.h"
 #include "cli/text/calibration_text.h"
@@ -361,7 +363,56 @@ std::string findings_text(const Findings& found, const Console& console) {
     return text;
 }
 
+/// Searches with one value of each swept key.
+void plan_cell(SweepCell& cell, const PlanOptions& options, Console& console) {
+    const Asked question = asked(options, console);
+    static_cast<void>(sim::model_with_costs(question.scenario, question.found));
+    const Planned plan =
+        planned(question.scenario, question.found.profile, question.nodes, false, console);
+    const SettledScenario best = sim::with_plan(question.scenario, plan.best());
+    set_shape(cell, best);
+    cell.prediction = sim::predict(best, plan.model, plan.profile, memory_left());
+}
+
+/// The best plan of every combination of swept keys.
+std::vector<SweepCell> swept_plans(const PlanOptions& options, Console& console) {
+    expect_few_cells(combination_count(options.swept));
+    std::optional<Error> usage;
+    std::vector<SweepCell> cells;
+    for (const std::vector<Override>& swept : combinations(options.swept)) {
+        SweepCell& cell = cells.emplace_back(
+            SweepCell{.schedule = "-", .stages = 0, .micro_batches = 0, .swept = swept});
+        cell.scenario = names_model(options) ? options.scenario.filename().string()
+                                             : options.scenario.stem().string();
+        PlanOptions one = options;
+        one.common.overrides.insert(one.common.overrides.end(), swept.begin(), swept.end());
+        try {
+            fill_cell(cell, [&] { plan_cell(cell, one, console); });
+        } catch (const Error& error) {
+            if (error.kind() != ErrorKind::Usage) {
+                throw;
+            }
+            usage = usage ? usage : error;  // as of numbers that devices of a node cannot have
+            cell.why_not = error.text();
+        }
+    }
+    const auto has_plan = [](const SweepCell& cell) { return cell.prediction.has_value(); };
+    if (usage && std::ranges::none_of(cells, has_plan)) {
+        throw *usage;
+    }
+    expect_any_plan(cells);
+    return cells;
+}
+
 void execute_plan(const PlanOptions& options, Console& console) {
+    if (!options.swept.empty()) {
+        show_sweep([&] { return swept_plans(options, console); },
+                   {.svg = {}, .csv = options.csv},
+                   options.common,
+                   {},
+                   console);
+        return;
+    }
     Asked question = asked(options, console);
     const Scenario& scenario = question.scenario;
     std::optional<sim::Calibration> calibration =
@@ -441,10 +492,19 @@ void execute_plan(const PlanOptions& options, Console& console) {
 
 Command declare_plan(CLI::App& app) {
     const auto options = std::make_shared<PlanOptions>();
+    const auto swept = std::make_shared<std::vector<std::string>>();
     add_plan_options(app, *options);
+    add_sweep_of_plans(app, *options, *swept);
     Command command = scenario_command(options, execute_plan);
-    command.complete = [options](const std::vector<std::string>&, CommonOptions& common) {
+    command.complete = [options, swept](const std::vector<std::string>&, CommonOptions& common) {
         complete_plan(*options, common);
+        options->swept = swept_keys(*swept, common.overrides);
+        if (!options->swept.empty() && !common.out.empty()) {
+            throw Error(ErrorKind::Usage,
+                        "--out",
+                        "compared plans are not written to a folder",
+                        "--csv FILE.csv writes the table");
+        }
     };
     command.expect_files = [options] { expect_plan_files(*options); };
     command.takes_model_names = true;

@@ -229,6 +229,17 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
         ->excludes("--cluster");
 }
 
+void add_sweep_of_plans(CLI::App& app, PlanOptions& options, std::vector<std::string>& swept) {
+    add_swept_keys(app, swept);
+    for (const char* other :
+         {"--heatmap", "--order-out", "--hybrid", "--largest", "--calibrate", "--mfu"}) {
+        app.get_option("--sweep")->excludes(other);
+    }
+    app.add_option("--csv", options.csv, "Write the table of --sweep as CSV")
+        ->type_name("FILE.csv")
+        ->needs("--sweep");
+}
+
 void complete_plan(const PlanOptions& options, CommonOptions& common) {
     refuse_unquoted_schedules(common.overrides);
     if (options.batch_tokens) {

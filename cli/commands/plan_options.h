@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/base/options.h"
+#include "cli/base/swept_keys.h"
 #include "core/artifacts/model_flops.h"
 
 namespace CLI {
@@ -40,10 +41,15 @@ struct PlanOptions {
     bool hybrid = false;                    ///< what stages of unequal width could do, too
     std::vector<std::string> schedules;     ///< to be searched, as written; empty: not given
     std::optional<std::string> largest;  ///< "layers": how many fit, in place of the fastest plan
+    std::vector<SweptKey> swept{};       ///< a plan for each combination of their values
+    std::filesystem::path csv;           ///< the table of these; empty: not asked for
 };
 
 /// Declares the options of `plan`.
 void add_plan_options(CLI::App& app, PlanOptions& options);
+
+/// Declares --sweep, and --csv for its table; behind all other options.
+void add_sweep_of_plans(CLI::App& app, PlanOptions& options, std::vector<std::string>& swept);
 
 /// Refuses what the options do not allow together, and adds the schedules that were listed. Throws
 /// Error(Usage).

@@ -16,6 +16,7 @@
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/plain_sweep.h"
 #include "cli/predict/rank_times.h"
+#include "cli/predict/scenario_sweep.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/calibration_text.h"
 #include "cli/text/json_output.h"
@@ -52,6 +53,7 @@ struct SimulateOptions {
     PlainOptions plain;
     SweepFiles files{};
     UncertaintyOptions uncertainty;
+    std::vector<SweptKey> swept{};  ///< of the scenario
 };
 
 /// `files`: names of those that were written before, each with a comma behind it.
@@ -191,8 +193,28 @@ std::uint64_t seed_of(const SimulateOptions& options) {
     return given == options.common.overrides.end() ? 1 : std::stoull(given->value);
 }
 
+/// Throws Error(Usage) for what several values of keys cannot have.
+void check_swept(const SimulateOptions& options) {
+    const std::string_view option = options.scenario.empty()       ? "--sweep"
+                                    : !options.common.out.empty()  ? "--out"
+                                    : !options.calibration.empty() ? "--calibrate"
+                                                                   : "";
+    if (!option.empty()) {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    option == "--sweep" ? "there is no scenario whose key it could set"
+                                        : "it is for one plan, but --sweep compares several",
+                    option == "--sweep"
+                        ? "name one: pipetwin simulate SCENARIO.toml --sweep KEY=A,B"
+                        : "leave one of the two out");
+    }
+}
+
 /// Throws Error(Usage) for what several plans at once cannot have, and one alone cannot.
 void check_sweep(const SimulateOptions& options) {
+    if (!options.swept.empty()) {
+        return check_swept(options);
+    }
     if (!options.plain.several()) {
         if (!options.files.svg.empty() || !options.files.csv.empty()) {
             throw Error(ErrorKind::Usage,
@@ -239,6 +261,26 @@ void refuse_costs_beside_numbers(const SimulateOptions& options) {
 void execute_simulate(const SimulateOptions& given, Console& console) {
     check_sweep(given);
     SimulateOptions options = given;
+    if (!options.swept.empty()) {
+        if (options.plain.any()) {
+            refuse_beside_scenario(options.plain, options.scenario, options.common.overrides);
+        }
+        show_sweep(
+            [&options] {
+                return sweep_scenarios({.common = options.common,
+                                        .scenarios = {options.scenario},
+                                        .profile = options.profile,
+                                        .stack = options.stack,
+                                        .plain = options.plain,
+                                        .files = options.files,
+                                        .swept = options.swept});
+            },
+            options.files,
+            options.common,
+            {.varying = options.uncertainty, .seed = seed_of(options)},
+            console);
+        return;
+    }
     if (options.scenario.empty() && add_unit_times(options.plain)) {
         note_unit_times(console);
     }
@@ -290,6 +332,7 @@ void execute_simulate(const SimulateOptions& given, Console& console) {
 
 Command declare_simulate(CLI::App& app) {
     const auto options = std::make_shared<SimulateOptions>();
+    const auto swept = std::make_shared<std::vector<std::string>>();
     app.add_option("scenario",
                    options->scenario,
                    "Scenario file; leave it out to give costs on the command line")
@@ -301,13 +344,16 @@ Command declare_simulate(CLI::App& app) {
     add_flops_count(app, options->flops_count);
     add_stack(app, options->stack, stack_help);
     add_plans(app, costs_group, default_schedule, options->plain, options->files);
+    add_swept_keys(app, *swept);
     add_costs(app, options->plain);
     add_uncertain(app, options->uncertainty);
     Command command = scenario_command(options, execute_simulate);
-    command.complete = [options](const std::vector<std::string>& args, CommonOptions& common) {
+    command.complete = [options, swept](const std::vector<std::string>& args,
+                                        CommonOptions& common) {
         complete_plans(args, {options->scenario}, options->files, options->plain);
         refuse_costs_beside_numbers(*options);
         set_stack_key(options->stack, common.overrides);
+        options->swept = swept_keys(*swept, common.overrides);
     };
     command.expect_files = [options, expect_scenario_files = command.expect_files] {
         expect_scenario_files();

@@ -104,6 +104,12 @@ void check(const SweepOptions& options) {
                     "costs on the command line are of no software in particular",
                     "leave it out, or compare scenarios with it");
     }
+    if (options.scenarios.empty() && !options.swept.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--sweep " + options.swept.front().key,
+                    "there is no scenario whose key it could set",
+                    "name one: pipetwin sweep SCENARIO.toml --sweep KEY=A,B");
+    }
     if (options.scenarios.empty() && !options.common.overrides.empty()) {
         throw Error(ErrorKind::Usage,
                     "--set " + options.common.overrides.front().key,
@@ -196,6 +202,7 @@ void execute_sweep(const SweepOptions& given, Console& console) {
 
 Command declare_sweep(CLI::App& app) {
     const auto options = std::make_shared<SweepOptions>();
+    const auto swept = std::make_shared<std::vector<std::string>>();
     app.add_option("scenarios",
                    options->scenarios,
                    "Scenario files; leave them out to give costs on the command line")
@@ -207,10 +214,12 @@ Command declare_sweep(CLI::App& app) {
               fmt::format("that of the scenario, or else {}", default_schedule),
               options->plain,
               options->files);
+    add_swept_keys(app, *swept);
     add_costs(app, options->plain);
     leave_out_of_help(app, {"--out", "--seed", "--verbose"});
     Command command = command_with(options, execute_sweep);
-    command.complete = [options](const std::vector<std::string>& args, CommonOptions& common) {
+    command.complete = [options, swept](const std::vector<std::string>& args,
+                                        CommonOptions& common) {
         complete_plans(args, options->scenarios, options->files, options->plain);
         for (const std::string_view option : plan_options) {
             if (options->plain.has(option)) {
@@ -220,6 +229,7 @@ Command declare_sweep(CLI::App& app) {
             }
         }
         set_stack_key(options->stack, common.overrides);
+        options->swept = swept_keys(*swept, common.overrides);
     };
     command.expect_files = [options] {
         std::ranges::for_each(options->scenarios, expect_scenario);

@@ -126,6 +126,17 @@ std::string costs_words(const PlainOptions& plain) {
     return text;
 }
 
+void fill_cell(SweepCell& cell, const std::function<void()>& simulate) {
+    try {
+        simulate();
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
+            throw;
+        }
+        cell.why_not = first_line(error.text());
+    }
+}
+
 void expect_few_cells(std::size_t cells) {
     if (cells > most_cells) {
         throw Error(ErrorKind::Usage,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "cli/base/plain_options.h"
 #include "core/base/error.h"
+#include "core/text/override.h"
 #include "sim/questions/prediction.h"
 
 /// Several plans by plain numbers, side by side.
@@ -20,8 +22,9 @@ struct SweepCell {
     int chunks = 1;        ///< pieces on each of them
     int micro_batches = 1;
     std::optional<sim::Prediction> prediction{};
-    std::string why_not{};   ///< where there is no such plan
-    std::string scenario{};  ///< its name; empty: plain numbers
+    std::string why_not{};          ///< where there is no such plan
+    std::string scenario{};         ///< its name; empty: plain numbers
+    std::vector<Override> swept{};  ///< values of swept keys, of equal keys in all cells
 };
 
 /// Chunks that a schedule of a list has: one, two, or as many as are asked for, else two. Throws
@@ -30,6 +33,10 @@ int sweep_chunks(const std::string& schedule, const std::optional<int>& asked);
 
 /// The costs of plain numbers in words: "forward 1 ms, backward 2 ms, latency 0.5 ms".
 std::string costs_words(const PlainOptions& plain);
+
+/// Lets `simulate` fill in a cell of a scenario, or says why there is no such plan. Throws other
+/// errors than of plans and of their values.
+void fill_cell(SweepCell& cell, const std::function<void()>& simulate);
 
 /// Throws Error(Usage) for more plans than one table can have.
 void expect_few_cells(std::size_t cells);

@@ -55,12 +55,7 @@ void simulate_cell(SweepCell& cell,
                    const std::vector<Override>& overrides,
                    const std::filesystem::path& profile) {
     const SettledScenario scenario = settle(read_scenario(file, overrides));
-    cell.schedule = has_schedule_file(scenario)
-                        ? std::filesystem::path(scenario.pipeline.schedule).filename().string()
-                        : scenario.pipeline.schedule;
-    cell.stages = scenario.pipeline.stages;
-    cell.chunks = scenario.pipeline.chunks;
-    cell.micro_batches = scenario.pipeline.micro_batches;
+    set_shape(cell, scenario);
     const sim::FoundProfile found = sim::find_profile(scenario, profile, {});
     const Model model = sim::model_with_costs(scenario, found);
     cell.prediction = sim::predict(scenario, model, found.profile, memory_left());
@@ -101,8 +96,18 @@ std::string row_name(const std::filesystem::path& file,
 
 }  // namespace
 
+void set_shape(SweepCell& cell, const SettledScenario& scenario) {
+    cell.schedule = has_schedule_file(scenario)
+                        ? std::filesystem::path(scenario.pipeline.schedule).filename().string()
+                        : scenario.pipeline.schedule;
+    cell.stages = scenario.pipeline.stages;
+    cell.chunks = scenario.pipeline.chunks;
+    cell.micro_batches = scenario.pipeline.micro_batches;
+}
+
 std::vector<SweepCell> sweep_scenarios(const SweepOptions& options) {
-    expect_few_cells(options.scenarios.size() * combinations(options.plain));
+    expect_few_cells(options.scenarios.size() * combinations(options.plain) *
+                     combination_count(options.swept));
     std::vector<PlainOptions> plans{options.plain};
     for (const std::string_view option : list_options) {
         plans = one_for_each(plans, option);
@@ -110,21 +115,18 @@ std::vector<SweepCell> sweep_scenarios(const SweepOptions& options) {
     std::vector<SweepCell> cells;
     for (const std::filesystem::path& file : options.scenarios) {
         const Scenario written = read_with_costs(file, options);
-        for (const PlainOptions& plan : plans) {
-            SweepCell& cell = cells.emplace_back(
-                SweepCell{.schedule = plan.value("--schedule").value_or("-"),
-                          .stages = plan.number("--stages").value_or(0),
-                          .micro_batches = plan.number("--micro-batches").value_or(0),
-                          .scenario = row_name(file, options.scenarios)});
-            const std::vector<Override> overrides =
-                overrides_of(plan, options.common.overrides, written);
-            try {
-                simulate_cell(cell, file, overrides, options.profile);
-            } catch (const Error& error) {
-                if (error.kind() != ErrorKind::Infeasible && error.kind() != ErrorKind::BadInput) {
-                    throw;
-                }
-                cell.why_not = first_line(error.text());
+        for (const std::vector<Override>& swept : combinations(options.swept)) {
+            for (const PlainOptions& plan : plans) {
+                SweepCell& cell = cells.emplace_back(
+                    SweepCell{.schedule = plan.value("--schedule").value_or("-"),
+                              .stages = plan.number("--stages").value_or(0),
+                              .micro_batches = plan.number("--micro-batches").value_or(0),
+                              .scenario = row_name(file, options.scenarios),
+                              .swept = swept});
+                std::vector<Override> overrides =
+                    overrides_of(plan, options.common.overrides, written);
+                overrides.insert(overrides.end(), swept.begin(), swept.end());
+                fill_cell(cell, [&] { simulate_cell(cell, file, overrides, options.profile); });
             }
         }
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -143,9 +144,20 @@ std::string csv_field(const std::string& text) {
     return quoted + '"';
 }
 
-/// "llama-8b: ", or nothing for plain numbers.
+/// "llama-8b, pipeline.stages = 2: ", or nothing for plain numbers.
 std::string lead_of(const SweepCell& cell) {
-    return cell.scenario.empty() ? "" : cell.scenario + ": ";
+    std::string lead = cell.scenario;
+    for (const Override& swept : cell.swept) {
+        lead += fmt::format(", {} = {}", swept.key, swept.value);
+    }
+    return lead.empty() ? "" : lead + ": ";
+}
+
+/// What stands in front of a row: keys, or their values.
+std::vector<std::string> swept_of(const SweepCell& cell, std::string Override::*part) {
+    std::vector<std::string> texts;
+    std::ranges::transform(cell.swept, std::back_inserter(texts), part);
+    return texts;
 }
 
 /// `best` is the shortest step of plans that do the same work.
@@ -167,6 +179,8 @@ std::vector<std::string> row_of(const SweepCell& cell,
     row.push_back(percent_text(cell.prediction->metrics.bubble.total));
     row.push_back(fmt::format("{:g}", live_stashes(cell)));
     if (!cell.scenario.empty()) {
+        const std::vector<std::string> swept = swept_of(cell, &Override::value);
+        row.insert(row.begin(), swept.begin(), swept.end());
         row.insert(row.begin(), cell.scenario);
         row.push_back(to_string(cell.prediction->plan->recompute));
         row.push_back(samples_text(cell));
@@ -305,6 +319,8 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
     }
     head.insert(head.end(), {"bubble", "stashed"});
     if (is_of_scenarios(cells)) {
+        const std::vector<std::string> swept = swept_of(cells.front(), &Override::key);
+        head.insert(head.begin(), swept.begin(), swept.end());
         head.insert(head.begin(), "scenario");
         head.insert(head.end(), {"recompute", "samples/s", "memory"});
     }
@@ -344,6 +360,9 @@ std::string sweep_text(const std::vector<SweepCell>& cells,
 std::string sweep_csv(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied) {
     const bool of_scenarios = is_of_scenarios(cells);
     std::string text = of_scenarios ? "scenario," : "";
+    for (const std::string& key : swept_of(cells.front(), &Override::key)) {
+        text += csv_field(key) + ',';
+    }
     text += "schedule,stages,chunks,micro_batches,step_ms,bubble_total,live_stashes";
     text += of_scenarios ? ",recompute,samples_per_second,peak_bytes" : "";
     for (const VariedColumn& column : varied_columns) {
@@ -353,6 +372,9 @@ std::string sweep_csv(const std::vector<SweepCell>& cells, const std::vector<Unc
     for (std::size_t i = 0; i < cells.size(); ++i) {
         const SweepCell& cell = cells[i];
         text += of_scenarios ? csv_field(cell.scenario) + ',' : "";
+        for (const std::string& value : swept_of(cell, &Override::value)) {
+            text += csv_field(value) + ',';
+        }
         text += fmt::format(
             "{},{},{},{},", csv_field(cell.schedule), cell.stages, cell.chunks, cell.micro_batches);
         text += cell.prediction ? fmt::format("{},{},{}",
@@ -403,6 +425,9 @@ Json sweep_json(const std::vector<SweepCell>& cells, const std::vector<Uncertain
              {"samples_per_second", std::move(rate)},
              {"peak_bytes", layers ? Json(peak_of(cell).count) : Json(nullptr)},
              {"why_not", known ? Json(nullptr) : Json(cell.why_not)}});
+        for (const Override& swept : cell.swept) {
+            plans.back()["settings"][swept.key] = swept.value;
+        }
         add_uncertainty(varied[i], plans.back());
     }
     Json json = json_head();

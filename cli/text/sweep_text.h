@@ -15,14 +15,14 @@ namespace pipetwin::cli {
 /// for each plan.
 std::string sweep_text(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied);
 
-/// A line for each plan: schedule, stages, chunks, micro_batches, step_ms, bubble_total,
-/// live_stashes; of scenarios also their names in front, and recompute, samples_per_second and
-/// peak_bytes behind. Where it was asked for, straggler_step_ms, jitter_step_ms (the mean) and
-/// goodput_share follow. What has no plan has empty fields.
+/// A line for each plan: swept keys, schedule, stages, chunks, micro_batches, step_ms,
+/// bubble_total, live_stashes; of scenarios also their names in front, and recompute,
+/// samples_per_second and peak_bytes behind. Where it was asked for, straggler_step_ms,
+/// jitter_step_ms (the mean) and goodput_share follow. What has no plan has empty fields.
 std::string sweep_csv(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied);
 
-/// One object for each plan: what `sweep_csv` has, and `why_not`; what varies as in
-/// `add_uncertainty`.
+/// One object for each plan: what `sweep_csv` has, swept keys in `settings`, and `why_not`; what
+/// varies as in `add_uncertainty`.
 Json sweep_json(const std::vector<SweepCell>& cells, const std::vector<Uncertainty>& varied);
 
 /// The timelines below each other on one time axis, those without a plan left out. `costs` says in

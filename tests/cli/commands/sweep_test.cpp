@@ -401,6 +401,105 @@ TEST_F(Sweep, OfAScenarioSaysWhatSimulateSays) {
     }
 }
 
+/// Any key of the scenario, in every combination; `simulate` and `sweep` say the same, and of each
+/// row what `simulate --set` says.
+TEST_F(Sweep, OfAnyKeyHasARowForEveryCombination) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    const auto with = [&](const std::string& command, const std::vector<std::string>& more) {
+        return pipetwin(joined({command, scenario, "--profile", costs}, more));
+    };
+    const std::vector<std::string> swept{"--sweep",
+                                         "pipeline.micro_batches=4, 8",
+                                         "--sweep",
+                                         "cluster.speeds=[1, 1],[1, 0.5],[1, 1, 1]"};
+    const Outcome all = with("simulate", joined(swept, {"--json"}));
+    ASSERT_EQ(all.code, 0) << all.err;
+    EXPECT_EQ(with("sweep", joined(swept, {"--json"})).json()["plans"], all.json()["plans"]);
+    const auto plans = all.json()["plans"];
+    ASSERT_EQ(plans.size(), 6U);
+    for (const auto& plan : plans) {
+        const std::string micro_batches = plan["settings"]["pipeline.micro_batches"];
+        const std::string speeds = plan["settings"]["cluster.speeds"];
+        const Outcome one = with("simulate",
+                                 {"--json",
+                                  "--set",
+                                  "pipeline.micro_batches=" + micro_batches,
+                                  "--set",
+                                  "cluster.speeds=" + speeds});
+        if (speeds == "[1, 1, 1]") {  // of two ranks
+            EXPECT_EQ(one.code, 3);
+            EXPECT_EQ(plan["step_ms"], nullptr);
+            EXPECT_THAT(plan["why_not"], HasSubstr("one for each rank"));
+        } else {
+            EXPECT_EQ(plan["step_ms"], one.json()["step_ms"]);
+            EXPECT_EQ(plan["micro_batches"], std::stoi(micro_batches));
+        }
+    }
+    const Outcome table = with("simulate", joined(swept, {"--csv", path("t.csv")}));
+    EXPECT_THAT(table.out,
+                AllOf(HasSubstr("pipeline.micro_batches"),
+                      HasSubstr("[1, 0.5]"),
+                      HasSubstr("no plan: small, pipeline.micro_batches = 4, cluster.speeds = [1, "
+                                "1, 1]")));
+    EXPECT_THAT(content_of(path("t.csv")),
+                AllOf(::testing::StartsWith(
+                          "scenario,pipeline.micro_batches,cluster.speeds,schedule,stages"),
+                      HasSubstr("small,4,\"[1, 0.5]\",")));
+}
+
+/// `plan` searches once for each combination.
+TEST_F(Sweep, OfPlansHasTheBestOfEveryCombination) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const std::string costs = file("small.csv", small_profile);
+    const std::vector<std::string> plan{"plan",
+                                        scenario,
+                                        "--profile",
+                                        costs,
+                                        "--json",
+                                        "--set",
+                                        "cluster.count=4",
+                                        "--set",
+                                        "pipeline.schedule=auto",
+                                        "--set",
+                                        "pipeline.micro_batches=auto"};
+    const Outcome all = pipetwin(joined(plan, {"--sweep", "pipeline.stages=1,2,1000"}));
+    ASSERT_EQ(all.code, 0) << all.err;
+    const auto rows = all.json()["plans"];
+    ASSERT_EQ(rows.size(), 3U);
+    for (const auto& row : {rows[0], rows[1]}) {
+        const std::string stages = row["settings"]["pipeline.stages"];
+        const Outcome one = pipetwin(joined(plan, {"--set", "pipeline.stages=" + stages}));
+        ASSERT_EQ(one.code, 0) << one.err;
+        EXPECT_EQ(row["step_ms"], one.json()["best"]["step_ms"]) << one.json().dump(1);
+        EXPECT_EQ(row["stages"], std::stoi(stages));
+    }
+    EXPECT_EQ(rows[2]["step_ms"], nullptr);
+    EXPECT_NE(rows[2]["why_not"], nullptr);
+}
+
+TEST_F(Sweep, OfKeysRefusesWhatIsNoListOfOne) {
+    const std::string scenario = file("small.toml", small_scenario);
+    const auto refused = [&](const std::vector<std::string>& more) {
+        const Outcome outcome = pipetwin(joined({"simulate", scenario}, more));
+        EXPECT_EQ(outcome.code, 2) << outcome.err;
+        return outcome.err;
+    };
+    EXPECT_THAT(refused({"--sweep", "pipeline.stagse=1,2"}),
+                AllOf(HasSubstr("'pipeline.stagse' is no key of a scenario"),
+                      HasSubstr("did you mean 'pipeline.stages'?")));
+    EXPECT_THAT(refused({"--sweep", "pipeline.stages"}), HasSubstr("not of the form key=value"));
+    EXPECT_THAT(refused({"--sweep", "pipeline.stages=1,,2"}), HasSubstr("an empty entry"));
+    EXPECT_THAT(refused({"--sweep", "pipeline.stages=1,2", "--sweep", "pipeline.stages=4"}),
+                HasSubstr("swept twice"));
+    EXPECT_THAT(refused({"--sweep", "pipeline.stages=1,2", "--set", "pipeline.stages=4"}),
+                HasSubstr("one value by another option"));
+    EXPECT_THAT(refused({"--sweep", "pipeline.stages=1,2", "--out", "x"}), HasSubstr("--out"));
+    const Outcome numbers = pipetwin({"simulate", "--forward-ms", "1", "--sweep", "x.y=1"});
+    EXPECT_EQ(numbers.code, 2);
+    EXPECT_THAT(pipetwin({"plan", scenario, "--csv", path("u.csv")}).err, HasSubstr("--sweep"));
+}
+
 TEST_F(Sweep, OfSeveralScenariosIsOneTableAndOnePicture) {
     const std::string one = file("one.toml", small_scenario);
     const std::string two = file("two, and.toml", small_scenario);
