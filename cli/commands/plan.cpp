@@ -235,6 +235,9 @@ Asked asked(const PlanOptions& options, Console& console) {
             read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
         sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
         console.note(fmt::format("costs: {}", found.file.string()));
+        if (!options.largest) {
+            sim::open_division(scenario, found.profile);
+        }
         return {.scenario = std::move(scenario), .found = std::move(found)};
     }
     if (!options.profile.empty()) {

@@ -67,13 +67,15 @@ std::vector<std::string> warned(std::vector<std::string> sentences) {
     return sentences;
 }
 
-/// Warns that plans with experts on devices of their own are not among those that are compared.
+/// Warns where plans with experts on devices of their own are not among those that are compared.
 std::vector<std::string> expert_warnings(const AnswerParts& parts) {
-    if (!has_routed_experts(parts.profile)) {
+    const OrAuto<int>& degree = parts.scenario.pipeline.expert_parallel;
+    const bool is_open = degree.is_auto() && degree.choices().empty();
+    if (!has_routed_experts(parts.profile) || is_open || degree.value_or(1) > 1) {
         return {};
     }
     return {
-        "expert parallelism is not modelled: each rank has all experts of its layers; "
+        "expert parallelism is not searched: each rank has all experts of its layers; "
         "with expert parallelism a cluster can be much faster and need less memory"};
 }
 
@@ -132,9 +134,12 @@ std::vector<std::string> communication_lines(const sim::Prediction& best) {
                         kinds)};
 }
 
-/// "2 x 8 x 4", as the head of the table says.
+/// "2 x 8 x 4", as the head of the table says; "2 x 8 x 4 CP 2" with parts of samples.
 std::string shape_text(const sim::Shape& shape) {
-    return fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
+    const std::string text =
+        fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
+    return shape.context_parallel > 1 ? fmt::format("{} CP {}", text, shape.context_parallel)
+                                      : text;
 }
 
 /// The name of a plan in the table of shapes: with an "s" where devices divide the sequence.

@@ -301,6 +301,21 @@ std::string_view word_of(const sim::ScheduleChoice& choice) {
                                       : to_string(choice.recompute);
 }
 
+/// Degrees that divide samples and experts, by their keys, where they do.
+std::vector<std::pair<std::string_view, int>> division_keys(const sim::Shape& shape) {
+    std::vector<std::pair<std::string_view, int>> keys;
+    if (shape.context_parallel > 1) {
+        keys.emplace_back("context_parallel", shape.context_parallel);
+    }
+    if (shape.expert_parallel > 1) {
+        keys.emplace_back("expert_parallel", shape.expert_parallel);
+    }
+    if (shape.divides_experts() && shape.tensor_parallel > 1) {
+        keys.emplace_back("expert_tensor_parallel", shape.expert_tensor_devices());
+    }
+    return keys;
+}
+
 /// What replicas and devices of a rank share.
 Json shares_json(const sim::ScheduleChoice& choice) {
     return {{"shard", to_string(choice.costs.shard)},
@@ -327,15 +342,24 @@ std::string with_recompute(const Scenario& scenario,
     text += fmt::format(", recompute {}", recompute);
     if (shape.data_parallel > 1) {
         text += fmt::format(", {}", counted(shape.data_parallel, "replica"));
-        if (choice.costs.shard != Shard::None) {
-            text += fmt::format(", shard {}", to_string(choice.costs.shard));
-        }
+    }
+    if (shape.has_replicas() && choice.costs.shard != Shard::None) {
+        text += fmt::format(", shard {}", to_string(choice.costs.shard));
     }
     if (shape.tensor_parallel > 1) {
         text += fmt::format(", {} devices per rank{}{}",
                             shape.tensor_parallel,
                             choice.costs.sequence_parallel ? ", sequence parallel" : "",
                             choice.costs.scatter_boundaries ? ", scattered boundaries" : "");
+    }
+    if (shape.context_parallel > 1) {
+        text += fmt::format(", samples in {} parts", shape.context_parallel);
+    }
+    if (shape.divides_experts()) {
+        text += fmt::format(", experts in {}", counted(shape.expert_parallel, "part"));
+    }
+    if (shape.divides_experts() && shape.tensor_parallel > 1) {
+        text += fmt::format(", {} per expert", counted(shape.expert_tensor_devices(), "device"));
     }
     return text;
 }
@@ -398,6 +422,9 @@ Json candidate_json(const Candidate& candidate) {
               {"data_parallel", candidate.shape.data_parallel},
               {"tensor_parallel", candidate.shape.tensor_parallel}};
     json.update(shares_json(candidate.choice));
+    for (const auto& [key, degree] : division_keys(candidate.shape)) {
+        json[std::string(key)] = degree;
+    }
     return json;
 }
 
@@ -449,13 +476,16 @@ std::string pipeline_keys(const Scenario& scenario,
     if (shape.data_parallel > 1) {
         text += fmt::format("data_parallel = {}\n", shape.data_parallel);
     }
-    if (shape.data_parallel > 1 && choice.costs.shard != Shard::None) {
+    if (shape.has_replicas() && choice.costs.shard != Shard::None) {
         text += fmt::format("shard = \"{}\"\n", to_string(choice.costs.shard));
     }
     if (shape.tensor_parallel > 1) {
         text += fmt::format("tensor_parallel = {}\n", shape.tensor_parallel);
         text += choice.costs.sequence_parallel ? "sequence_parallel = true\n" : "";
         text += choice.costs.scatter_boundaries ? "scatter_boundaries = true\n" : "";
+    }
+    for (const auto& [key, degree] : division_keys(shape)) {
+        text += fmt::format("{} = {}\n", key, degree);
     }
     return text;
 }
@@ -506,7 +536,15 @@ std::string search_text(const Scenario& scenario,
 }
 
 std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& result) {
-    std::string text = "not searched: context and expert parallelism (not modelled)";
+    const auto is_closed = [](const OrAuto<int>& key) {
+        return key.value_or(1) == 1 && !(key.is_auto() && key.choices().empty());
+    };
+    const bool context = is_closed(scenario.pipeline.context_parallel);
+    const bool experts = is_closed(scenario.pipeline.expert_parallel);
+    std::string text = context && experts ? "not searched: context and expert parallelism"
+                       : context          ? "not searched: context parallelism"
+                       : experts          ? "not searched: expert parallelism"
+                                          : "not searched";
     if (std::vector<std::string> axes = not_tried(scenario, result); !axes.empty()) {
         constexpr std::size_t most_named = 3;
         const double saving =
@@ -516,11 +554,12 @@ std::string not_tried_text(const Scenario& scenario, const sim::SearchResult& re
         if (more > 0) {
             axes.push_back(fmt::format("{} more", more));
         }
-        text += fmt::format("; {} (could save at most {}, see What is proven)",
+        text += fmt::format("{} {} (could save at most {}, see What is proven)",
+                            context || experts ? ";" : ":",
                             enumerated(std::move(axes)),
                             rounded_percent(std::max(0.0, saving)));
     }
-    return text + "; " + counts_of(result);
+    return text == "not searched" ? counts_of(result) : text + "; " + counts_of(result);
 }
 
 Json search_json(const Scenario& scenario, const sim::SearchResult& result, Json best) {

@@ -50,6 +50,9 @@ Scenario trainable_space(Scenario scenario) {
     Scenario::PipelinePart& pipeline = scenario.pipeline;
     pipeline.data_parallel = pipeline.data_parallel.value_or(1);
     pipeline.tensor_parallel = pipeline.tensor_parallel.value_or(1);
+    pipeline.context_parallel = pipeline.context_parallel.value_or(1);
+    pipeline.expert_parallel = pipeline.expert_parallel.value_or(1);
+    pipeline.expert_tensor_parallel = pipeline.expert_tensor_parallel.value_or(0);
     if (scenario.cluster.count == 0 && pipeline.stages.is_auto() &&
         exec::traits(scenario.cluster.backend).on_cores) {
         scenario.cluster.count = static_cast<int>(exec::allowed_cores().size());

@@ -67,7 +67,7 @@ std::string recompute_text(const FoundPlan& plan) {
 }
 
 Shard shard_of(const FoundPlan& plan) {
-    return plan.candidate.shape.data_parallel > 1 ? plan.candidate.choice.costs.shard : Shard::None;
+    return plan.candidate.shape.has_replicas() ? plan.candidate.choice.costs.shard : Shard::None;
 }
 
 bool scatters_boundaries(const FoundPlan& plan) {
@@ -92,6 +92,26 @@ void add_columns_of_shares(const std::vector<FoundPlan>& plans, std::vector<Colu
                            },
                            [](const std::string& cell) { return "boundaries " + cell; }});
     }
+}
+
+/// Adds a column for each degree that divides samples or experts, where a plan has it.
+void add_columns_of_division(const std::vector<FoundPlan>& plans, std::vector<Column>& columns) {
+    const auto add = [&](const std::string& head, const auto& degree_of) {
+        if (std::ranges::any_of(plans, [&](const FoundPlan& plan) {
+                return degree_of(plan.candidate.shape) > 1;
+            })) {
+            columns.push_back({head,
+                               [degree_of](const FoundPlan& plan) {
+                                   return fmt::to_string(degree_of(plan.candidate.shape));
+                               },
+                               [head](const std::string& cell) { return head + ' ' + cell; }});
+        }
+    };
+    add("CP", [](const sim::Shape& shape) { return shape.context_parallel; });
+    add("EP", [](const sim::Shape& shape) { return shape.expert_parallel; });
+    add("ETP", [](const sim::Shape& shape) {
+        return shape.expert_parallel > 1 ? shape.expert_tensor_devices() : 1;
+    });
 }
 
 bool is_unfinished(const FoundPlan& plan) {
@@ -158,6 +178,7 @@ std::vector<Column> columns_of(const Scenario& scenario, const std::vector<Found
         {"recompute",
          [](const FoundPlan& plan) { return recompute_text(plan); },
          [](const std::string& cell) { return "recompute " + cell; }}};
+    add_columns_of_division(plans, columns);
     add_columns_of_shares(plans, columns);
     if (any(is_unfinished)) {
         columns.push_back({"",
@@ -196,6 +217,13 @@ std::string legend(const std::vector<std::string>& heads, const std::vector<Foun
     }
     if (any([](const FoundPlan& plan) { return plan.candidate.choice.chunks > 1; })) {
         parts.emplace_back("schedule x2: 2 stages on each rank");
+    }
+    for (const auto& [head, words] : {std::pair("CP", "CP: parts of a sample (context_parallel)"),
+                                      std::pair("EP", "EP: parts of a layer's experts"),
+                                      std::pair("ETP", "ETP: devices that share an expert")}) {
+        if (std::ranges::find(heads, head) != heads.end()) {
+            parts.emplace_back(words);
+        }
     }
     if (std::ranges::find(heads, "recompute") != heads.end() &&
         any([](const FoundPlan& plan) { return plan.candidate.choice.recompute_by_rank; })) {

@@ -82,9 +82,10 @@ EstimatedFrom of_whole_blocks(const EstimatedFrom& source) {
     return EstimatedFrom(std::make_shared<const EstimateSource>(std::move(changed)));
 }
 
-namespace {
-
-[[noreturn]] void refuse_division(const Profile& profile) {
+void require_source(const Profile& profile) {
+    if (profile.estimated_from) {
+        return;
+    }
     throw Error(ErrorKind::BadInput,
                 "profile",
                 profile.source == CostSource::Estimated
@@ -94,6 +95,8 @@ namespace {
                 "costs that 'pipetwin import hf' and 'import megatron' write are known of every "
                 "division");
 }
+
+namespace {
 
 /// Factors of all measured runs that corrected the profile.
 CostFactors factors_of(const Profile& profile) {
@@ -111,10 +114,8 @@ Profile divided_profile(const Profile& profile, const LayerDivision& division) {
     if (!division.needs_estimate()) {
         return profile;
     }
+    require_source(profile);
     const EstimateSource* const source = profile.estimated_from.get();
-    if (source == nullptr) {
-        refuse_division(profile);
-    }
     EstimateOptions options = source->options;
     if (!profile.stack.empty()) {
         const bool is_same = source->stack && source->stack->name == profile.stack;

@@ -40,6 +40,9 @@ EstimateSource source_of(DecoderModel model, EstimateOptions options, std::strin
 /// A source's other form, for a profile with a layer for each block.
 EstimatedFrom of_whole_blocks(const EstimatedFrom& source);
 
+/// Throws Error(BadInput) for a profile that does not say what it was estimated from.
+void require_source(const Profile& profile);
+
 /// The costs of one device of a division: those of the profile but for `samples` of a device, or,
 /// where several share a layer, those of so many, with the factors of the profile's measured runs.
 /// A profile that is divided by TP alone stays as it is. Throws Error(BadInput) for one that does

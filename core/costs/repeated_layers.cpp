@@ -186,6 +186,9 @@ Profile with_copies(const Profile& profile, const RepeatedLayers& repeated, int 
     const std::vector<Origin> layers = origins(profile, repeated, copies);
     Profile result = profile;
     result.layers.clear();
+    if (copies != repeated.copies) {
+        result.estimated_from = {};  // of another model
+    }
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const int source = layers[i].layer;
         LayerCost& layer = result.layers.emplace_back(profile.layers[as_index(source)]);

@@ -163,10 +163,19 @@ std::vector<int> DeviceGrid::group_of(int device, AxisSet axes) const {
     return group;
 }
 
-DeviceGroups DeviceGrid::groups(AxisSet axes) const {
+int DeviceGrid::period(AxisSet axes) const {
+    int period = 1;
+    for (const Axis axis : order_) {
+        const bool counts = axes.has(axis) && sizes_[axis] > 1;
+        period = counts ? strides_[axis] * sizes_[axis] : period;
+    }
+    return period;
+}
+
+DeviceGroups DeviceGrid::groups(AxisSet axes, int among) const {
     const std::vector<int> of_first = offsets(axes);
     DeviceGroups groups;
-    for (int device = 0; device < devices_; ++device) {
+    for (int device = 0; device < among; ++device) {
         const Coordinates at = coordinates_of(device);
         if (std::ranges::all_of(order_,
                                 [&](Axis axis) { return !axes.has(axis) || at[axis] == 0; })) {

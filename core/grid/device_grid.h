@@ -127,7 +127,12 @@ class DeviceGrid {
     /// The devices that differ from this one along these axes alone, with itself, ascending.
     std::vector<int> group_of(int device, AxisSet axes) const;
     /// Groups of all devices, each ascending, by their first device. No axes: each device alone.
-    DeviceGroups groups(AxisSet axes) const;
+    DeviceGroups groups(AxisSet axes) const { return groups(axes, devices_); }
+    /// Those of the first `among` devices, which are a multiple of `period`, or all.
+    DeviceGroups groups(AxisSet axes, int among) const;
+    /// Devices after which groups along these axes come again, each as far from the one before: the
+    /// least number so that groups have all or none of their devices among as many.
+    int period(AxisSet axes) const;
 
     bool operator==(const DeviceGrid&) const = default;
 

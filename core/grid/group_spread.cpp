@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
@@ -12,20 +11,36 @@ namespace pipetwin {
 
 namespace {
 
-/// [place]: how many of the group's members lie there. `place_of` a node.
+/// Members of a group on a node, or in a domain or a leaf.
+struct OnPlace {
+    int place = 0;
+    int members = 0;
+};
+
+/// The places of a group, in the order in which its members come to them: neighbours mostly lie on
+/// one. `place_of` a node.
 template <class PlaceOf>
-std::map<int, int> members_on(const std::vector<int>& group,
-                              const std::vector<int>& node_of,
-                              PlaceOf place_of) {
-    std::map<int, int> members;
+void count_on(const std::vector<int>& group,
+              const std::vector<int>& node_of,
+              PlaceOf place_of,
+              std::vector<OnPlace>& places) {
+    places.clear();
     for (const int device : group) {
-        ++members[place_of(node_of.at(as_index(device)))];
+        const int place = place_of(node_of.at(as_index(device)));
+        if (places.empty() || places.back().place != place) {
+            const auto known = std::ranges::find(places, place, &OnPlace::place);
+            if (known != places.end()) {
+                ++known->members;
+                continue;
+            }
+            places.push_back({.place = place});
+        }
+        ++places.back().members;
     }
-    return members;
 }
 
-int most_of(const std::map<int, int>& members) {
-    return std::ranges::max_element(members, {}, &std::pair<const int, int>::second)->second;
+int most_of(const std::vector<OnPlace>& places) {
+    return std::ranges::max_element(places, {}, &OnPlace::members)->members;
 }
 
 /// What leaves a node, or a leaf.
@@ -35,11 +50,19 @@ struct Leaving {
     double exchange = 0;
 };
 
+/// [place].
+using LeavingPlaces = std::vector<Leaving>;
+
+Leaving& at(LeavingPlaces& leaving, int place) {
+    leaving.resize(std::max(leaving.size(), as_index(place + 1)));
+    return leaving[as_index(place)];
+}
+
 /// The largest over all places.
 template <class Number>
-Number most(const std::map<int, Leaving>& leaving, Number Leaving::*number) {
+Number most(const LeavingPlaces& leaving, Number Leaving::*number) {
     Number largest = 0;
-    for (const auto& [place, of] : leaving) {
+    for (const Leaving& of : leaving) {
         largest = std::max(largest, of.*number);
     }
     return largest;
@@ -50,31 +73,34 @@ Number most(const std::map<int, Leaving>& leaving, Number Leaving::*number) {
 GroupSpread spread_of(const DeviceGroups& groups,
                       const std::vector<int>& node_of,
                       const NodeLevels& levels) {
-    std::map<int, Leaving> of_nodes;
-    std::map<int, Leaving> of_leaves;
+    LeavingPlaces of_nodes;
+    LeavingPlaces of_leaves;
+    std::vector<OnPlace> places;
     GroupSpread spread{.per_node = groups.empty() ? 1 : static_cast<int>(groups[0].size())};
     for (const std::vector<int>& group : groups) {
-        const auto domains =
-            members_on(group, node_of, [&](int node) { return levels.domain_of(node); });
-        const int rings = most_of(domains);
+        count_on(
+            group, node_of, [&](int node) { return levels.domain_of(node); }, places);
+        const int rings = most_of(places);
         spread.per_node = std::min(spread.per_node, rings);
-        spread.nodes = std::max(spread.nodes, static_cast<int>(domains.size()));
-        if (domains.size() == 1) {
+        spread.nodes = std::max(spread.nodes, static_cast<int>(places.size()));
+        if (places.size() == 1) {
             continue;
         }
-        for (const auto& [node, members] : members_on(group, node_of, std::identity{})) {
-            ++of_nodes[node].groups;
-            of_nodes[node].members += members;
+        count_on(group, node_of, std::identity{}, places);
+        for (const auto& [node, members] : places) {
+            ++at(of_nodes, node).groups;
+            at(of_nodes, node).members += members;
         }
-        const auto leaves =
-            members_on(group, node_of, [&](int node) { return levels.leaf_of(node); });
-        spread.leaves = std::max(spread.leaves, static_cast<int>(leaves.size()));
+        count_on(
+            group, node_of, [&](int node) { return levels.leaf_of(node); }, places);
+        spread.leaves = std::max(spread.leaves, static_cast<int>(places.size()));
         const auto all = static_cast<double>(group.size());
-        for (const auto& [leaf, members] : leaves) {
-            if (leaves.size() > 1) {
-                ++of_leaves[leaf].groups;
-                of_leaves[leaf].members += std::min(rings, members);
-                of_leaves[leaf].exchange += members * (all - members) / all;
+        for (const auto& [leaf, members] : places) {
+            if (places.size() > 1) {
+                Leaving& of_leaf = at(of_leaves, leaf);
+                ++of_leaf.groups;
+                of_leaf.members += std::min(rings, members);
+                of_leaf.exchange += members * (all - members) / all;
             }
         }
     }

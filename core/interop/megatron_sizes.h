@@ -33,9 +33,9 @@ std::optional<int> megatron_batch(const MegatronFlags& flags,
                                   const MegatronSizes& sizes,
                                   const std::string& place);
 
-/// Micro-batches of one pipeline in a step; where the number of pipelines is not known, those of
-/// all of them together. None where the flags do not say the sizes of both batches. Throws
-/// Error(Infeasible) at `place` where they cannot be shared out.
+/// Micro-batches of a pipeline in a step, or of all pipelines where nobody knows how many there
+/// are; none where the flags do not say all that they follow from. Throws Error(Infeasible) at
+/// `place` where they cannot be shared out.
 std::optional<std::int64_t> megatron_micro_batches(const MegatronFlags& flags,
                                                    const MegatronSizes& sizes,
                                                    const std::string& place);

@@ -16,6 +16,8 @@ struct GatheredExperts {
     int devices = 1;         ///< that divide the experts of a layer
     DeviceGroup replicas{};  ///< as GatheredWeights
     DeviceGroup between{};
+
+    bool operator==(const GatheredExperts&) const = default;
 };
 
 /// Who has the shares, and what of them.

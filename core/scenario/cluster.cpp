@@ -22,11 +22,6 @@ namespace pipetwin {
 
 namespace {
 
-/// Whether nodes take devices by their numbers.
-bool is_in_order(Placement placement) {
-    return placement == Placement::ReplicasFirst || placement == Placement::Fill;
-}
-
 /// Devices that share a layer sit on one node, or in one domain of fast links, or fill several.
 void require_whole_ranks(const SettledScenario& scenario, int tensor) {
     const Scenario::ClusterPart& cluster = scenario.cluster;

@@ -160,6 +160,7 @@ class Cluster {
     void divide(ReplicaGroups& groups, int rank, int size) const;
     int number_of(int rank, int replica, int device) const;
     void know_divided(const Profile& profile);
+    DeviceGroups groups_along(const DeviceGrid& grid, Axis axis) const;
     DeviceGroup group_of(const DeviceGroups& lists) const;
     ReplicaGroups groups_of_weights(const DeviceGroups& lists) const;
     void set_broadcast(ReplicaGroups& groups) const;

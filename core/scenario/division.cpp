@@ -104,7 +104,12 @@ ExpertLoad expert_load(const SettledScenario& scenario, const DecoderModel& mode
     return load;
 }
 
-/// The numbers of the model that degrees divide, as far as its costs say them.
+}  // namespace
+
+bool routes_experts(const Profile& profile) {
+    return profile.estimated_from && has_experts(profile);
+}
+
 DividedModel divided_model(const Profile& profile) {
     const EstimateSource* const source = profile.estimated_from.get();
     if (source == nullptr) {
@@ -117,8 +122,6 @@ DividedModel divided_model(const Profile& profile) {
             .key_value_heads = model.attention.latent ? 0 : model.attention.key_value_heads,
             .sequence = source->options.sequence};
 }
-
-}  // namespace
 
 ParallelSizes parallel_sizes(const SettledScenario& scenario, int ranks) {
     const auto& pipeline = scenario.pipeline;
@@ -292,7 +295,8 @@ void require_division(const SettledScenario& scenario, const Profile& profile, i
     if (!divides_experts && pipeline.context_parallel == 1) {
         return;
     }
-    if (divides_experts && profile.estimated_from && !has_experts(profile)) {
+    require_source(profile);
+    if (divides_experts && !has_experts(profile)) {
         refuse(scenario,
                "pipeline.expert_parallel",
                fmt::format("pipeline.expert_parallel = {}, but no layer of the model has experts",

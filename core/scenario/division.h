@@ -16,6 +16,12 @@ struct Profile;
 struct RankDevice;
 struct SettledScenario;
 
+/// Whether layers have routed experts, and the costs say of which model: they can be divided.
+bool routes_experts(const Profile& profile);
+
+/// The numbers of the model that degrees divide, as far as its costs say them.
+DividedModel divided_model(const Profile& profile);
+
 /// The degrees of parallelism of a scenario, with `ranks` in its pipeline.
 ParallelSizes parallel_sizes(const SettledScenario& scenario, int ranks);
 

@@ -312,8 +312,16 @@ struct Scenario : ScenarioParts {
 
 /// What a key of [pipeline] means that is planned, but not written down: its default, or "auto".
 /// tensor_parallel is 1 either way: it cannot be trained with. Nor can shards of gradients and
-/// weights, so shard goes up to the optimizer's state then.
+/// weights, so shard goes up to the optimizer's state then; nor divided samples and experts, which
+/// `leave_division_open` is about.
 enum class Unwritten { Default, Auto };
+
+/// Makes context_parallel, expert_parallel and expert_tensor_parallel "auto" among their defaults
+/// alone, until something opens them that knows the model (sim::open_division).
+void leave_division_open(Scenario& scenario);
+
+/// Gives the defaults to those of these keys that are still "auto" among them alone.
+void close_division(Scenario& scenario);
 
 /// Reads a scenario. Throws Error(BadInput) with file:line:column, what was found, what was
 /// expected and the nearest known key; for an override the place is "--set key".

@@ -33,6 +33,23 @@ void read_pipeline(const std::vector<Override>& keys, Scenario& scenario) {
     read_table(pipeline_keys(), document.root().table("pipeline"), scenario);
 }
 
+void leave_division_open(Scenario& scenario) {
+    scenario.pipeline.context_parallel.open({1});
+    scenario.pipeline.expert_parallel.open({1});
+    scenario.pipeline.expert_tensor_parallel.open({0});
+}
+
+void close_division(Scenario& scenario) {
+    const auto close = [](OrAuto<int>& key, int value) {
+        if (key.choices() == std::vector{value}) {
+            key = value;
+        }
+    };
+    close(scenario.pipeline.context_parallel, 1);
+    close(scenario.pipeline.expert_parallel, 1);
+    close(scenario.pipeline.expert_tensor_parallel, 0);
+}
+
 namespace {
 
 constexpr std::size_t largest_file = std::size_t{16} << 20;
@@ -58,9 +75,7 @@ void leave_open(Scenario& scenario) {
     }
     scenario.pipeline.recompute_modules = ModuleLists{};
     scenario.pipeline.tensor_parallel = 1;
-    scenario.pipeline.context_parallel = 1;
-    scenario.pipeline.expert_parallel = 1;
-    scenario.pipeline.expert_tensor_parallel = 0;
+    leave_division_open(scenario);
     scenario.pipeline.shard.open({Shard::None, Shard::Optimizer});
 }
 

@@ -16,6 +16,16 @@
 
 namespace pipetwin {
 
+bool is_in_order(Placement placement) {
+    return placement == Placement::ReplicasFirst || placement == Placement::Fill;
+}
+
+int devices_of_places(const Scenario::ClusterPart& cluster) {
+    const NodeLevels levels = cluster.levels();
+    return std::max(1, cluster.per_node) *
+           std::lcm(levels.nodes_of_domain, std::max(1, levels.nodes_of_leaf));
+}
+
 int node_of(const Scenario::ClusterPart& cluster,
             const DeviceGrid& grid,
             int rank,

@@ -13,6 +13,12 @@ namespace pipetwin {
 
 struct SettledScenario;
 
+/// Whether nodes take devices by their numbers.
+bool is_in_order(Placement placement);
+
+/// Devices after which places on nodes, in domains and below leaves come again.
+int devices_of_places(const Scenario::ClusterPart& cluster);
+
 /// Index of the node that a device of a rank's replica is on, from 0.
 int node_of(const Scenario::ClusterPart& cluster,
             const DeviceGrid& grid,

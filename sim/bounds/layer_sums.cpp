@@ -86,6 +86,25 @@ StateShards most_shards(const SettledScenario& scenario, const Profile& profile)
     return shards;
 }
 
+/// Fewest replicas that have a state between them, of experts or of other weights.
+StateShards fewest_shards(const SettledScenario& scenario, const Profile& profile) {
+    StateShards shards = state_shards(scenario, profile);
+    if (const std::optional<ExpertRules> experts = expert_rules(scenario, profile)) {
+        for (const auto of :
+             {&StateShards::weights, &StateShards::gradients, &StateShards::optimizer}) {
+            shards.*of = std::min(shards.*of, experts->shards.*of);
+        }
+    }
+    return shards;
+}
+
+/// Of a stage of one layer.
+Bytes room_of(const StageState& layer, const Profile& profile, const WeightRules& rules) {
+    StageState shared{.weights = layer.weights};
+    share_out(shared, layer.weights, profile.precision, rules);
+    return shared.workspace;
+}
+
 }  // namespace
 
 RecomputeModules every_module() {
@@ -100,11 +119,20 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
                      const Cluster& cluster,
-                     int micro_batch_size) {
+                     int micro_batch_size,
+                     const Profile* divided) {
     const DeviceKinds kinds = device_kinds(cluster);
     const TensorParallel tensor = cluster.tensor_parallel();
     LayerRules rules = cluster.layer_rules();
-    const CostTable table = cost_table(model, profile, {micro_batch_size}, kinds, rules);
+    LayerRules divides_layers = rules;
+    if (divided != nullptr) {
+        divides_layers.division = {.tensor = tensor.devices, .expert_tensor = tensor.devices};
+    }
+    const CostTable table = cost_table(model,
+                                       divided != nullptr ? *divided : profile,
+                                       {micro_batch_size},
+                                       kinds,
+                                       divides_layers);
     const LayerSamples samples = fastest(table.front());
     LayerSamples smallest;  // of what pieces may keep
     if (rules.modules.depend_on_pieces()) {
@@ -123,6 +151,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
                       .experts = whole_experts(scenario, profile)});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
     const StateShards shards = most_shards(scenario, profile);
+    const WeightRules sharing{.fp32_gradients = has_fp32_gradients(scenario, profile),
+                              .shards = fewest_shards(scenario, profile)};
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},
@@ -131,6 +161,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
                    .weights = {{}},
                    .saved = {{}},
                    .split = {{}},
+                   .room = {},
                    .input_gradient = {{}},
                    .input = samples.front().input,
                    .least_boundary = least_boundary(samples),
@@ -148,6 +179,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
         const LayerSample& kept = smallest.empty() ? sample : smallest[layer];
         sums.saved.push_back(sums.saved.back() + kept.saved);
         sums.split.push_back(sums.split.back() + kept.split - kept.input_saved);
+        sums.room.push_back(room_of(state, profile, sharing));
         sums.input_gradient.push_back(sums.input_gradient.back() +
                                       input_gradient(model, samples, static_cast<int>(layer)));
     }

@@ -28,7 +28,10 @@ struct LayerSums {
     std::vector<Bytes> state{};      ///< weights, gradients, optimizer
     std::vector<Bytes> weights{};
     std::vector<Bytes> saved{};
-    std::vector<Bytes> split{};           ///< by how much more is kept from I to W; may be less
+    std::vector<Bytes> split{};  ///< by how much more is kept from I to W; may be less
+    /// [layer]: what a device that has it keeps free at least, for weights that are gathered and
+    /// gradients that are summed with every micro-batch.
+    std::vector<Bytes> room{};
     std::vector<Bytes> input_gradient{};  ///< what the layers hand to those that they read
     Bytes input{};                        ///< of the model
     Bytes least_boundary{};               ///< the least that any cut carries
@@ -48,11 +51,14 @@ struct LayerSums {
 RecomputeModules every_module();
 
 /// The sums of a scenario. Where modules are recomputed stage by stage, or as needed, its times are
-/// without them, and what layers keep is what `every_module` leaves. Throws as `cost_table`.
+/// without them, and what layers keep is what `every_module` leaves. `divided`: its profile as
+/// `divided_profile` makes it for the scenario's division, where that is known already; null: not.
+/// Throws as `cost_table`.
 LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
                      const Cluster& cluster,
-                     int micro_batch_size);
+                     int micro_batch_size,
+                     const Profile* divided = nullptr);
 
 }  // namespace pipetwin::sim

@@ -63,6 +63,7 @@ SettledScenario settle_run(const MeasuredRun& run, Scenario scenario) {
     if (scenario.pipeline.chunks.is_auto()) {
         scenario.pipeline.chunks = 1;
     }
+    close_division(scenario);
     try {
         return settle(scenario);
     } catch (const Error& error) {

@@ -21,6 +21,7 @@
 #include "core/scenario/scenario_over.h"
 #include "core/text/json_text.h"
 #include "sim/questions/estimated_model.h"
+#include "sim/search/candidate.h"
 
 namespace pipetwin::sim {
 
@@ -64,9 +65,7 @@ Scenario open_scenario(const ModelQuestion& question) {
     scenario.pipeline.each_searched(scenario.pipeline,
                                     [](const auto&, auto& member) { member.open(); });
     scenario.pipeline.recompute_modules = ModuleLists{};
-    scenario.pipeline.context_parallel = 1;
-    scenario.pipeline.expert_parallel = 1;
-    scenario.pipeline.expert_tensor_parallel = 0;
+    leave_division_open(scenario);
     return scenario;
 }
 
@@ -119,14 +118,17 @@ void expect_enough_nodes(const ModelQuestion& question, const Scenario::ClusterP
         fixed_number(question, "pipeline.stages", &Scenario::PipelinePart::stages);
     const std::int64_t replicas =
         fixed_number(question, "pipeline.data_parallel", &Scenario::PipelinePart::data_parallel);
-    const std::int64_t needed = stages * replicas * tensor;
+    const std::int64_t context = fixed_number(
+        question, "pipeline.context_parallel", &Scenario::PipelinePart::context_parallel);
+    const std::int64_t needed = stages * replicas * tensor * context;
     const std::int64_t of_node = devices_of_node(node);
     if (needed > question.nodes * of_node) {
         std::vector<std::string> factors;
         for (const auto& [number, text] :
              {std::pair(stages, counted(stages, "stage")),
               std::pair(replicas, counted(replicas, "replica")),
-              std::pair(std::int64_t{tensor}, fmt::format("{} devices per stage", tensor))}) {
+              std::pair(std::int64_t{tensor}, fmt::format("{} devices per stage", tensor)),
+              std::pair(context, fmt::format("{} parts of a sample", context))}) {
             if (number > 1) {
                 factors.push_back(text);
             }
@@ -404,11 +406,12 @@ ModelOnCluster model_on_cluster(const ModelQuestion& question) {
                            : word == "fp64" ? Precision::Fp64
                                             : Precision::Fp32;
     asked.nodes.count = question.nodes;
-    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type](int nodes) {
+    asked.nodes.scenario_on = [question, tokens, sequence, per_node, type, profile](int nodes) {
         const int count = nodes * per_node;
         Scenario scenario =
             scenario_on(question, samples_for(tokens, sequence, count), type, count);
         scenario.file = question.model;  // of which errors speak
+        open_division(scenario, profile);
         return scenario;
     };
     asked.scenario = asked.nodes.scenario_on(question.nodes);

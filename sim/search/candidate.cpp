@@ -59,6 +59,77 @@ std::vector<int> tensor_counts(const Scenario& scenario, int devices) {
     return result;
 }
 
+/// The value that is written, or those that "auto" stands for.
+std::vector<int> written_choices(const OrAuto<int>& key) {
+    return key.is_auto() ? key.choices() : std::vector{*key};
+}
+
+/// Parts of a sample.
+std::vector<int> context_counts(const Scenario& scenario,
+                                const DividedModel& model,
+                                int tensor,
+                                int devices) {
+    constexpr int shortest_chunk = 512;  // tokens; two for each device
+    std::vector<int> result = written_choices(scenario.pipeline.context_parallel);
+    if (!result.empty()) {
+        return result;
+    }
+    result.push_back(1);
+    for (std::int64_t parts = 2;
+         parts <= devices && model.sequence / (2 * parts * tensor) >= shortest_chunk;
+         parts *= 2) {
+        result.push_back(static_cast<int>(parts));
+    }
+    return result;
+}
+
+/// Sets how the devices of a shape may divide experts; most of these shapes are not possible.
+std::vector<Shape> with_divided_experts(const Scenario& scenario,
+                                        const DividedModel& model,
+                                        Shape shape) {
+    std::vector<int> parts = written_choices(scenario.pipeline.expert_parallel);
+    if (parts.empty()) {
+        parts = divisors(std::max(1, model.experts));
+    }
+    std::vector<Shape> shapes;
+    for (const int part : parts) {
+        shape.expert_parallel = part;
+        std::vector<int> sharing = written_choices(scenario.pipeline.expert_tensor_parallel);
+        if (sharing.empty()) {
+            const bool one_by_one = shape.tensor_parallel > 1 && model.experts > 0;
+            const bool is_least = part == 1 || part == model.experts;
+            sharing = !one_by_one ? std::vector{0} : is_least ? std::vector{0, 1} : std::vector{1};
+        }
+        for (const int devices : sharing) {
+            shape.expert_tensor_parallel = devices;
+            shapes.push_back(shape);
+        }
+    }
+    return shapes;
+}
+
+/// Whether the devices of a shape can divide samples and experts so.
+bool divides(const Scenario& scenario, const DividedModel& model, const Shape& shape) {
+    if (!shape.is_divided()) {
+        return true;
+    }
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const bool sequence_parallel = pipeline.sequence_parallel.value_or(shape.tensor_parallel > 1);
+    const bool by_heads = pipeline.context_method == ContextMethod::AllToAll;
+    const bool divides_rows = shape.tensor_parallel == 1 || sequence_parallel;
+    return (!shape.divides_experts() || (model.experts > 0 && divides_rows)) &&
+           grid_fits({.sizes = {.tensor = shape.tensor_parallel,
+                                .context = shape.context_parallel,
+                                .data = shape.data_parallel,
+                                .pipeline = shape.stages,
+                                .expert_tensor = shape.expert_tensor_devices(),
+                                .expert = shape.expert_parallel},
+                      .order = axis_order(pipeline.order, scenario.cluster.placement),
+                      .model = model,
+                      .sequence_parallel = sequence_parallel,
+                      .context_divides_heads = by_heads && shape.context_parallel > 1});
+}
+
 std::vector<int> replica_counts(const Scenario& scenario, int most) {
     if (const auto& replicas = scenario.pipeline.data_parallel.known()) {
         return {*replicas};
@@ -152,7 +223,7 @@ bool may_recompute_modules(const Scenario& scenario, const ScheduleChoice& choic
 /// Whether a search tries a schedule for a shape, where nothing names schedules.
 bool is_searched(const ScheduleTraits& row, const Shape& shape) {
     const bool shares_weights = row.placement == StagePlacement::BothWays;
-    return row.searched != Searched::No && !(shares_weights && shape.data_parallel > 1);
+    return row.searched != Searched::No && !(shares_weights && shape.has_replicas());
 }
 
 /// Whether the model has blocks that can be recomputed one by one.
@@ -229,6 +300,9 @@ SettledScenario with_candidate(const Scenario& scenario, const Candidate& candid
     pipeline.stages = candidate.shape.stages;
     pipeline.data_parallel = candidate.shape.data_parallel;
     pipeline.tensor_parallel = candidate.shape.tensor_parallel;
+    pipeline.context_parallel = candidate.shape.context_parallel;
+    pipeline.expert_parallel = candidate.shape.expert_parallel;
+    pipeline.expert_tensor_parallel = candidate.shape.expert_tensor_parallel;
     pipeline.micro_batches = candidate.shape.micro_batches;
     pipeline.schedule = candidate.choice.schedule;
     pipeline.chunks = candidate.choice.chunks;
@@ -252,44 +326,125 @@ int device_count(const Scenario& scenario) {
     if (scenario.cluster.count > 0) {
         return scenario.cluster.count;
     }
+    const OrAuto<int>& context = pipeline.context_parallel;
     if (pipeline.stages.is_auto() || pipeline.data_parallel.is_auto() ||
-        pipeline.tensor_parallel.is_auto()) {
+        pipeline.tensor_parallel.is_auto() || (context.is_auto() && context.choices().empty())) {
         throw Error(ErrorKind::BadInput,
                     scenario.file.string(),
                     "nothing says how many devices there are to plan for",
                     {"set cluster.count, as in --set cluster.count=8", {{"cluster.count", "8"}}})
             .about("cluster.count");
     }
-    return *pipeline.stages * *pipeline.data_parallel * *pipeline.tensor_parallel;
+    return *pipeline.stages * *pipeline.data_parallel * *pipeline.tensor_parallel *
+           context.value_or(1);
 }
 
-std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model) {
-    const int devices = device_count(scenario);
-    std::vector<Shape> shapes;
-    for (const int stages : stage_counts(scenario, devices, model.layer_count())) {
-        for (const int tensor : tensor_counts(scenario, devices)) {
-            const int context = scenario.pipeline.context_parallel.value_or(1);
-            if (std::int64_t{stages} * tensor * context > devices) {
+namespace {
+
+/// The shapes of a scenario, and of those that cannot be divided so the one of most devices.
+class Shapes {
+  public:
+    Shapes(const Scenario& scenario, const Profile& profile)
+        : scenario_(scenario), profile_(profile), model_(divided_model(profile)) {
+        if (!routes_experts(profile)) {
+            model_.experts = 0;
+        }
+    }
+
+    const DividedModel& model() const { return model_; }
+
+    /// Adds the shape with all numbers of micro-batches, and all ways to divide experts.
+    void add(const Shape& of) {
+        if (!may_divide(scenario_,
+                        {.tensor = of.tensor_parallel,
+                         .context = of.context_parallel,
+                         .data = of.data_parallel,
+                         .pipeline = of.stages})) {
+            return;
+        }
+        for (Shape shape : with_divided_experts(scenario_, model_, of)) {
+            if (!divides(scenario_, model_, shape)) {
+                refuse(shape);
                 continue;
             }
-            for (const int replicas :
-                 replica_counts(scenario, devices / (stages * tensor * context))) {
-                if (!may_divide(scenario,
-                                {.tensor = tensor, .data = replicas, .pipeline = stages})) {
+            for (const int micro_batches : micro_batch_counts(scenario_, shape.data_parallel)) {
+                shape.micro_batches = micro_batches;
+                shapes_.push_back(shape);
+            }
+        }
+    }
+
+    /// All, ascending. Throws as `require_division` where none is left because of degrees that are
+    /// written down.
+    std::vector<Shape> all() && {
+        if (shapes_.empty() && refused_) {
+            CostOptions options;
+            options.sequence_parallel = refused_->tensor_parallel > 1;
+            const ScheduleChoice choice{.schedule = std::string(default_schedule),
+                                        .costs = options};
+            require_division(with_candidate(scenario_, {.shape = *refused_, .choice = choice}),
+                             profile_,
+                             refused_->stages);
+        }
+        std::ranges::sort(shapes_);
+        return std::move(shapes_);
+    }
+
+  private:
+    void refuse(const Shape& shape) {
+        if (!refused_ || shape.stage_devices() > refused_->stage_devices()) {
+            refused_ = shape;
+        }
+    }
+
+    const Scenario& scenario_;
+    const Profile& profile_;
+    DividedModel model_;
+    std::vector<Shape> shapes_{};
+    std::optional<Shape> refused_{};
+};
+
+}  // namespace
+
+std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model, const Profile& profile) {
+    const int devices = device_count(scenario);
+    Shapes shapes(scenario, profile);
+    for (const int stages : stage_counts(scenario, devices, model.layer_count())) {
+        for (const int tensor : tensor_counts(scenario, devices)) {
+            for (const int context : context_counts(scenario, shapes.model(), tensor, devices)) {
+                const std::int64_t of_replica = std::int64_t{stages} * tensor * context;
+                if (of_replica > devices) {
                     continue;
                 }
-                for (const int micro_batches : micro_batch_counts(scenario, replicas)) {
-                    shapes.push_back({.stages = stages,
-                                      .data_parallel = replicas,
-                                      .tensor_parallel = tensor,
-                                      .micro_batches = micro_batches,
-                                      .context_parallel = context});
+                for (const int replicas :
+                     replica_counts(scenario, devices / static_cast<int>(of_replica))) {
+                    shapes.add({.stages = stages,
+                                .data_parallel = replicas,
+                                .tensor_parallel = tensor,
+                                .context_parallel = context});
                 }
             }
         }
     }
-    std::ranges::sort(shapes);
-    return shapes;
+    return std::move(shapes).all();
+}
+
+void open_division(Scenario& scenario, const Profile& profile) {
+    constexpr int long_sample = 16'384;  // tokens
+    Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const auto open = [](OrAuto<int>& key, int unwritten) {
+        if (key.choices() == std::vector{unwritten}) {
+            key.open();
+        }
+    };
+    if (routes_experts(profile)) {
+        open(pipeline.expert_parallel, 1);
+        open(pipeline.expert_tensor_parallel, 0);
+    }
+    if (divided_model(profile).sequence >= long_sample && scenario.cluster.count > 0) {
+        open(pipeline.context_parallel, 1);
+    }
+    close_division(scenario);
 }
 
 std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers) {
@@ -327,7 +482,8 @@ Choices::Choices(const Scenario& scenario, const Model& model, const Profile& pr
 }
 
 bool Choices::may_divide_sequence(const Shape& shape) const {
-    return shape.tensor_parallel > 1 && knows_shares(profile_, shape.tensor_parallel);
+    return shape.tensor_parallel > 1 &&
+           (shape.is_divided() || knows_shares(profile_, shape.tensor_parallel));
 }
 
 std::vector<Shard> Choices::shards_of(const Shape& shape) const {
@@ -335,11 +491,13 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
     if (!shard.is_auto()) {
         return {*shard};
     }
-    if (shape.data_parallel == 1) {
+    if (!shape.has_replicas()) {
         return {Shard::None};
     }
     std::vector<Shard> shards;
-    if (!sharded_is_faster_) {
+    // Groups of divided layers have measured collectives: an all-reduce in the switch may be faster
+    // than a reduce-scatter and an all-gather.
+    if (!sharded_is_faster_ || shape.is_divided()) {
         shards.push_back(Shard::None);
     }
     shards.push_back(Shard::Optimizer);
@@ -353,7 +511,7 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
 CostOptions Choices::fastest_layers(const Shape& shape) const {
     const Scenario::PipelinePart& pipeline = scenario_.pipeline;
     const bool shares_optimizer =
-        pipeline.shard.is_auto() && shape.data_parallel > 1 && sharded_is_faster_;
+        pipeline.shard.is_auto() && shape.has_replicas() && sharded_is_faster_;
     return {.layer_recompute = pipeline.layer_recompute,
             .shard = shares_optimizer ? Shard::Optimizer : pipeline.shard.value_or(Shard::None),
             .sequence_parallel = pipeline.sequence_parallel.value_or(may_divide_sequence(shape)),
@@ -448,6 +606,17 @@ std::vector<ScheduleChoice> Choices::of(const Shape& shape) const {
         }
     }
     return choices;
+}
+
+std::int64_t Choices::count(const Shape& shape) {
+    std::int64_t& known = counts_[{shape.stages,
+                                   shape.has_replicas(),
+                                   shape.is_divided(),
+                                   shape.tensor_parallel > 1,
+                                   may_divide_sequence(shape),
+                                   shape.micro_batches == 1}];
+    known = known > 0 ? known : std::ssize(of(shape));
+    return known;
 }
 
 std::vector<ScheduleChoice> choices_of(const Scenario& scenario,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/costs/profile.h"
@@ -24,9 +27,27 @@ struct Shape {
     int data_parallel = 1;
     int tensor_parallel = 1;
     int micro_batches = 1;
-    int context_parallel = 1;  ///< what the scenario has: no other is looked for
+    int context_parallel = 1;
+    int expert_parallel = 1;
+    int expert_tensor_parallel = 0;  ///< 0: as tensor_parallel
 
-    int devices() const { return stages * data_parallel * tensor_parallel * context_parallel; }
+    int devices() const { return stages * stage_devices(); }
+    /// Devices with the same layers.
+    int stage_devices() const { return data_parallel * tensor_parallel * context_parallel; }
+    int expert_tensor_devices() const {
+        return expert_tensor_parallel > 0 ? expert_tensor_parallel : tensor_parallel;
+    }
+    /// Whether other devices divide experts than all other weights.
+    bool divides_experts() const {
+        return expert_parallel > 1 || expert_tensor_devices() != tensor_parallel;
+    }
+    /// Whether samples or experts are divided.
+    bool is_divided() const { return context_parallel > 1 || divides_experts(); }
+    /// Whether several devices have the same weights, or the same experts.
+    bool has_replicas() const {
+        return stage_devices() > tensor_parallel ||
+               stage_devices() > expert_tensor_devices() * expert_parallel;
+    }
     auto operator<=>(const Shape&) const = default;
 };
 
@@ -84,15 +105,26 @@ int device_count(const Scenario& scenario);
 
 /// Every shape that the scenario leaves open, ascending. What is "auto" takes these values:
 ///
-///     stages            1 to the number of devices, and of layers
-///     tensor_parallel   powers of two that divide the devices of a node
-///     data_parallel     divisors of the mini-batch
-///     micro_batches     divisors of a replica's part of the mini-batch
+///     stages                  1 to the number of devices, and of layers
+///     tensor_parallel         powers of two that divide the devices of a node
+///     data_parallel           divisors of the mini-batch
+///     micro_batches           divisors of a replica's part of the mini-batch
+///     context_parallel        powers of two that leave each of a sample's chunks 512 tokens or
+///                             more: with fewer its messages are longer than what it computes
+///     expert_parallel         divisors of the experts
+///     expert_tensor_parallel  1; or as tensor_parallel where experts are whole, as without it, or
+///                             cannot be divided further
 ///
 /// as far as the devices go: fewer than all may be used; and so many replicas that each has a
-/// sample for every micro-batch that is written down. Throws Error(BadInput) if nothing says how
-/// many devices there are, or the mini-batch cannot be shared out to a stated number of replicas.
-std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model);
+/// sample for every micro-batch that is written down. Samples and experts are divided only as
+/// `require_division` lets them be, and as far as the costs say what they are. Throws
+/// Error(BadInput) if nothing says how many devices there are, the mini-batch cannot be shared out
+/// to a stated number of replicas, or no shape has the degrees that are written down.
+std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model, const Profile& profile);
+
+/// Opens what the scenario does not say of how samples and experts are divided, where that may pay:
+/// experts of a model that routes tokens to them, samples of 16,384 tokens or more.
+void open_division(Scenario& scenario, const Profile& profile);
 
 /// The numbers of stages of these shapes, ascending. Of more than 40 only those that divide the
 /// devices, and those with which the largest stage of so many layers has fewer layers than with one
@@ -121,6 +153,9 @@ class Choices {
     /// Every choice for the shape.
     std::vector<ScheduleChoice> of(const Shape& shape) const;
 
+    /// Their number. For one thread.
+    std::int64_t count(const Shape& shape);
+
     /// All cost options that these choices have, each once.
     std::vector<CostOptions> cost_options(const Shape& shape) const;
 
@@ -144,6 +179,8 @@ class Choices {
     std::vector<LayerRecompute> layer_recomputes_{};  ///< that are open, beside none
     bool trains_ = false;                             ///< the model can be trained
     bool sharded_is_faster_ = false;                  ///< the optimizer, than all of it everywhere
+    /// [what the number of choices depends on]
+    std::map<std::tuple<int, bool, bool, bool, bool, bool>, std::int64_t> counts_{};
 };
 
 /// `Choices::of` of one shape.

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/candidate_bounds.h"
 
+#include <oneapi/tbb/parallel_for.h>
+
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
 #include <span>
 #include <string>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/costs/estimate_source.h"
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
 #include "core/scenario/cluster.h"
@@ -132,7 +138,7 @@ Fill fill_of(const Scenario& scenario, const Shape& shape) {
 
 /// Whether messages between replicas are part of the layers' costs.
 bool gathers(const Shape& shape, const CostOptions& options) {
-    return shape.data_parallel > 1 && options.shard >= Shard::Gradients;
+    return shape.has_replicas() && options.shard >= Shard::Gradients;
 }
 
 /// Each has some kilobytes. More than these are computed whenever they are asked for.
@@ -183,6 +189,16 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
         key.stages = shape.stages;
         key.replicas = shape.data_parallel;
     }
+    if (shape.is_divided()) {
+        key.context_parallel = shape.context_parallel;
+        key.expert_parallel = shape.expert_parallel;
+        key.expert_tensor_parallel = shape.expert_tensor_parallel;
+        key.placed = placed_devices(shape);
+        if (!numbers_in_order()) {
+            key.stages = shape.stages;
+            key.replicas = shape.data_parallel;
+        }
+    }
     if (gathers(shape, options)) {
         key.gathered = options.shard;
         key.replicas = shape.data_parallel;
@@ -191,11 +207,33 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
     return key;
 }
 
+/// Whether devices with the same layers are numbered one after the other, parts of a sample and of
+/// experts first, and nodes take them so.
+bool CandidateBounds::numbers_in_order() const {
+    const Scenario::ClusterPart& cluster = scenario_.cluster;
+    return is_in_order(cluster.placement) &&
+           axis_order(scenario_.pipeline.order, cluster.placement) == pipeline_last;
+}
+
+/// Groups that divide samples, and those that divide experts, are neighbours, and begin at
+/// multiples of their size: their places on nodes come again and again.
+///
+///     | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 |   nodes of 4
+///     | - - - - - - | - - - - - - |       groups of 6: two places, seen on 12 devices
+int CandidateBounds::placed_devices(const Shape& shape) const {
+    const std::int64_t period =
+        std::lcm(std::lcm(std::int64_t{shape.tensor_parallel} * shape.context_parallel,
+                          std::int64_t{shape.expert_tensor_devices()} * shape.expert_parallel),
+                 std::int64_t{devices_of_places(scenario_.cluster)});
+    return static_cast<int>(std::min<std::int64_t>(period, shape.devices()));
+}
+
 /// Replicas that divide a state, where any do.
 int CandidateBounds::shards_of(const Shape& shape) const {
     return group_size(scenario_.pipeline.shard_group,
                       scenario_.cluster,
                       DeviceGrid({.tensor = shape.tensor_parallel,
+                                  .context = shape.context_parallel,
                                   .data = shape.data_parallel,
                                   .pipeline = shape.stages},
                                  axis_order(scenario_.pipeline.order, scenario_.cluster.placement)))
@@ -227,7 +265,50 @@ CandidateBounds::Sums CandidateBounds::make_sums(const SumsKey& key,
                                                  const SettledScenario& settled,
                                                  const Cluster& cluster) const {
     return std::make_shared<const LayerSums>(
-        layer_sums(settled, model_, profile_, cluster, key.micro_batch_size));
+        layer_sums(settled,
+                   model_,
+                   profile_,
+                   cluster,
+                   key.micro_batch_size,
+                   divided_profile_of(layer_division(settled, profile_))));
+}
+
+/// Estimating a model takes longer than summing up its layers. A ring of nodes depends on where the
+/// devices lie.
+void CandidateBounds::learn_divisions(const Missing& missing) {
+    std::vector<LayerDivision> divisions;
+    for (const auto& [key, of] : missing) {
+        const auto& [shape, options] = of;
+        if (!shape.is_divided() ||
+            scenario_.pipeline.context_method == ContextMethod::RingAllToAll) {
+            continue;
+        }
+        const LayerDivision division = layer_division(with_options(shape, options), profile_);
+        if (divided_profile_of(division) == nullptr &&
+            std::ranges::find(divisions, division) == divisions.end()) {
+            divisions.push_back(division);
+        }
+    }
+    std::vector<std::optional<Profile>> profiles(divisions.size());
+    tbb::parallel_for(std::size_t{0}, divisions.size(), [&](std::size_t i) {
+        try {
+            profiles[i] = divided_profile(profile_, divisions[i]);
+        } catch (const Error&) {  // told where its sums are asked for
+            profiles[i].reset();
+        }
+    });
+    for (std::size_t i = 0; i < divisions.size(); ++i) {
+        if (profiles[i]) {
+            divided_.emplace_back(divisions[i], *std::move(profiles[i]));
+        }
+    }
+}
+
+/// Null: not known.
+const Profile* CandidateBounds::divided_profile_of(const LayerDivision& division) const {
+    const auto known =
+        std::ranges::find(divided_, division, &std::pair<LayerDivision, Profile>::first);
+    return known == divided_.end() ? nullptr : &known->second;
 }
 
 std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
@@ -240,6 +321,8 @@ std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
                            key.layers.modules ? 1 : 0,
                            static_cast<int>(key.layers.gathered),
                            key.layers.stages,
+                           key.layers.context_parallel,
+                           key.layers.expert_parallel,
                            key.replicas.members,
                            key.replicas.per_node}) {
         constexpr std::size_t factor = 1'000'003;
@@ -254,7 +337,8 @@ CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
     GatheredWeights weights = cluster.layer_rules().gathered;
     const GatheredKey gathered{.layers = key,
                                .replicas = std::move(weights.replicas),
-                               .between = std::move(weights.between)};
+                               .between = std::move(weights.between),
+                               .experts = std::move(weights.experts)};
     using Entries = decltype(gathered_sums_);
     if (Entries::const_accessor found; gathered_sums_.find(found, gathered)) {
         return found->second;
@@ -266,30 +350,109 @@ CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
     return sums;
 }
 
-void CandidateBounds::learn(const Shape& shape, const CostOptions& options) {
+void CandidateBounds::add_missing(const Shape& shape,
+                                  const CostOptions& options,
+                                  Missing& missing) const {
     const SumsKey key = key_of(shape, options);
-    if (sums_.contains(key)) {
-        return;
-    }
-    Sums& sums = sums_[key];
-    try {
-        const SettledScenario settled = with_options(shape, options);
-        sums = make_sums(key, settled, Cluster(settled, profile_, shape.stages));
-    } catch (const Error& error) {
-        unknown_.emplace(key, error);
+    if (!sums_.contains(key)) {
+        missing.try_emplace(key, shape, options);
     }
 }
 
-/// Leaves out sums with messages between replicas: most shapes are never looked into. `of` makes
-/// them.
-void CandidateBounds::learn(const Shape& shape) {
-    learn(shape, choices_.fastest_layers(shape));
-    learn(shape, any_order_options(shape));
+template <class ClusterOf>
+std::vector<std::variant<CandidateBounds::Sums, Error>> CandidateBounds::make_missing(
+    const Missing& missing, const ClusterOf& cluster_of) const {
+    const std::vector<Missing::value_type> all(missing.begin(), missing.end());
+    std::vector<std::variant<Sums, Error>> made(all.size());
+    tbb::parallel_for(std::size_t{0}, all.size(), [&](std::size_t i) {
+        const auto& [shape, options] = all[i].second;
+        try {
+            const SettledScenario settled = with_options(shape, options);
+            made[i] = make_sums(all[i].first, settled, cluster_of(settled, shape));
+        } catch (const Error& error) {
+            made[i] = error;
+        }
+    });
+    return made;
+}
+
+/// Sums with messages between replicas are left out, as most shapes are never looked into; of
+/// shapes that divide samples or experts, of which there are more, all but the first.
+std::vector<CostOptions> CandidateBounds::learned_options(const Shape& shape) const {
+    std::vector<CostOptions> all{choices_.fastest_layers(shape), any_order_options(shape)};
     for (const CostOptions& options : choices_.cost_options(shape)) {
-        if (!gathers(shape, options)) {
-            learn(shape, options);
+        if (!gathers(shape, options) && !shape.is_divided()) {
+            all.push_back(options);
         }
     }
+    return all;
+}
+
+void CandidateBounds::learn(std::span<const Shape> shapes) {
+    Missing missing;
+    for (const Shape& shape : shapes) {
+        for (const CostOptions& options : learned_options(shape)) {
+            add_missing(shape, options, missing);
+        }
+    }
+    learn_divisions(missing);
+    auto made = make_missing(missing, [&](const SettledScenario& settled, const Shape& shape) {
+        return Cluster(settled, profile_, shape.stages);
+    });
+    auto next = made.begin();
+    for (const auto& [key, of] : missing) {
+        if (const Error* const error = std::get_if<Error>(&*next)) {
+            sums_.emplace(key, nullptr);
+            unknown_.emplace(key, *error);
+        } else {
+            sums_.emplace(key, std::get<Sums>(std::move(*next)));
+        }
+        ++next;
+    }
+}
+
+/// The fewest devices that divide layers as those of a shape do.
+CandidateBounds::Missing::value_type CandidateBounds::work_of(const Shape& shape) const {
+    const CostOptions options = choices_.fastest_layers(shape);
+    const int dense = shape.tensor_parallel * shape.context_parallel;
+    Shape least = shape;
+    least.stages = 1;
+    least.data_parallel =
+        std::lcm(dense, shape.expert_tensor_devices() * shape.expert_parallel) / dense;
+    const int samples = scenario_.training.batch / shape.data_parallel;
+    return {{.tensor_parallel = shape.tensor_parallel,
+             .micro_batch_size = std::max(1, samples / shape.micro_batches),
+             .layer_recompute = options.layer_recompute,
+             .sequence_parallel = options.sequence_parallel,
+             .context_parallel = shape.context_parallel,
+             .expert_parallel = shape.expert_parallel,
+             .expert_tensor_parallel = shape.expert_tensor_parallel},
+            {least, options}};
+}
+
+void CandidateBounds::learn_work(std::span<const Shape> shapes) {
+    Missing missing;
+    for (const Shape& shape : shapes) {
+        const auto [key, of] = work_of(shape);
+        if (!work_.contains(key)) {
+            missing.try_emplace(key, of);
+        }
+    }
+    learn_divisions(missing);
+    constexpr double at_once = std::numeric_limits<double>::infinity();
+    auto made = make_missing(missing, [&](const SettledScenario& settled, const Shape& shape) {
+        return Cluster(settled, profile_, shape.stages, {.inside = at_once, .between = at_once});
+    });
+    auto next = made.begin();
+    for (const auto& [key, of] : missing) {
+        Sums* const sums = std::get_if<Sums>(&*next++);
+        work_.emplace(key, sums != nullptr ? std::move(*sums) : nullptr);
+    }
+}
+
+Duration CandidateBounds::least_without_messages(const Shape& shape) const {
+    const auto known = work_.find(work_of(shape).first);
+    return known != work_.end() && known->second ? least_with(shape, *known->second) : Duration{};
 }
 
 const Error* CandidateBounds::unknown(const Shape& shape) const {
@@ -311,10 +474,17 @@ Duration CandidateBounds::share_with(const Shape& shape, const LayerSums& sums) 
 }
 
 Duration CandidateBounds::share_of_any_order(const Shape& shape) const {
-    const auto known = sums_.find(key_of(shape, any_order_options(shape)));
-    const bool divides = known != sums_.end() && known->second;
-    return share_with(shape,
-                      divides ? *known->second : sums_of(shape, choices_.fastest_layers(shape)));
+    if (unknown(shape) != nullptr) {
+        return Duration::max();
+    }
+    for (const CostOptions& options : {any_order_options(shape), choices_.fastest_layers(shape)}) {
+        const auto known = sums_.find(key_of(shape, options));
+        if (known != sums_.end() && known->second) {
+            return share_with(shape, *known->second);
+        }
+    }
+    const auto work = work_.find(work_of(shape).first);
+    return work != work_.end() && work->second ? share_with(shape, *work->second) : Duration::max();
 }
 
 /// Rank r is busy for its share of the work after the first forward has come through r layers at
@@ -362,12 +532,10 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
     // Gradients that are summed with every micro-batch are not summed again.
     // Groups of replicas may sum sooner than all at once, on links that are much slower outside.
     const bool groups = options.shard != Shard::None && !scenario_.pipeline.shard_group.is_all();
-    const bool sums_up = all_alike && !groups && options.shard < Shard::Gradients;
-    // Where samples or experts are divided other groups sum, some of them less than this.
-    const Scenario::PipelinePart& pipeline = scenario_.pipeline;
-    const bool is_divided = pipeline.context_parallel != 1 || pipeline.expert_parallel != 1 ||
-                            pipeline.expert_tensor_parallel != 0;
-    question.replicas = sums_up && !is_divided ? group : DeviceGroup{};
+    // Other devices have the same weights where samples or experts are divided.
+    const bool sums_up =
+        all_alike && !groups && !shape.is_divided() && options.shard < Shard::Gradients;
+    question.replicas = sums_up ? group : DeviceGroup{};
     return question;
 }
 
@@ -599,9 +767,56 @@ const RankChain& ShapeBounds::chain_with_windows(const ScheduleChoice& choice,
     return chain;
 }
 
+/// Time of the forward of one micro-batch through what ranks recompute where each recomputes only
+/// what it cannot hold, at least. A rank that recomputes has what its largest piece keeps, and what
+/// the others keep has to fit beside that and all state:
+///
+///     state + kept + (saved - kept) / chunks <= room of all ranks
+///
+/// The layers that take the least time for their bytes are left to be recomputed.
+Duration ShapeBounds::forced_again(int chunks, const BoundQuestion& question) const {
+    const bool is_known = question.where_needed && question.memory_limit && chunks > 1 &&
+                          scenario_.pipeline.offload == Offload::None;
+    if (!is_known) {
+        return {};
+    }
+    const Bytes saved = sums_.saved.back();
+    const double room =
+        static_cast<double>((question.stages * *question.memory_limit - sums_.state.back()).count);
+    const double most_kept =
+        (room - static_cast<double>(saved.count) / chunks) * chunks / (chunks - 1);
+    double left = static_cast<double>(saved.count) - std::max(0.0, most_kept);
+    if (left <= 0) {
+        return {};
+    }
+    struct Layer {
+        double bytes = 0;
+        double time = 0;
+    };
+    std::vector<Layer> layers;
+    for (std::size_t layer = 0; layer < as_index(sums_.layers()); ++layer) {
+        layers.push_back(
+            {.bytes = static_cast<double>((sums_.saved[layer + 1] - sums_.saved[layer]).count),
+             .time =
+                 static_cast<double>((sums_.forward[layer + 1] - sums_.forward[layer]).count())});
+    }
+    std::ranges::sort(
+        layers, [](const Layer& a, const Layer& b) { return a.time * b.bytes < b.time * a.bytes; });
+    double time = 0;
+    for (const Layer& layer : layers) {
+        const double share = layer.bytes > 0 ? std::min(1.0, left / layer.bytes) : 0;
+        time += share * layer.time;
+        left -= share * layer.bytes;
+        if (left <= 0) {
+            break;
+        }
+    }
+    return Duration{static_cast<std::int64_t>(time)};
+}
+
 /// The mean over the ranks of what each is busy for after the first forward has come through as
 /// many layers as it has ranks before it.
-Duration ShapeBounds::mean_of_ranks(const BoundQuestion& question) const {
+Duration ShapeBounds::mean_of_ranks(int chunks, const BoundQuestion& question) const {
     Duration fill{};
     for (int rank = 0; rank < std::min(question.stages, sums_.layers()); ++rank) {
         fill += sums_.forward[as_index(rank)] + question.hops_to(rank);
@@ -610,29 +825,61 @@ Duration ShapeBounds::mean_of_ranks(const BoundQuestion& question) const {
     const Duration work =
         question.micro_batches *
             (sums_.forward.back() + sums_.backward_input.back() + sums_.backward_weight.back()) +
-        again * sums_.forward.back() + sums_.update.back();
+        again * sums_.forward.back() + sums_.update.back() +
+        (question.micro_batches - 1) * forced_again(chunks, question);
     return (work + fill) / question.stages;
 }
 
-/// Whether all ranks together have room for the model's state, and, where every rank has all
-/// micro-batches of all its pieces at once, for what is kept of them.
+/// What all ranks together keep of micro-batches, at least. Where every rank has all of them of all
+/// its pieces at once, that; else what is there while the first one turns around, of which nothing
+/// is given back yet. Where pieces are computed again, each rank has its largest, which is no
+/// smaller than their mean.
+Bytes ShapeBounds::least_kept(const ScheduleChoice& choice, const BoundQuestion& question) const {
+    if (scenario_.pipeline.offload != Offload::None || !question.has_backward) {
+        return {};
+    }
+    if (question.recomputed > 0) {
+        return Bytes{sums_.saved.back().count / choice.chunks};
+    }
+    const int micro_batches = question.micro_batches;
+    const bool keeps_all = !question.stashes.empty() &&
+                           std::ranges::all_of(question.stashes, [&](const LiveStashes& of_rank) {
+                               return of_rank.all == micro_batches * choice.chunks;
+                           });
+    if (!keeps_all) {
+        return sums_.saved.back();
+    }
+    // What waits for its W may have given back a part.
+    const Bytes given_back = std::min(Bytes{}, sums_.split.back());
+    return micro_batches *
+           (sums_.saved.back() + (question.split == BackwardSplit::Never ? Bytes{} : given_back));
+}
+
+/// Whether all ranks together have room for the model's state and for what is kept; and so for
+/// those layers alone for which a rank keeps more than so many bytes free, or it has none of them.
 bool ShapeBounds::holds_all(const ScheduleChoice& choice, const BoundQuestion& question) const {
     if (!question.memory_limit) {
         return true;
     }
-    Bytes all = sums_.state.back();
-    const int micro_batches = question.micro_batches;
-    const bool keeps_all = question.recomputed == 0 && !question.stashes.empty() &&
-                           std::ranges::all_of(question.stashes, [&](const LiveStashes& of_rank) {
-                               return of_rank.all == micro_batches * choice.chunks;
-                           });
-    if (keeps_all) {
-        // What waits for its W may have given back a part.
-        const Bytes given_back = std::min(Bytes{}, sums_.split.back());
-        all += micro_batches * (sums_.saved.back() +
-                                (question.split == BackwardSplit::Never ? Bytes{} : given_back));
+    if (sums_.state.back() + least_kept(choice, question) >
+        question.stages * *question.memory_limit) {
+        return false;
     }
-    return all <= question.stages * *question.memory_limit;
+    const bool keeps = scenario_.pipeline.offload == Offload::None && question.has_backward;
+    const int parts = question.recomputed > 0 ? choice.chunks : 1;
+    const std::set<Bytes> rooms(sums_.room.begin(), sums_.room.end());
+    return std::ranges::all_of(rooms, [&](Bytes room) {
+        Bytes state;
+        Bytes saved;
+        for (std::size_t layer = 0; layer < sums_.room.size(); ++layer) {
+            if (sums_.room[layer] >= room) {
+                state += sums_.state[layer + 1] - sums_.state[layer];
+                saved += sums_.saved[layer + 1] - sums_.saved[layer];
+            }
+        }
+        const Bytes kept = keeps ? Bytes{saved.count / parts} : Bytes{};
+        return state + kept <= question.stages * (*question.memory_limit - room);
+    });
 }
 
 std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duration ceiling) const {
@@ -642,7 +889,8 @@ std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duratio
             return StepBound(sums_, asked).least(ceiling);
         case StagePlacement::Loop:
         case StagePlacement::V:
-            return holds_all(choice, asked) ? std::optional(mean_of_ranks(asked)) : std::nullopt;
+            return holds_all(choice, asked) ? std::optional(mean_of_ranks(choice.chunks, asked))
+                                            : std::nullopt;
         case StagePlacement::BothWays:
         case StagePlacement::Unknown:
             return least_of_any(sums_, asked);

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/base/error.h"
@@ -37,9 +39,16 @@ class CandidateBounds {
     /// Keeps references to all of them.
     CandidateBounds(const Scenario& scenario, const Model& model, const Profile& profile);
 
-    /// Reads the costs that the shape needs. Before anything else is asked of it; the rest may be
-    /// asked by several threads at once.
-    void learn(const Shape& shape);
+    /// Reads the costs that these shapes need. Before anything else is asked of them; the rest may
+    /// be asked by several threads at once.
+    void learn(std::span<const Shape> shapes);
+
+    /// Reads what layers of these shapes compute, for `least_without_messages`: shapes that divide
+    /// samples or experts alike have it in common. No `learn` is needed before.
+    void learn_work(std::span<const Shape> shapes);
+
+    /// What no candidate of the shape goes below even if messages take no time. 0: not known.
+    Duration least_without_messages(const Shape& shape) const;
 
     /// Why its costs are not known; none where they are. Nothing below may be asked then.
     const Error* unknown(const Shape& shape) const;
@@ -48,7 +57,8 @@ class CandidateBounds {
     Duration least(const Shape& shape) const;
 
     /// An equal share of the work on every rank: what no order of any schedule goes below, nor with
-    /// a sequence that the scenario does not divide.
+    /// a sequence that the scenario does not divide. Of a shape that was not learned without
+    /// messages; the largest number where nothing is known of it.
     Duration share_of_any_order(const Shape& shape) const;
 
     /// More about the candidates of one shape that share and recompute as `choice` does: it may be
@@ -57,6 +67,7 @@ class CandidateBounds {
     ShapeBounds of(const Shape& shape, const ScheduleChoice& choice) const;
 
     const Choices& choices() const { return choices_; }
+    Choices& choices() { return choices_; }
 
   private:
     /// What the sums depend on.
@@ -73,6 +84,10 @@ class CandidateBounds {
         bool is_pipeline = false;      ///< where replicas gather: stacks may keep weights gathered
         int replicas = 1;              ///< likewise
         bool takes_all = false;        ///< devices, where those of more are slower
+        int context_parallel = 1;
+        int expert_parallel = 1;
+        int expert_tensor_parallel = 0;
+        int placed = 0;  ///< devices that show all places of groups that divide samples or experts
 
         auto operator<=>(const SumsKey&) const = default;
     };
@@ -82,6 +97,7 @@ class CandidateBounds {
         SumsKey layers;
         DeviceGroup replicas;
         DeviceGroup between;
+        std::optional<GatheredExperts> experts;
 
         bool operator==(const GatheredKey&) const = default;
     };
@@ -92,8 +108,16 @@ class CandidateBounds {
 
     /// Where sizes differ by one, the smaller is the bound's.
     SumsKey key_of(const Shape& shape, const CostOptions& options) const;
+    bool numbers_in_order() const;
+    int placed_devices(const Shape& shape) const;
     CostOptions any_order_options(const Shape& shape) const;
-    void learn(const Shape& shape, const CostOptions& options);
+    /// Sums that are not known yet: of which shape and options they are made.
+    using Missing = std::map<SumsKey, std::pair<Shape, CostOptions>>;
+    void add_missing(const Shape& shape, const CostOptions& options, Missing& missing) const;
+    std::vector<CostOptions> learned_options(const Shape& shape) const;
+    void learn_divisions(const Missing& missing);
+    Missing::value_type work_of(const Shape& shape) const;
+    const Profile* divided_profile_of(const LayerDivision& division) const;
     /// `settled` and `cluster`: the scenario and its machine with a shape and cost options of that
     /// key.
     Sums make_sums(const SumsKey& key,
@@ -107,6 +131,10 @@ class CandidateBounds {
     const LayerSums& sums_of(const Shape& shape, const CostOptions& options) const {
         return *sums_.at(key_of(shape, options));
     }
+    /// Threads make the sums of all that is missing, each through `cluster_of` their scenario.
+    template <class ClusterOf>
+    std::vector<std::variant<Sums, Error>> make_missing(const Missing& missing,
+                                                        const ClusterOf& cluster_of) const;
     Duration share_with(const Shape& shape, const LayerSums& sums) const;
     Duration least_with(const Shape& shape, const LayerSums& sums) const;
     BoundQuestion question_of(const Shape& shape,
@@ -125,8 +153,11 @@ class CandidateBounds {
     bool has_backward_;
     int devices_;  ///< to plan for
     bool devices_vary_;
+    /// Costs of one device of each division that a shape has.
+    std::vector<std::pair<LayerDivision, Profile>> divided_{};
     std::map<SumsKey, Sums> sums_{};      ///< null: costs are not known there
     std::map<SumsKey, Error> unknown_{};  ///< why
+    std::map<SumsKey, Sums> work_{};      ///< without messages; null: not known
     mutable tbb::concurrent_hash_map<GatheredKey, Sums, HashOfGathered> gathered_sums_{};
 };
 
@@ -199,7 +230,9 @@ class ShapeBounds {
     bool has_fixed_order(const ScheduleChoice& choice) const;
     double reduction_slope(const BoundQuestion& question) const;
     void add_reductions(RankQuantity& work, const BoundQuestion& question, int chunks) const;
-    Duration mean_of_ranks(const BoundQuestion& question) const;
+    Duration forced_again(int chunks, const BoundQuestion& question) const;
+    Duration mean_of_ranks(int chunks, const BoundQuestion& question) const;
+    Bytes least_kept(const ScheduleChoice& choice, const BoundQuestion& question) const;
     bool holds_all(const ScheduleChoice& choice, const BoundQuestion& question) const;
 
     const Scenario& scenario_;

@@ -10,7 +10,8 @@ namespace pipetwin::sim {
 
 namespace {
 
-/// The shapes of a search that take all devices, without their micro-batches.
+/// The shapes of a search that take all devices, without their micro-batches and how they divide
+/// experts.
 std::set<Shape> whole_shapes(const SearchResult& found) {
     int most = 0;
     for (const Shape& shape : found.shapes) {
@@ -20,6 +21,8 @@ std::set<Shape> whole_shapes(const SearchResult& found) {
     for (Shape shape : found.shapes) {
         if (shape.devices() == most) {
             shape.micro_batches = 0;
+            shape.expert_parallel = 1;
+            shape.expert_tensor_parallel = 0;
             shapes.insert(shape);
         }
     }
@@ -30,13 +33,15 @@ Scenario with_shape(Scenario scenario, const Shape& shape) {
     scenario.pipeline.stages = shape.stages;
     scenario.pipeline.data_parallel = shape.data_parallel;
     scenario.pipeline.tensor_parallel = shape.tensor_parallel;
+    scenario.pipeline.context_parallel = shape.context_parallel;
     return scenario;
 }
 
 bool is_of_shape(const FoundPlan& plan, const Shape& shape) {
     const Shape& own = plan.candidate.shape;
     return own.stages == shape.stages && own.data_parallel == shape.data_parallel &&
-           own.tensor_parallel == shape.tensor_parallel;
+           own.tensor_parallel == shape.tensor_parallel &&
+           own.context_parallel == shape.context_parallel;
 }
 
 /// One shape among many needs no proof: what is within 2 % of its best plan may be left out.

@@ -23,6 +23,7 @@ struct FrontierNode {
     std::int64_t actions = 0;  ///< of its plan, about; of a shape those of its smallest
     Candidate candidate;
     bool is_shape = false;
+    bool is_rough = false;  ///< a shape whose bound leaves out messages
 };
 
 /// `share` of a time.
@@ -51,7 +52,8 @@ class FrontierOrder {
     Key key(const FrontierNode& node) const {
         const int size = (node.actions > 300'000 ? 1 : 0) + (node.actions > 3'000'000 ? 1 : 0);
         const std::int64_t step = (node.bound - least_) / std::max(least_ / 100, Duration{1});
-        return {size, step, node.actions, !node.is_shape, node.candidate};
+        // A rough bound costs little to improve.
+        return {size, step, node.is_rough ? 0 : node.actions, !node.is_shape, node.candidate};
     }
 
     Duration least_;

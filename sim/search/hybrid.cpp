@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/replica_sums.h"
@@ -31,6 +33,19 @@ void require_alike(const Scenario& scenario) {
     }
 }
 
+void require_whole_experts(const Scenario& scenario, const Shape& shape) {
+    if (shape.divides_experts()) {
+        throw Error(
+            ErrorKind::Infeasible,
+            scenario.file.string(),
+            fmt::format("the hybrid has replicas of whole stages, but the best plan divides "
+                        "the experts of a layer (pipeline.expert_parallel = {})",
+                        shape.expert_parallel),
+            "plan without --hybrid")
+            .about("pipeline.expert_parallel");
+    }
+}
+
 /// Every device as a replica of one stage: what connects any number of them.
 Cluster one_wide_stage(SettledScenario& scenario, const Profile& profile, int devices) {
     scenario.pipeline.data_parallel = devices;
@@ -55,10 +70,11 @@ Hybrid hybrid_like(const Scenario& scenario,
                    const Profile& profile,
                    const FoundPlan& plan) {
     require_alike(scenario);
+    require_whole_experts(scenario, plan.candidate.shape);
     SettledScenario wide = with_plan(scenario, plan);
     const Shape& shape = plan.candidate.shape;
-    const int devices =
-        std::max(scenario.cluster.count, shape.devices()) / std::max(1, shape.tensor_parallel);
+    const int devices = std::max(scenario.cluster.count, shape.devices()) /
+                        (shape.tensor_parallel * shape.context_parallel);
     const int micro_batches = shape.data_parallel * shape.micro_batches;
     const int size = std::max(1, scenario.training.batch / micro_batches);
 

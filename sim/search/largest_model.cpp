@@ -21,7 +21,9 @@
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
+#include "core/scenario/division.h"
 #include "core/schedule/generators/generate.h"
+#include "sim/bounds/layer_sums.h"
 #include "sim/search/trial.h"
 #include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
@@ -64,6 +66,7 @@ class Filler {
         rules_ = {.optimizer_slots = optimizer_slots(settled),
                   .devices = plan->tensor_parallel,
                   .fp32_gradients = has_fp32_gradients(settled, sized.profile),
+                  .experts = expert_rules(settled, sized.profile),
                   .tied = tied_bytes(sized.model, sized.profile),
                   .tied_room = sized.model.is_executable()};
         states_ = stage_states(sized.profile,
@@ -231,6 +234,11 @@ class LargestSearch {
             scenario_.pipeline.shard.open({Shard::None, Shard::Optimizer});
         }
         scenario_.model.kind = ModelKind::Profile;  // the layers are those of the profile
+        // Costs of divided layers are known of the profile's own number of them.
+        Scenario::PipelinePart& pipeline = scenario_.pipeline;
+        pipeline.context_parallel = pipeline.context_parallel.value_or(1);
+        pipeline.expert_parallel = pipeline.expert_parallel.value_or(1);
+        pipeline.expert_tensor_parallel = pipeline.expert_tensor_parallel.value_or(0);
         others_ = static_cast<int>(profile.layers.size()) - repeated.group * repeated.copies;
         most_copies_ = (most_layers - others_) / repeated.group;
     }
@@ -284,25 +292,15 @@ std::optional<Room> LargestSearch::room_for_copies(const SettledScenario& settle
         room += *device.memory_limit - device.context;
     }
     const int size = std::max(1, replica_batch(settled) / pipeline.micro_batches);
-    const LayerSamples samples =
-        cost_table(one->model, one->profile, {size}, device_kinds(cluster), cluster.layer_rules())
-            .front()
-            .front();
-    // On one stage the ends have the tied weights once.
-    const auto states =
-        stage_states(tied_counted_once(one->model, one->profile),
-                     {samples},
-                     Partition(std::vector<int>(samples.size(), 1), one->model.layer_count()),
-                     {.optimizer_slots = optimizer_slots(settled),
-                      .devices = pipeline.tensor_parallel,
-                      .fp32_gradients = has_fp32_gradients(settled, one->profile)});
+    const LayerSums sums = layer_sums(settled, one->model, one->profile, cluster, size);
     const bool keeps = !has_schedule_file(settled) && schedule_traits(pipeline.schedule).trains;
-    const std::int64_t parts = pipeline.chunks;
+    const auto of_layer = [](const std::vector<Bytes>& sum, int layer) {
+        return sum[as_index(layer + 1)] - sum[as_index(layer)];
+    };
     Room result{.left = room};
     for (int layer = 0; layer < one->model.layer_count(); ++layer) {
-        const StageState& state = states[as_index(layer)];
-        Bytes bytes = least_share(state, state_shards(settled, one->profile));
-        bytes += keeps ? Bytes{samples[as_index(layer)].saved.count / parts} : Bytes{};
+        Bytes bytes = of_layer(sums.state, layer);
+        bytes += keeps ? Bytes{of_layer(sums.saved, layer).count / pipeline.chunks} : Bytes{};
         if (layer >= repeated_.first && layer < repeated_.first + repeated_.group) {
             result.of_copy += bytes;
         } else {
@@ -317,7 +315,8 @@ int LargestSearch::copies_for_any_shape() const {
     const Scenario::PipelinePart& pipeline = scenario_.pipeline;
     const int devices =
         std::max(scenario_.cluster.count,
-                 pipeline.stages.value_or(1) * pipeline.tensor_parallel.value_or(1));
+                 pipeline.stages.value_or(1) * pipeline.tensor_parallel.value_or(1) *
+                     pipeline.context_parallel.value_or(1));
     constexpr int most_chunks = 8;
     return std::clamp(most_chunks * devices, 1, most_copies_);
 }
@@ -327,7 +326,7 @@ std::vector<SizedCandidate> LargestSearch::candidates_for(int copies) {
     const auto model = sized(copies);
     const Choices choices(scenario_, model->model, model->profile);
     std::vector<SizedCandidate> all;
-    for (const Shape& shape : shapes_of(scenario_, model->model)) {
+    for (const Shape& shape : shapes_of(scenario_, model->model, model->profile)) {
         for (const ScheduleChoice& choice : choices.of(shape)) {
             if (choice.recompute_by_rank && scenario_.pipeline.recompute.is_auto()) {
                 continue;  // it fits where all ranks recompute

@@ -38,10 +38,15 @@ struct Expansion {
     std::vector<std::pair<Bytes, Candidate>> too_large{};
 };
 
+Shape with_micro_batches(Shape shape, int micro_batches) {
+    shape.micro_batches = micro_batches;
+    return shape;
+}
+
 class Search {
   public:
     Search(const SearchSpace& space, const SearchOptions& options)
-        : shapes_(shapes_of(space.scenario, space.model)),
+        : shapes_(shapes_of(space.scenario, space.model, space.profile)),
           cell_stages_(options.every_cell ? telling_stage_counts(shapes_, space.model.layer_count())
                                           : std::vector<int>{}),
           state_(space, options, cell_stages_) {}
@@ -49,7 +54,11 @@ class Search {
     SearchResult run();
 
   private:
+    FrontierNode node_of(const Shape& shape) const;
+    FrontierNode rough_node_of(const Shape& shape) const;
+    FrontierNode node_of_family(const Shape& family) const;
     Frontier frontier_of_shapes();
+    void improve_first(Frontier& frontier);
     bool is_slower(const FrontierNode& node) const;
     bool is_known(const FrontierNode& node) const;
     Duration to_beat(const Shape& shape) const;
@@ -70,32 +79,99 @@ class Search {
     std::vector<Shape> shapes_;
     std::vector<int> cell_stages_;
     SearchState state_;
+    /// [a shape without its micro-batches]: their numbers.
+    std::map<Shape, std::vector<int>> families_{};
     RunnersUp runners_up_{};
     std::map<Candidate, Duration> without_recompute_{};  ///< those that fit, with their bounds
     std::optional<ClosestPlan> closest_{};
 };
 
+/// With the bound that all messages of the layers are part of. The shape's costs are read.
+FrontierNode Search::node_of(const Shape& shape) const {
+    const Candidate first{.shape = shape, .choice = {}};
+    // Where no costs are known there are no plans.
+    const Duration bound =
+        state_.bounds.unknown(shape) ? Duration::max() : state_.bounds.least(shape);
+    return {.bound = bound,
+            .relaxation = bound,
+            .actions = actions_of(first),
+            .candidate = first,
+            .is_shape = true};
+}
+
+/// Shapes that divide samples or experts are so many that most are left out by a rough bound.
 Frontier Search::frontier_of_shapes() {
+    std::vector<Shape> whole;
+    std::vector<Shape> divided;
+    std::ranges::partition_copy(
+        shapes_, std::back_inserter(divided), std::back_inserter(whole), &Shape::is_divided);
+    state_.bounds.learn(whole);
+    state_.bounds.learn_work(divided);
     std::vector<FrontierNode> nodes;
+    for (const Shape& shape : whole) {
+        nodes.push_back(node_of(shape));
+    }
+    for (const Shape& shape : divided) {
+        families_[with_micro_batches(shape, 0)].push_back(shape.micro_batches);
+    }
+    for (const auto& [family, micro_batches] : families_) {
+        nodes.push_back(node_of_family(family));
+    }
     Duration least = Duration::max();
-    for (const Shape& shape : shapes_) {
-        state_.bounds.learn(shape);
-        const Candidate first{.shape = shape, .choice = {}};
-        // Where no costs are known there are no plans.
-        const Duration bound =
-            state_.bounds.unknown(shape) ? Duration::max() : state_.bounds.least(shape);
-        nodes.push_back({.bound = bound,
-                         .relaxation = bound,
-                         .actions = actions_of(first),
-                         .candidate = first,
-                         .is_shape = true});
-        least = std::min(least, nodes.back().bound);
+    for (const FrontierNode& node : nodes) {
+        least = std::min(least, node.bound);
     }
     Frontier frontier{FrontierOrder(least)};
     for (FrontierNode& one : nodes) {
         frontier.add(std::move(one));
     }
     return frontier;
+}
+
+/// With a bound that leaves out messages.
+FrontierNode Search::rough_node_of(const Shape& shape) const {
+    const Duration bound = state_.bounds.least_without_messages(shape);
+    return {.bound = bound,
+            .relaxation = bound,
+            .candidate = {.shape = shape, .choice = {}},
+            .is_shape = true,
+            .is_rough = true};
+}
+
+/// A family of shapes, all numbers of micro-batches, as one.
+FrontierNode Search::node_of_family(const Shape& family) const {
+    FrontierNode node;
+    node.bound = Duration::max();
+    for (const int micro_batches : families_.at(family)) {
+        const FrontierNode one = rough_node_of(with_micro_batches(family, micro_batches));
+        node = one.bound < node.bound ? one : node;
+    }
+    node.candidate.shape = family;
+    return node;
+}
+
+/// Gives the rough ones that come first bounds with messages, until another comes first.
+void Search::improve_first(Frontier& frontier) {
+    constexpr std::size_t most = 64;
+    while (!frontier.empty() && frontier.first().is_rough) {
+        std::vector<Shape> shapes;
+        while (!frontier.empty() && frontier.first().is_rough && shapes.size() < most) {
+            const Shape family = frontier.take().candidate.shape;
+            for (const int micro_batches : families_.at(family)) {
+                const Shape shape = with_micro_batches(family, micro_batches);
+                const FrontierNode node = rough_node_of(shape);
+                if (is_slower(node)) {
+                    leave_out(node);
+                } else {
+                    shapes.push_back(shape);
+                }
+            }
+        }
+        state_.bounds.learn(shapes);
+        for (const Shape& shape : shapes) {
+            frontier.add(node_of(shape));
+        }
+    }
 }
 
 /// The step that a candidate has to be faster than: that of the best plan, or less by what does not
@@ -110,8 +186,8 @@ Duration Search::to_beat(const Shape& shape) const {
 }
 
 bool Search::is_slower(const FrontierNode& node) const {
-    return !state_.bounds.unknown(node.candidate.shape) &&
-           node.bound >= to_beat(node.candidate.shape);
+    const bool is_known = node.is_rough || !state_.bounds.unknown(node.candidate.shape);
+    return is_known && node.bound >= to_beat(node.candidate.shape);
 }
 
 /// Whether it recomputes as needed where nothing is needed: with the bound of the candidate without
@@ -138,7 +214,7 @@ void Search::add_unexplored(const FrontierNode& node) {
 
 void Search::leave_out(const FrontierNode& node) {
     const std::int64_t count =
-        node.is_shape ? std::ssize(state_.bounds.choices().of(node.candidate.shape)) : 1;
+        node.is_shape ? state_.bounds.choices().count(node.candidate.shape) : 1;
     state_.all.candidates += node.is_shape ? count : 0;
     state_.all.pruned += count;
     ++state_.settled;
@@ -161,6 +237,10 @@ std::vector<FrontierNode> Search::next_wave(Frontier& frontier) {
     std::vector<FrontierNode> wave;
     std::int64_t actions = 0;
     while (!frontier.empty() && wave.size() < most) {
+        improve_first(frontier);
+        if (frontier.empty()) {
+            break;
+        }
         const FrontierNode& next = frontier.first();
         if (is_slower(next)) {
             leave_out(frontier.take());
@@ -340,17 +420,17 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
     result.any_partition_bound = std::min(result.lower_bound, any_partition_bound);
     result.proven_optimal = complete && result.any_partition_bound == fastest;
     result.any_order_bound = fastest;
+    std::set<int> sharing;
     for (const Shape& shape : result.shapes) {
-        result.leaves_out_sequence_parallel =
-            result.leaves_out_sequence_parallel ||
-            (state_.space.scenario.pipeline.sequence_parallel.is_auto() &&
-             shape.tensor_parallel > 1 &&
-             !knows_shares(state_.space.profile, shape.tensor_parallel));
-        if (!state_.bounds.unknown(shape)) {
-            result.any_order_bound =
-                std::min(result.any_order_bound, state_.bounds.share_of_any_order(shape));
-        }
+        sharing.insert(shape.tensor_parallel);
+        result.any_order_bound =
+            std::min(result.any_order_bound, state_.bounds.share_of_any_order(shape));
     }
+    result.leaves_out_sequence_parallel =
+        state_.space.scenario.pipeline.sequence_parallel.is_auto() &&
+        std::ranges::any_of(sharing, [&](int devices) {
+            return devices > 1 && !knows_shares(state_.space.profile, devices);
+        });
     return result;
 }
 

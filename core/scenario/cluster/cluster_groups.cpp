@@ -24,11 +24,14 @@ void Cluster::know_divided(const Profile& profile) {
     if (grid_.sizes().context == 1 && !expert_rules_ && !shares_network()) {
         return;
     }
-    node_of_number_.resize(as_index(grid_.devices()));
-    for (int number = 0; number < grid_.devices(); ++number) {
-        const Coordinates at = grid_.coordinates_of(number);
-        node_of_number_[as_index(number)] =
-            node_of(at.pipeline, at.data, at.tensor + tensor_ * at.context);
+    if (is_in_order(scenario_.cluster.placement)) {
+        node_of_number_ = nodes_in_order(grid_.devices(), std::max(1, scenario_.cluster.per_node));
+    } else {
+        for (int number = 0; number < grid_.devices(); ++number) {
+            const Coordinates at = grid_.coordinates_of(number);
+            node_of_number_.push_back(
+                node_of(at.pipeline, at.data, at.tensor + tensor_ * at.context));
+        }
     }
     if (scenario_.cluster.levels().nodes_of_leaf > 0) {
         replica_spread_ = spread_on_all_ranks([&](int) { return all_replicas(); });
@@ -40,8 +43,18 @@ void Cluster::know_divided(const Profile& profile) {
         routed_ = {.experts = experts.count, .chosen = experts.per_token};
     }
     const GroupSpread spread =
-        spread_of(grid_.groups(Axis::Context), node_of_number_, scenario_.cluster.levels());
+        spread_of(groups_along(grid_, Axis::Context), node_of_number_, scenario_.cluster.levels());
     division_.context_ring = spread.nodes;
+}
+
+/// As many groups of a grid as show all places that any of them has on nodes.
+DeviceGroups Cluster::groups_along(const DeviceGrid& grid, Axis axis) const {
+    if (!is_in_order(scenario_.cluster.placement)) {
+        return grid.groups(axis);
+    }
+    const std::int64_t again = std::lcm(std::int64_t{grid.period(axis)},
+                                        std::int64_t{devices_of_places(scenario_.cluster)});
+    return grid.groups(axis, static_cast<int>(std::min<std::int64_t>(again, grid.devices())));
 }
 
 DeviceGroup Cluster::group_of(const DeviceGroups& lists) const {
@@ -54,7 +67,7 @@ ContextParallel Cluster::context_parallel() const {
         return {};
     }
     const ContextMethod method = scenario_.pipeline.context_method;
-    const DeviceGroups groups = grid_.groups(Axis::Context);
+    const DeviceGroups groups = groups_along(grid_, Axis::Context);
     ContextParallel context{.devices = devices, .method = method};
     if (method == ContextMethod::RingAllToAll) {
         DeviceGroups heads;
@@ -78,8 +91,8 @@ std::optional<ExpertParallel> Cluster::expert_parallel() const {
         return std::nullopt;
     }
     return ExpertParallel{.dispatch = scenario_.pipeline.expert_dispatch,
-                          .parts = group_of(expert_grid_.groups(Axis::Expert)),
-                          .sharing = group_of(expert_grid_.groups(Axis::Tensor)),
+                          .parts = group_of(groups_along(expert_grid_, Axis::Expert)),
+                          .sharing = group_of(groups_along(expert_grid_, Axis::Tensor)),
                           .tokens = routed_,
                           .waits_for_counts = division_.load.capacity == 0};
 }
@@ -87,8 +100,12 @@ std::optional<ExpertParallel> Cluster::expert_parallel() const {
 /// [replica]: its node.
 std::vector<int> Cluster::nodes_of(int rank) const {
     std::vector<int> nodes;
+    const bool in_order = is_in_order(scenario_.cluster.placement);
+    const int first = number_of(rank, 0, 0);
     for (int replica = 0; replica < replicas_; ++replica) {
-        nodes.push_back(node_of(rank, replica));
+        nodes.push_back(in_order ? (first + replica * grid_.stride(Axis::Data)) /
+                                       std::max(1, scenario_.cluster.per_node)
+                                 : node_of(rank, replica));
     }
     return nodes;
 }
@@ -104,7 +121,8 @@ TensorParallel Cluster::tensor_parallel() const {
     const int joined = scenario_.cluster.domain_devices();
     const bool crosses = tensor_ > joined;
     const auto between_domains = [&] {
-        return shares_network() ? group_of(grid_.groups(Axis::Tensor)).between : between(0, 0);
+        return shares_network() ? group_of(groups_along(grid_, Axis::Tensor)).between
+                                : between(0, 0);
     };
     return {.devices = tensor_,
             .link = link,

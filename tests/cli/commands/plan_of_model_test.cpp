@@ -342,7 +342,7 @@ TEST_F(PlanOfModel, SaysTheAnswerFirst) {
               HasSubstr("% MFU as Megatron-LM counts: FLOPs of the model's matrix products "),
               HasSubstr("this close to their estimates\n"),  // on H100s
               HasSubstr("--tokens N, such as 15T"),
-              HasSubstr("not searched: context and expert parallelism (not modelled); naive"),
+              HasSubstr("not searched: context and expert parallelism; naive"),
               Not(HasSubstr("warning: less than 5 % is left")),
               HasSubstr("The best plan of every shape\n"),
               HasSubstr("Memory against time\n"),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -203,6 +204,10 @@ TEST(GroupSpread, EqualsACountOfDevicesOnNodesOfEverySize) {
                                                Axis::Tensor | Axis::Pipeline}) {
                         const DeviceGroups groups = grid.groups(axes);
                         EXPECT_EQ(spread_of(groups, nodes), counted(groups, nodes));
+                        const int again =
+                            std::min(std::lcm(grid.period(axes), per_node), grid.devices());
+                        EXPECT_EQ(spread_of(grid.groups(axes, again), nodes),
+                                  counted(groups, nodes));
                     }
                 }
             }

@@ -113,7 +113,7 @@ TEST(FinishedRows, AreNoneWhereTheSearchIsStopped) {
 /// for as few messages as their rows need.
 Bytes least_lack(const Scenario& scenario, const Model& model, const Profile& profile) {
     Bytes least{std::numeric_limits<std::int64_t>::max()};
-    for (const Shape& shape : shapes_of(scenario, model)) {
+    for (const Shape& shape : shapes_of(scenario, model, profile)) {
         for (const ScheduleChoice& choice : choices_of(scenario, model, profile, shape)) {
             if (choice.recompute_by_rank) {
                 continue;  // the ranks that lack most recompute always

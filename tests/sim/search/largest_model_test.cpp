@@ -96,7 +96,7 @@ bool fits_with_any_partition(const Scenario& scenario,
 /// With every shape, choice and partition.
 bool fits(const Scenario& scenario, const Profile& profile) {
     const Model model = scenario_model(scenario, &profile);
-    for (const Shape& shape : shapes_of(scenario, model)) {
+    for (const Shape& shape : shapes_of(scenario, model, profile)) {
         for (const ScheduleChoice& choice : choices_of(scenario, model, profile, shape)) {
             if (fits_with_any_partition(scenario,
                                         profile,

@@ -10,12 +10,17 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/estimate.h"
+#include "core/costs/whole_blocks.h"
+#include "core/model/decoder_model.h"
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/scenario/cluster.h"
@@ -145,6 +150,53 @@ class RandomQuestion {
         return result;
     }
 
+    /// Estimated costs of a model with experts, of few layers.
+    Profile profile_with_experts() {
+        DecoderModel model{.blocks = 1 + below(2), .width = 512, .vocabulary = 4000};
+        model.attention = {.heads = 8, .key_value_heads = 4, .key_width = 64, .value_width = 64};
+        model.feed_forward = 1536;
+        model.experts = {.count = 4 << below(2), .per_token = 2, .width = 768 << below(3)};
+        model.has_experts.assign(static_cast<std::size_t>(model.blocks), true);
+        EstimateOptions options{.sequence = 2048 << below(2), .precision = "bf16"};
+        options.micro_batch_size = 1;
+        options.most_devices = 4;
+        const DeviceProfile& device = find_device("h100-sxm");
+        return with_whole_blocks(estimated_profile(model, device, options));
+    }
+
+    /// With every axis of parallelism open, on up to eight devices.
+    Scenario scenario_with_division() {
+        Scenario result = scenario_with_shares();
+        Scenario::PipelinePart& pipeline = result.pipeline;
+        constexpr std::array schedules{"1f1b", "gpipe", "interleaved-1f1b"};
+        pipeline.schedule = schedules.at(static_cast<std::size_t>(below(3)));
+        pipeline.context_parallel.open();
+        pipeline.expert_parallel.open();
+        pipeline.expert_tensor_parallel.open();
+        pipeline.tensor_parallel.open();
+        pipeline.sequence_parallel.open();
+        pipeline.scatter_boundaries = false;
+        pipeline.recompute = below(2) == 0 ? Recompute::None : Recompute::Always;
+        pipeline.context_method = static_cast<ContextMethod>(below(4));
+        pipeline.expert_dispatch = static_cast<ExpertDispatch>(below(2));
+        if (below(3) == 0) {
+            pipeline.order = below(2) == 0 ? pipeline_last : data_last;
+        }
+        constexpr std::array placements{
+            Placement::ReplicasFirst, Placement::Fill, Placement::RoundRobin};
+        result.cluster.placement = placements.at(static_cast<std::size_t>(below(3)));
+        result.training.precision = Precision::Bf16;
+        result.cluster.count = 2 + below(3);
+        result.cluster.per_node = 2 << below(2);
+        result.cluster.device = "h100-sxm";
+        result.cluster.node_link_gbps = 10 * (1 + below(40));
+        result.cluster.memory_limit = std::nullopt;
+        if (below(2) == 0) {
+            result.cluster.memory_limit = Bytes{(std::int64_t{100} + below(1000)) << 20};
+        }
+        return result;
+    }
+
     int below(int end) { return testing::below(random_, end); }
 
   private:
@@ -263,7 +315,7 @@ std::vector<ScheduleChoice> every_choice(const Scenario& scenario,
                                          const Profile& profile,
                                          const Shape& shape) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
-    const bool shards = pipeline.shard.is_auto() && shape.data_parallel > 1;
+    const bool shards = pipeline.shard.is_auto() && shape.has_replicas();
     const bool divides = pipeline.sequence_parallel.is_auto() && shape.tensor_parallel > 1 &&
                          knows_shares(profile, shape.tensor_parallel);
     const bool scatters = pipeline.scatter_boundaries.is_auto() && shape.tensor_parallel > 1;
@@ -300,7 +352,7 @@ std::optional<Duration> brute_force(const Scenario& scenario,
                                     bool with_recompute_by_rank = true) {
     const Model model = scenario_model(scenario, &profile);
     std::optional<Duration> best;
-    for (const Shape& shape : shapes_of(scenario, model)) {
+    for (const Shape& shape : shapes_of(scenario, model, profile)) {
         for (const ScheduleChoice& choice : every_choice(scenario, model, profile, shape)) {
             if (choice.recompute_by_rank && !with_recompute_by_rank) {
                 continue;
@@ -402,6 +454,60 @@ TEST(PlanSearch, FindsTheFastestOnDevicesThatVaryAndInGroupsOfReplicas) {
         ASSERT_NO_FATAL_FAILURE(judge.judge(scenario, profile));
     }
     EXPECT_GT(judge.searched(), 8);
+}
+
+/// Samples and experts that are divided in every way.
+TEST(PlanSearch, FindsTheFastestWithExpertsAndPartsOfSamples) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    Judge judge;
+    for (int round = 0; round < tests::soaked(200); ++round) {
+        const Profile profile = random.profile_with_experts();
+        SCOPED_TRACE(fmt::format("round {}", round));
+        ASSERT_NO_FATAL_FAILURE(judge.judge(random.scenario_with_division(), profile));
+    }
+    EXPECT_GT(judge.searched(), 50);
+    EXPECT_LE(judge.more_recompute_helps(), 1 + judge.searched() / 100);
+}
+
+/// A degree that divides no number of experts is refused, about its key.
+TEST(PlanSearch, RefusesDegreesThatNoShapeHas) {
+    RandomQuestion random(1);
+    const Profile profile = random.profile_with_experts();
+    Scenario scenario = random.scenario_with_division();
+    scenario.pipeline.expert_parallel = 3;
+    try {
+        shapes_of(scenario, scenario_model(scenario, &profile), profile);
+        FAIL() << "3 does not divide the experts";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr("expert_parallel = 3"));
+        EXPECT_FALSE(error.advice().settings.empty());
+    }
+}
+
+/// Nothing of how samples and experts are divided is looked at where the scenario says nothing of
+/// it; then a model with experts opens these, and one with long samples the other.
+TEST(OpenDivision, IsForExpertsAndLongSamples) {
+    RandomQuestion random(1);
+    Scenario scenario = random.scenario_with_division();
+    scenario.cluster.count = 4;
+    leave_division_open(scenario);
+    const Profile profile = random.profile_with_experts();
+    const Model model = scenario_model(scenario, &profile);
+    for (const Shape& shape : shapes_of(scenario, model, profile)) {
+        EXPECT_FALSE(shape.is_divided());
+    }
+    open_division(scenario, profile);
+    const std::vector<Shape> shapes = shapes_of(scenario, model, profile);
+    EXPECT_TRUE(std::ranges::any_of(shapes, &Shape::divides_experts));
+    EXPECT_TRUE(std::ranges::all_of(
+        shapes, [](const Shape& shape) { return shape.context_parallel == 1; }));
+    scenario.pipeline.expert_parallel = 1;
+    scenario.pipeline.expert_tensor_parallel = 0;
+    open_division(scenario, profile);
+    EXPECT_EQ(scenario.pipeline.expert_parallel, 1);
 }
 
 /// A model with room for what one block keeps, not for what all of them keep: 4 blocks of 100 bytes
@@ -683,8 +789,8 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
             }
             const Model model = scenario_model(scenario, &profile);
             CandidateBounds bounds(scenario, model, profile);
-            for (const Shape& shape : shapes_of(scenario, model)) {
-                bounds.learn(shape);
+            for (const Shape& shape : shapes_of(scenario, model, profile)) {
+                bounds.learn(std::span(&shape, 1));
                 for (const ScheduleChoice& choice : choices_of(scenario, model, profile, shape)) {
                     const Candidate candidate{.shape = shape, .choice = choice};
                     const ShapeBounds of_shape = bounds.of(shape, choice);
@@ -767,7 +873,7 @@ TEST(StepBound, IsNeverAboveTheStep) {
                        .costs = {.layer_recompute =
                                      of_stages ? LayerRecompute::None : LayerRecompute::Block}}};
         CandidateBounds bounds(scenario, model, profile);
-        bounds.learn(candidate.shape);
+        bounds.learn(std::span(&candidate.shape, 1));
         const BoundQuestion question =
             bounds.of(candidate.shape, candidate.choice).question(candidate.choice);
         const LayerSums sums =
