@@ -14,6 +14,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/layer_costs.h"
 #include "core/scenario/settled_scenario.h"
 
 namespace pipetwin::accuracy {
@@ -289,7 +290,7 @@ Plan calibrated_plan(const SettledScenario& scenario,
     const CalibratedCosts costs(plain, model, calibration);
     PlanParts parts = plain.parts();
     parts.costs = costs.costs();
-    const int slots = optimizer_slots(scenario);
+    const int slots = optimizer_state(scenario).slots;
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
         StageState& state = parts.states[as_index(stage)];
         state.optimizer =

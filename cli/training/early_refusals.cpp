@@ -15,6 +15,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/layer_costs.h"
 #include "core/scenario/plan_rows.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/scenario_words.h"
@@ -62,7 +63,7 @@ void refuse_states_without_room(const ScenarioParts& scenario,
                                 const Profile& sizes,
                                 const StateShards& shards,
                                 const Room& room) {
-    const WeightRules rules{.optimizer_slots = optimizer_slots(scenario),
+    const WeightRules rules{.optimizer = optimizer_state(scenario),
                             .fp32_gradients = has_fp32_gradients(scenario, sizes),
                             .shards = shards};
     const int layers = model.layer_count();
@@ -257,6 +258,16 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     "inputs of modules in host memory can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out, or set "
                     "pipeline.offload = \"stash\"");
+    }
+    const OptimizerState state = optimizer_state(scenario);
+    if (state.bytes && *state.bytes != 4 * (1 + state.slots) &&
+        scenario.training.precision == Precision::Bf16) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"training.optimizer_state_bytes",
+                             fmt::to_string(*scenario.training.optimizer_state_bytes)},
+                    "the optimizer's state beside bf16 weights is in fp32; a narrower one can only "
+                    "be simulated",
+                    "'pipetwin simulate' predicts it; to train, leave it out");
     }
     if (pipeline.recompute_modules.is_auto() || !pipeline.recompute_modules->empty()) {
         throw Error(ErrorKind::Infeasible,

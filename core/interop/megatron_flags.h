@@ -64,6 +64,10 @@ struct MegatronFlags {
     std::optional<double> offload_fraction{};      ///< --activation-offload-fraction
     bool gradients_fp32 = false;                   ///< --accumulate-allreduce-grads-in-fp32
     bool gradients_narrow = false;                 ///< --grad-reduce-in-bf16
+    bool state_types = false;                      ///< --use-precision-aware-optimizer
+    std::optional<std::string> main_type{};        ///< --main-params-dtype
+    std::optional<std::string> mean_type{};        ///< --exp-avg-dtype
+    std::optional<std::string> square_type{};      ///< --exp-avg-sq-dtype
     bool separate_accumulation = false;            ///< --no-gradient-accumulation-fusion
     bool bf16 = false;                             ///< --bf16
     bool fp16 = false;                             ///< --fp16

@@ -144,6 +144,22 @@ std::optional<GradientType> megatron_gradients(const MegatronFlags& flags) {
     return std::nullopt;
 }
 
+std::optional<int> megatron_state_bytes(const MegatronFlags& flags) {
+    constexpr int fp32 = 4;
+    constexpr int adam_in_fp32 = 3 * fp32;
+    if (!flags.state_types || !(flags.bf16 || flags.fp16)) {
+        return std::nullopt;
+    }
+    const auto width = [](const std::optional<std::string>& type) {
+        return type.value_or("fp32") == "fp32" ? fp32 : *type == "fp8" ? 1 : 2;
+    };
+    const bool is_own_copy = flags.fp8 && flags.fp8_recipe.value_or("delayed") != "delayed";
+    const bool has_rest_alone = flags.bf16 && !is_own_copy;
+    const int copy = has_rest_alone ? 2 : width(flags.main_type);
+    const int bytes = copy + width(flags.mean_type) + width(flags.square_type);
+    return bytes == adam_in_fp32 ? std::nullopt : std::optional(bytes);
+}
+
 bool divides_sequence(const MegatronFlags& flags) {
     return flags.sequence_parallel && flags.tensor_size.value_or(1) > 1;
 }

@@ -44,6 +44,12 @@ Shard megatron_shard(const MegatronFlags& flags);
 /// --bf16, and two bytes with --fp16 (megatron/training/arguments.py).
 std::optional<GradientType> megatron_gradients(const MegatronFlags& flags);
 
+/// training.optimizer_state_bytes of the flags, with --use-precision-aware-optimizer; none where
+/// all is in fp32. Copies of bf16 weights in fp32 have the 16 bits alone that the weights do not
+/// have, unless Megatron keeps the copies, as with fp8 recipes but for delayed scaling (Transformer
+/// Engine from 2.1 on; megatron/core/optimizer).
+std::optional<int> megatron_state_bytes(const MegatronFlags& flags);
+
 /// Whether the devices of a rank divide the sequence. Megatron turns --sequence-parallel off where
 /// a rank has one device.
 bool divides_sequence(const MegatronFlags& flags);

@@ -135,7 +135,7 @@ std::string tied_note(const std::string& precision, const WeightRules& rules) {
     const StageState held = stage_states(copy,
                                          {},
                                          Partition({1}, 1),
-                                         {.optimizer_slots = rules.optimizer_slots,
+                                         {.optimizer = rules.optimizer,
                                           .devices = rules.devices,
                                           .fp32_gradients = rules.fp32_gradients,
                                           .shards = rules.shards})

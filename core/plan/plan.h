@@ -183,10 +183,6 @@ std::optional<std::string> why_not_trainable(const Schedule& schedule, bool stal
 /// is out of range.
 std::vector<int> micro_batch_sizes(int batch, int micro_batches);
 
-/// Numbers per weight that the training of a scenario keeps beside the gradient: the slots of its
-/// optimizer, and one more where it averages the weights.
-int optimizer_slots(const ScenarioParts& scenario);
-
 /// Makes the plan of a scenario from the costs of its layers. `partition = "auto"` is the balanced
 /// partition of forward + recompute + backward at the scenario's micro-batch size. The memory limit
 /// is not checked: that is `check_memory` of core/timeline/memory_limits.h. Throws Error(BadInput)

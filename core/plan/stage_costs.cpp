@@ -520,16 +520,30 @@ ModelParameters tied_counted_once(const Model& model, const Profile& profile) {
 
 namespace {
 
-/// Bytes of optimizer state for each byte of weights.
-int state_per_byte(std::string_view precision, int optimizer_slots) {
-    return is_half_precision(precision) ? 2 * (1 + optimizer_slots) : optimizer_slots;
+/// Bytes of optimizer state for each weight.
+std::int64_t state_bytes(std::string_view precision, const OptimizerState& state) {
+    constexpr std::int64_t fp32 = 4;
+    return is_half_precision(precision)
+               ? state.bytes ? std::int64_t{*state.bytes} : fp32 * (1 + state.slots)
+               : bytes_per_number(precision) * state.slots;
+}
+
+/// Time of an update whose state is as wide as the rules say, from that of one in fp32. An update
+/// reads a gradient of four bytes, and reads and writes the state.
+Duration update_time(Duration in_fp32, std::string_view precision, const OptimizerState& state) {
+    if (!state.bytes || !is_half_precision(precision)) {
+        return in_fp32;
+    }
+    const auto moved = [&](const OptimizerState& of) {
+        return static_cast<double>(4 + 2 * state_bytes(precision, of));
+    };
+    return scaled(in_fp32, moved(state) / moved({.slots = state.slots}));
 }
 
 }  // namespace
 
 Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules) {
-    const std::int64_t unit =
-        bytes_per_number(precision) * state_per_byte(precision, rules.optimizer_slots);
+    const std::int64_t unit = state_bytes(precision, rules.optimizer);
     if (rules.shards.optimizer == 1 || unit == 0) {
         return all;
     }
@@ -606,12 +620,12 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
     const int beside = gradient > 1 && rules.gradients_beside_sums ? 1 : 0;
     for (StageState& state : states) {
         state.gradients = state.weights * (gradient + beside);
-        state.optimizer_state =
-            first_share(state.weights * state_per_byte(weights.precision, rules.optimizer_slots),
-                        weights.precision,
-                        rules);
+        const Bytes all{state.weights.count / bytes_per_number(weights.precision) *
+                        state_bytes(weights.precision, rules.optimizer)};
+        state.optimizer_state = first_share(all, weights.precision, rules);
         state.optimizer /= rules.shards.optimizer;
-        state.norm = norm_time(state.optimizer, rules.optimizer_slots);
+        state.norm = norm_time(state.optimizer, rules.optimizer.slots);
+        state.optimizer = update_time(state.optimizer, weights.precision, rules.optimizer);
     }
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
         states[stage].optimizer += casts[stage];  // of updated weights, by every replica

@@ -70,9 +70,19 @@ struct ExpertRules {
     bool operator==(const ExpertRules&) const = default;
 };
 
+/// What an optimizer keeps of a weight beside its gradient.
+struct OptimizerState {
+    int slots = 0;  ///< numbers
+    /// Bytes of all of it for a weight of two bytes, the copy of the weight included; none: four a
+    /// number.
+    std::optional<int> bytes{};
+
+    bool operator==(const OptimizerState&) const = default;
+};
+
 /// Rules for the memory that a stage's weights take: optimizer, sharding, tied weights.
 struct WeightRules {
-    int optimizer_slots = 0;     ///< numbers per weight that the optimizer keeps
+    OptimizerState optimizer{};
     int devices = 1;             ///< that share the weights of a stage: each has its part
     bool fp32_gradients = true;  ///< of weights with two bytes
     /// True if gradients of two bytes stay beside their sums in fp32.
@@ -150,7 +160,8 @@ void share_out(StageState& state,
 /// One state per stage of the partition; the workspace is the largest over `samples_of_class`.
 /// Weights of half precision ("bf16", "fp16") have gradients that are summed in fp32, and a copy in
 /// fp32 beside the optimizer's slots, which are fp32, too: 2 + 4 + 4 + 4 * slots bytes each
-/// (Micikevicius et al., arXiv 1710.03740, section 3.1). All others are of the weights' own size.
+/// (Micikevicius et al., arXiv 1710.03740, section 3.1), unless `rules` say other bytes; an update
+/// then takes less time as it moves less. All others are of the weights' own size.
 std::vector<StageState> stage_states(const ModelParameters& weights,
                                      const std::vector<LayerSamples>& samples_of_class,
                                      const Partition& partition,

@@ -11,9 +11,13 @@
 
 namespace pipetwin {
 
-int optimizer_slots(const ScenarioParts& scenario) {
-    return traits(scenario.training.optimizer).state_slots +
-           (scenario.training.average_decay > 0 ? 1 : 0);
+OptimizerState optimizer_state(const ScenarioParts& scenario) {
+    const int averages = scenario.training.average_decay > 0 ? 1 : 0;
+    OptimizerState state{.slots = traits(scenario.training.optimizer).state_slots + averages};
+    if (const std::optional<int> written = scenario.training.optimizer_state_bytes) {
+        state.bytes = *written + 4 * averages;
+    }
+    return state;
 }
 
 WeightRules weight_rules(const SettledScenario& scenario,
@@ -21,7 +25,7 @@ WeightRules weight_rules(const SettledScenario& scenario,
                          const Profile& profile,
                          const LayerCosts& costs) {
     const bool tied_once = costs.counted_once.has_value();
-    return {.optimizer_slots = optimizer_slots(scenario),
+    return {.optimizer = optimizer_state(scenario),
             .devices = scenario.pipeline.tensor_parallel,
             .fp32_gradients = has_fp32_gradients(scenario, profile),
             .gradients_beside_sums = has_gradients_beside_sums(scenario, profile),

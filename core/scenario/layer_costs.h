@@ -33,6 +33,11 @@ LayerCosts costs_of_layers(const SettledScenario& scenario,
                            const Cluster& cluster,
                            const Schedule& grid);
 
+/// What the training of a scenario keeps of each weight beside the gradient: the slots of its
+/// optimizer, one more where it averages the weights, and their bytes, where the scenario says
+/// them.
+OptimizerState optimizer_state(const ScenarioParts& scenario);
+
 /// What decides how much the stages keep of their weights and how long updates take. Throws as
 /// `stack_of`.
 WeightRules weight_rules(const SettledScenario& scenario,

@@ -116,7 +116,8 @@ struct ScenarioParts {
         double final_learning_rate = 0;  ///< towards which linear and cosine go
         double clip_norm = 0;            ///< of all gradients; 0: they are left as they are
         Precision precision = Precision::Fp32;
-        std::optional<GradientType> gradients{};  ///< none: as the stack of the costs has them
+        std::optional<GradientType> gradients{};     ///< none: as the stack of the costs has them
+        std::optional<int> optimizer_state_bytes{};  ///< of a two-byte weight; none: all in fp32
         Accumulation accumulation = Accumulation::Fused;
         std::uint64_t seed = 1;
         int validate_every = 0;  ///< steps; 0: never

@@ -304,7 +304,7 @@ void print_unless_usual(const ScenarioKey& key, ScenarioWriter& writer, const Sc
     }
 }
 
-constexpr std::array<ScenarioKey, 29> keys_of_training{
+constexpr std::array<ScenarioKey, 30> keys_of_training{
     keys::number<&Training::batch>("batch", {1, 1 << 24}).says("samples per mini-batch"),
     keys::number<&Training::steps>("steps", any_size).says("optimizer steps"),
     keys::choice<&Training::optimizer>("optimizer", words::optimizers)
@@ -334,6 +334,14 @@ constexpr std::array<ScenarioKey, 29> keys_of_training{
               "(simulation and planning only). Where none is written, that of the "
               "[stack](devices.md#stacks), and without one `fp32`",
               "as the stack"),
+    keys::number<&Training::optimizer_state_bytes>("optimizer_state_bytes", {0, 64})
+        .says("bytes that the optimizer keeps for each two-byte weight, the weight's copy included "
+              "(simulation and planning only). 12 is Adam's state in fp32; 8 has its two means in "
+              "two bytes; 6 the copy, too, or the 16 bits of it that the weight does not have "
+              "(Megatron-LM's `--exp-avg-dtype bf16`, NeMo's `distributed_fused_adam` with `dtype: "
+              "bf16`); 10 those 16 bits and means in fp32; 4 two such means and no copy. An update "
+              "moves as much less. `average_decay` adds four",
+              "four for each number and the copy"),
     keys::choice<&Training::accumulation>("accumulation", words::accumulations)
         .says("how the gradients of the micro-batches are added up. `fused`: by the matrix "
               "products that compute them, as in the executor and in Megatron-LM since 2022. "

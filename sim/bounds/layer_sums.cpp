@@ -10,6 +10,7 @@
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/division.h"
+#include "core/scenario/layer_costs.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
 
@@ -145,7 +146,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
         stage_states(tied_counted_once(model, profile),
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), layers),
-                     {.optimizer_slots = optimizer_slots(scenario),
+                     {.optimizer = optimizer_state(scenario),
                       .devices = tensor.devices,
                       .fp32_gradients = has_fp32_gradients(scenario, profile),
                       .experts = whole_experts(scenario, profile)});

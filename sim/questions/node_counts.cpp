@@ -6,6 +6,7 @@
 #include "core/model/model.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/scenario/layer_costs.h"
 #include "core/scenario/rank_device.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/search/largest_model.h"
@@ -25,7 +26,7 @@ int least_nodes(const Scenario& scenario,
     }
     const Bytes state = kept_state(model,
                                    profile,
-                                   {.optimizer_slots = optimizer_slots(scenario),
+                                   {.optimizer = optimizer_state(scenario),
                                     .fp32_gradients = has_fp32_gradients(scenario, profile),
                                     .shards = {}});
     const std::int64_t of_node = closest->limit.count * (scenario.cluster.count / nodes);

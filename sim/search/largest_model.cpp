@@ -22,6 +22,7 @@
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/division.h"
+#include "core/scenario/layer_costs.h"
 #include "core/schedule/generators/generate.h"
 #include "sim/bounds/layer_sums.h"
 #include "sim/search/trial.h"
@@ -63,7 +64,7 @@ class Filler {
         for (const LayerSamples& of_class : samples_) {
             costs_.emplace_back(sized.model, of_class);
         }
-        rules_ = {.optimizer_slots = optimizer_slots(settled),
+        rules_ = {.optimizer = optimizer_state(settled),
                   .devices = plan->tensor_parallel,
                   .fp32_gradients = has_fp32_gradients(settled, sized.profile),
                   .experts = expert_rules(settled, sized.profile),

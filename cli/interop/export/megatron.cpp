@@ -14,6 +14,7 @@
 #include "core/interop/megatron_config.h"
 #include "core/interop/megatron_division.h"
 #include "core/interop/megatron_flags.h"
+#include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_model.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
@@ -161,6 +162,34 @@ void set_precision(const ExportSource::Placed& placed,
         console.note(fmt::format(
             "the costs are those of products in {}, beside --bf16 for the rest", placed.precision));
     }
+}
+
+/// Types of the optimizer's state that have as many bytes as the scenario says, where Megatron has
+/// such types.
+void set_state_types(const ExportSource::Placed& placed, MegatronFlags& flags, Console& console) {
+    constexpr int adam_in_fp32 = 12;
+    const int bytes = placed.scenario.training.optimizer_state_bytes.value_or(adam_in_fp32);
+    if (!(flags.bf16 || flags.fp16) || bytes == adam_in_fp32) {
+        return;
+    }
+    MegatronFlags tried = flags;
+    tried.state_types = true;
+    tried.fp8 = has_narrow_products(placed.precision) && placed.precision != "fp8";
+    tried.fp8_recipe = placed.precision;
+    for (const std::string_view mean : {"fp32", "bf16", "fp8"}) {
+        for (const std::string_view copy : {"fp32", "fp16"}) {
+            tried.main_type = copy;
+            tried.mean_type = tried.square_type = mean;
+            if (megatron_state_bytes(tried) == bytes) {
+                flags.state_types = true;
+                flags.main_type = tried.main_type;
+                flags.mean_type = flags.square_type = tried.mean_type;
+                return;
+            }
+        }
+    }
+    console.note(fmt::format(
+        "warning: Megatron-LM has no flag for training.optimizer_state_bytes = {}", bytes));
 }
 
 void set_training(const SettledScenario& scenario, MegatronFlags& flags, Console& console) {
@@ -528,6 +557,7 @@ Exported export_megatron_flags(const ExportSource& source, const ExportOptions&,
     set_layout(layout, chunks, flags);
     set_groups(scenario, chunks, flags, console);
     set_precision(placed, flags, further, console);
+    set_state_types(placed, flags, console);
     set_training(scenario, flags, console);
     set_division(scenario, flags);
     set_order(scenario, flags);

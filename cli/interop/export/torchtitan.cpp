@@ -268,6 +268,11 @@ std::vector<std::string> lacks(const ExportSource::Placed& placed) {
              scenario.training.gradients == GradientType::Same,
          "training.gradients = \"same\"",
          "torchtitan sums gradients in fp32");
+    lack(scenario.training.precision == Precision::Bf16 &&
+             scenario.training.optimizer_state_bytes.has_value(),
+         fmt::format("training.optimizer_state_bytes = {}",
+                     scenario.training.optimizer_state_bytes.value_or(0)),
+         "torchtitan keeps state and copies in fp32, or, with training.dtype = bfloat16, 4 bytes");
     return found;
 }
 

@@ -271,6 +271,9 @@ class FlagsImport {
         if (const std::optional<GradientType> gradients = megatron_gradients(flags_)) {
             text += fmt::format("gradients = \"{}\"\n", to_string(*gradients));
         }
+        if (const std::optional<int> bytes = megatron_state_bytes(flags_)) {
+            text += fmt::format("optimizer_state_bytes = {}\n", *bytes);
+        }
         if (flags_.separate_accumulation) {
             text += "accumulation = \"separate\"\n";
         }

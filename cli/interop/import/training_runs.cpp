@@ -96,6 +96,9 @@ Imported tables_of(const TrainingRun& run,
         text += fmt::format("clip_norm = {}\n", *run.clip_norm);
     }
     text += quoted_line("gradients", run.gradients);
+    if (run.optimizer_state_bytes) {
+        text += fmt::format("optimizer_state_bytes = {}\n", *run.optimizer_state_bytes);
+    }
     text += "[pipeline]\n" + line("stages", run.stages) + fmt::format("chunks = {}\n", run.chunks) +
             quoted_line("schedule", run.schedule) + line("micro_batches", run.micro_batches) +
             line("data_parallel", run.data_parallel) +

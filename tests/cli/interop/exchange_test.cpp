@@ -545,6 +545,8 @@ TEST_F(Exchange, MegatronsFlagsSayWhatLayersRecomputeAndWhatReplicasShare) {
                       HasSubstr("--ckpt-format fsdp_dtensor\n")));
     EXPECT_THAT(flags("training={batch=8, precision=\"bf16\", gradients=\"same\"}"),
                 HasSubstr("--grad-reduce-in-bf16"));
+    EXPECT_THAT(flags("training={batch=8, precision=\"bf16\", optimizer_state_bytes=8}"),
+                Not(HasSubstr("--use-precision-aware-optimizer")));
     EXPECT_THAT(flags("training={batch=8, precision=\"bf16\", accumulation=\"separate\"}"),
                 HasSubstr("--no-gradient-accumulation-fusion"));
 }

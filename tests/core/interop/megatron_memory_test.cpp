@@ -122,6 +122,25 @@ TEST(MegatronGradients, AreFp32ForBf16UnlessToldOtherwise) {
               GradientType::Same);
 }
 
+/// megatron/core/optimizer: means as wide as their types; the copy of a bf16 weight is the 16 bits
+/// that the weight does not have, unless Megatron keeps it itself, for recipes of 8 bits.
+TEST(MegatronOptimizer, KeepsAsManyBytesAsItsTypesSay) {
+    const auto bytes = [](const std::string& text) { return megatron_state_bytes(flags_of(text)); };
+    const std::string aware = "--bf16 --use-precision-aware-optimizer ";
+    const std::string narrow = "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 ";
+    EXPECT_EQ(bytes("--bf16"), std::nullopt);
+    EXPECT_EQ(bytes("--bf16 --main-params-dtype fp32 --exp-avg-dtype fp32"), std::nullopt);
+    EXPECT_EQ(bytes(aware), 2 + 4 + 4);
+    EXPECT_EQ(bytes(aware + narrow), 2 + 2 + 2);
+    EXPECT_EQ(bytes(aware + "--exp-avg-dtype fp8"), 2 + 1 + 4);
+    EXPECT_EQ(bytes(aware + narrow + "--fp8-format hybrid"), 2 + 2 + 2);
+    EXPECT_EQ(bytes(aware + narrow + "--fp8-format e4m3 --fp8-recipe mxfp8"), 4 + 2 + 2);
+    EXPECT_EQ(bytes("--fp16 --use-precision-aware-optimizer " + narrow), 4 + 2 + 2);
+    EXPECT_EQ(bytes("--fp16 --use-precision-aware-optimizer --main-params-dtype fp16 " + narrow),
+              2 + 2 + 2);
+    EXPECT_EQ(bytes("--use-precision-aware-optimizer"), std::nullopt);  // weights of four bytes
+}
+
 /// "Disabling sequence parallelism because tensor model parallelism is disabled", arguments.py.
 TEST(MegatronSequence, IsDividedByDevicesOfARankAlone) {
     EXPECT_TRUE(divides_sequence(flags_of("--tensor-model-parallel-size 2 --sequence-parallel")));

@@ -229,6 +229,37 @@ TEST(PlanClusters, SharesOfHalfPrecisionHaveGradientsAsWrittenDown) {
     EXPECT_EQ(plan_of(scenario, profile)->states[1].workspace, Bytes{40 + 200});
 }
 
+/// An update reads a gradient of four bytes, and reads and writes the state: 28 bytes with 12 of
+/// state, 16 with 6. The norm reads gradients alone, and an average of weights takes four more.
+TEST(PlanClusters, ANarrowerOptimizerStateTakesLessRoomAndLessTime) {
+    SettledScenario scenario = replicated(4, 8);
+    scenario.training.optimizer = OptimizerKind::AdamW;
+    Profile profile = chain_profile();
+    profile.precision = "bf16";
+    for (LayerCost& layer : profile.layers) {
+        layer.optimizer = Duration(2800);
+    }
+    const StageState wide = plan_of(scenario, profile)->states[1];
+    scenario.training.optimizer_state_bytes = 6;
+    const StageState narrow = plan_of(scenario, profile)->states[1];
+    EXPECT_EQ(narrow.optimizer_state, Bytes{150 * 6});
+    EXPECT_EQ(narrow.optimizer, wide.optimizer * 16 / 28);
+    EXPECT_EQ(narrow.norm, wide.norm);
+    scenario.pipeline.shard = Shard::Optimizer;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{38 * 6});
+    scenario.pipeline.shard = Shard::None;
+    scenario.training.average_decay = 0.9;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{150 * 10});
+    scenario.training.optimizer_state_bytes = 12;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{150 * 16});
+    scenario.training.average_decay = 0;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, wide.optimizer_state);
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer, wide.optimizer);
+    profile.precision = "fp32";  // weights of four bytes have no copies
+    scenario.training.optimizer_state_bytes = 6;
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{75 * 8});
+}
+
 /// For each 8 bytes of a weight's time a kernel that adds up gradients moves 2 + 2 x 2 bytes where
 /// they are as wide as the weights, and 2 + 2 x 4 where their sums are in fp32.
 TEST(PlanClusters, AddingUpGradientsTakesTimeWhereKernelsOfTheirOwnDoIt) {

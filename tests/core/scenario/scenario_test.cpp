@@ -520,9 +520,11 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_EQ(print_scenario(none).find("tensor_overlap"), std::string::npos);
     EXPECT_EQ(none.training.gradients, std::nullopt);
     EXPECT_EQ(print_scenario(none).find("gradients"), std::string::npos);
+    EXPECT_EQ(none.training.optimizer_state_bytes, std::nullopt);
     EXPECT_EQ(none.training.accumulation, Accumulation::Fused);
     const Scenario s = parse(with(gpt,
-                                  "[training]\ngradients = \"same\"\naccumulation = \"separate\"\n"
+                                  "[training]\ngradients = \"same\"\noptimizer_state_bytes = 6\n"
+                                  "accumulation = \"separate\"\n"
                                   "[pipeline]\nshard = \"weights\"\nprefetch = 0\n"
                                   "data_parallel = 2\ntensor_parallel = 2\n"
                                   "sequence_parallel = true\nscatter_boundaries = true\n"
@@ -534,11 +536,14 @@ TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
     EXPECT_EQ(s.pipeline.sequence_parallel, true);
     EXPECT_EQ(s.pipeline.scatter_boundaries, true);
     EXPECT_EQ(s.training.gradients, GradientType::Same);
+    EXPECT_EQ(s.training.optimizer_state_bytes, 6);
     EXPECT_EQ(s.training.accumulation, Accumulation::Separate);
     EXPECT_EQ(parse(print_scenario(s)), s);
     EXPECT_THROW(parse(with(gpt, "[pipeline]\nprefetch = -1")), Error);
     EXPECT_THROW(parse(with(gpt, "[pipeline]\nshard = \"all\"")), Error);
     EXPECT_THROW(parse(with(gpt, "[training]\ngradients = \"bf16\"")), Error);
+    EXPECT_THROW(parse(with(gpt, "[training]\noptimizer_state_bytes = \"bf16\"")), Error);
+    EXPECT_THROW(parse(with(gpt, "[training]\noptimizer_state_bytes = -1")), Error);
 }
 
 TEST(ParseScenario, ReadsAModeOfRecomputeForEachPiece) {

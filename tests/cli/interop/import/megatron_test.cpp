@@ -477,6 +477,9 @@ TEST_F(ImportMegatron, WhatDevicesKeepAndShareIsPredictedAndComesBack) {
         {pairs + "--sequence-parallel --tp-comm-overlap",
          "sequence_parallel = true\ntensor_overlap = true\n"},
         {one + "--grad-reduce-in-bf16", "gradients = \"same\"\n"},
+        {one + "--use-precision-aware-optimizer --main-params-dtype fp32 --exp-avg-dtype bf16 "
+               "--exp-avg-sq-dtype bf16",
+         "optimizer_state_bytes = 6\n"},
         {one + "--no-gradient-accumulation-fusion", "accumulation = \"separate\"\n"},
         {one + "--accumulate-allreduce-grads-in-fp32", "gradients = \"fp32\"\n"},
     };
@@ -1111,7 +1114,8 @@ bool is_key_of_a_fragment(const std::string& table, std::string_view key) {
           "dropout",
           "gelu",
           "file"}},
-        {"training", {"batch", "precision", "optimizer", "clip_norm", "gradients"}},
+        {"training",
+         {"batch", "precision", "optimizer", "clip_norm", "gradients", "optimizer_state_bytes"}},
         {"pipeline",
          {"stages",
           "chunks",
