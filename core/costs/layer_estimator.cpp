@@ -307,11 +307,20 @@ LayerWork::Attention LayerEstimator::divided_context(LayerWork::Attention of,
     const double ring = ring_of_context();
     const double by_heads = parts / ring;
     const double whole = of.sequence;
+    const Stack* const stack = options_.stack.get();
+    const Stack::Context* const steps =
+        stack != nullptr && stack->context && ring > 1 ? &stack->context->value : nullptr;
+    const double sent_heads =
+        steps != nullptr && steps->repeats_keys ? of.heads : of.key_value_heads;
     const double keys_of_all =
-        of.samples * whole * of.key_value_heads / by_heads * (of.key_width + of.value_width);
+        of.samples * whole * sent_heads / by_heads * (of.key_width + of.value_width);
     LayerTraffic& traffic = bytes.traffic;
     if (ring > 1) {
-        traffic.keys = in_bytes(keys_of_all);
+        traffic.keys = traffic.key_gradients = in_bytes(keys_of_all);
+    }
+    if (steps != nullptr) {
+        traffic.key_gradients = Bytes{whole_number(steps->gradient_bytes * keys_of_all)};
+        merge_steps(*steps, ring, keys_of_all / ring, of, work);
     }
     if (by_heads > 1) {
         const double outputs = tokens_ * of.heads * of.value_width;
@@ -330,8 +339,23 @@ LayerWork::Attention LayerEstimator::divided_context(LayerWork::Attention of,
     of.sequence = whole / ring;
     of.heads /= by_heads;
     of.key_value_heads = std::max(1.0, of.key_value_heads / by_heads);
-    of.beside = division_.context_method == ContextMethod::AllGather ? whole : of.sequence;
+    const bool is_whole = division_.context_method == ContextMethod::AllGather && steps == nullptr;
+    of.beside = is_whole ? whole : of.sequence;
     return of;
+}
+
+/// Kernels that merge what the steps of a ring make. `keys`: numbers of keys and values of a step.
+void LayerEstimator::merge_steps(const Stack::Context& steps,
+                                 double ring,
+                                 double keys,
+                                 const LayerWork::Attention& of,
+                                 LayerWork& work) const {
+    const double outputs = tokens_ * of.heads * of.value_width;
+    const double queries = tokens_ * of.heads * of.key_width;
+    const double forward = steps.output_bytes * (ring - 1) * outputs + steps.message_bytes * keys;
+    const double backward =
+        ring * (steps.query_bytes * queries + steps.key_bytes * keys) + steps.message_bytes * keys;
+    work.pass(forward / value(), backward / value());
 }
 
 /// Devices of a ring, or of a gather of keys: the others share heads.
@@ -680,11 +704,17 @@ LayerEstimate LayerEstimator::logits_and_loss() const {
     LayerWork work = new_work();
     LayerBytes bytes;
     norms(work, bytes, model_.final_norm ? 1 : 0);
-    save_whole(bytes, tokens_ * width());
     double row = width();
     if (model_.embedding_width > 0) {
+        save_whole(bytes, tokens_ * row);
         row = model_.embedding_width;
         work.half_product(tokens_, width(), row);
+    }
+    if (options_.loss == LossKernels::Standard && devices_ > 1) {
+        // PyTorch's ColwiseParallel gathers the product's input, and autograd keeps it whole
+        // (torch/distributed/tensor/parallel/style.py); Megatron-LM gathers it again.
+        bytes.saved_values += tokens_ * row;
+    } else {
         save_whole(bytes, tokens_ * row);
     }
     work.half_product(tokens_, row, part(model_.vocabulary));

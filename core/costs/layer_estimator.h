@@ -70,6 +70,11 @@ class LayerEstimator {
     LayerWork::Attention divided_context(LayerWork::Attention of,
                                          LayerWork& work,
                                          LayerBytes& bytes) const;
+    void merge_steps(const Stack::Context& steps,
+                     double ring,
+                     double keys,
+                     const LayerWork::Attention& of,
+                     LayerWork& work) const;
     double ring_of_context() const;
     Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
     LayerEstimate one_attention(double seen, int window = 0) const;

@@ -46,11 +46,12 @@ struct LayerMessages {
 struct LayerTraffic {
     /// Keys and values of all parts of the samples, as the device's heads have them.
     Bytes keys{};
-    Bytes heads{};        ///< queries, keys and values of the device's part, own share included
-    Bytes outputs{};      ///< what attention makes of it
-    Bytes dispatch{};     ///< rows of tokens to their experts, own share included
-    Bytes combine{};      ///< what the experts made of them
-    Bytes expert_rows{};  ///< that all devices which share an expert compute
+    Bytes key_gradients{};  ///< of all of them, as wide as they are sent
+    Bytes heads{};          ///< queries, keys and values of the device's part, own share included
+    Bytes outputs{};        ///< what attention makes of it
+    Bytes dispatch{};       ///< rows of tokens to their experts, own share included
+    Bytes combine{};        ///< what the experts made of them
+    Bytes expert_rows{};    ///< that all devices which share an expert compute
     Duration attention_forward{};
     Duration attention_backward{};
 
@@ -80,6 +81,7 @@ struct LayerModules {
 
 /// Every size of a layer's traffic.
 inline constexpr std::array sizes_of_traffic{&LayerTraffic::keys,
+                                             &LayerTraffic::key_gradients,
                                              &LayerTraffic::heads,
                                              &LayerTraffic::outputs,
                                              &LayerTraffic::dispatch,

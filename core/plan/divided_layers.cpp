@@ -28,13 +28,19 @@ Duration beyond(Duration hop, Duration attention, int steps) {
     return (steps - 1) * std::max(Duration{}, hop - attention / steps);
 }
 
-void add_ring(LayerSample& sample, const DeviceGroup& ring) {
-    const int steps = ring.members;
+void add_ring(LayerSample& sample, const ContextParallel& context) {
+    const int steps = context.ring.members;
     const LayerTraffic& traffic = sample.traffic;
-    const Duration hop = gather_time(ring, traffic.keys) / (steps - 1);
+    const Duration keys = gather_time(context.ring, traffic.keys);
+    const Duration gradients = gather_time(context.ring, traffic.key_gradients) / (steps - 1);
+    if (context.in_steps) {
+        add_messages(sample, keys, keys + steps * gradients);
+        return;
+    }
+    const Duration hop = keys / (steps - 1);
     add_messages(sample,
                  beyond(hop, traffic.attention_forward, steps),
-                 beyond(2 * hop, traffic.attention_backward, steps) + hop);
+                 beyond(hop + gradients, traffic.attention_backward, steps) + gradients);
 }
 
 }  // namespace
@@ -53,13 +59,13 @@ LayerSamples with_context_messages(LayerSamples samples, const ContextParallel& 
         if (traffic.keys == Bytes{}) {
             continue;
         }
-        if (context.method == ContextMethod::AllGather) {
+        if (context.method == ContextMethod::AllGather && !context.in_steps) {
             const Duration gathered = gather_time(context.ring, traffic.keys);
             const Duration summed = collective_time(
                 Collective::ReduceScatter, CollectiveAlgorithm::Auto, context.ring, traffic.keys);
             add_messages(sample, gathered, gathered + summed);
         } else {
-            add_ring(sample, context.ring);
+            add_ring(sample, context);
         }
     }
     return samples;

@@ -13,8 +13,9 @@ namespace pipetwin {
 struct ContextParallel {
     int devices = 1;
     ContextMethod method = ContextMethod::Ring;
-    DeviceGroup ring{};   ///< among which keys and values pass
-    DeviceGroup heads{};  ///< that have whole samples of some heads
+    DeviceGroup ring{};     ///< among which keys and values pass
+    DeviceGroup heads{};    ///< that have whole samples of some heads
+    bool in_steps = false;  ///< as `Stack::Context`
 };
 
 /// Devices that divide the experts of a layer.
@@ -34,10 +35,13 @@ struct ExpertParallel {
 ///     ring         c - 1 hops of a part of them beside c equal steps of attention, which wait for
 ///                  the longer; backward with the gradients, twice as many bytes, and one hop more
 ///                  until these are home
+///     in steps     keys and values once forward and once backward, and c hops of their gradients;
+///                  nothing goes on beside them, whether keys pass by a ring or are gathered
 ///     all-to-all   of queries, keys and values before, and of the outputs behind attention;
 ///                  backward the same of their gradients
 ///
-/// (TransformerEngine, pytorch/attention/dot_product_attention/context_parallel.py.)
+/// (TransformerEngine, pytorch/attention/dot_product_attention/context_parallel.py; in steps:
+/// PyTorch, torch/distributed/tensor/experimental/_attention.py.)
 LayerSamples with_context_messages(LayerSamples samples, const ContextParallel& context);
 
 /// The samples with the time of the messages of experts: forward a dispatch and a combine, with

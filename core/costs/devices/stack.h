@@ -198,6 +198,21 @@ struct Stack {
         bool operator==(const Overlap&) const = default;
     } overlap{};
 
+    /// Attention where devices have parts of each sample: each part of the keys is a kernel, and
+    /// what these make is merged in fp32. All messages are waited for as soon as they are sent.
+    struct Context {
+        double output_bytes = 0;    ///< a number of the outputs, forward, each step but the first
+        double query_bytes = 0;     ///< a number of the queries, backward, each step
+        double key_bytes = 0;       ///< a number of keys and values, backward, each step
+        double message_bytes = 0;   ///< a number of keys and values laid out to be sent, once
+        double gradient_bytes = 0;  ///< a number of the gradients of keys and values on their way
+        /// Whether keys and values are there once for each head of the queries.
+        bool repeats_keys = false;
+
+        bool operator==(const Context&) const = default;
+    };
+    std::optional<Fact<Context>> context{};  ///< none: one kernel, or steps that add nothing
+
     /// Messages of process groups.
     struct Collectives {
         Fact<double> latency_us{};

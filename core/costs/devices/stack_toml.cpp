@@ -35,25 +35,11 @@ class StackReader {
         : document_(text, std::move(place), {}, page_of_stacks), root_(document_.root()) {}
 
     Stack read() {
-        root_.expect_keys(std::array<string_view, 19>{"schema_version",
-                                                      "name",
-                                                      "description",
-                                                      "year",
-                                                      "frameworks",
-                                                      "kernels",
-                                                      "passes",
-                                                      "products",
-                                                      "sustained",
-                                                      "attention",
-                                                      "casts",
-                                                      "overlap",
-                                                      "collectives",
-                                                      "launch",
-                                                      "stored",
-                                                      "memory",
-                                                      "calibrated",
-                                                      "measured",
-                                                      "sources"});
+        root_.expect_keys(std::array<string_view, 20>{
+            "schema_version", "name",    "description", "year",        "frameworks",
+            "kernels",        "passes",  "products",    "sustained",   "attention",
+            "casts",          "overlap", "context",     "collectives", "launch",
+            "stored",         "memory",  "calibrated",  "measured",    "sources"});
         root_.required_int("schema_version", {stack_schema_version, stack_schema_version});
         stack_.name = required_text(root_, "name");
         stack_.description = required_text(root_, "description");
@@ -84,6 +70,7 @@ class StackReader {
         read_launch(required_table(root_, "launch"));
         read_stored(required_table(root_, "stored"));
         read_memory(required_table(root_, "memory"));
+        read_context();
         for (const TomlTable& row : root_.tables("calibrated")) {
             read_calibrated(row);
         }
@@ -350,6 +337,28 @@ class StackReader {
             .tensor_bulk = message(table, "tensor_bulk", {"multiprocessors"}),
             .gradients = message(table, "gradients", {"hidden", "multiprocessors"}),
             .weights = message(table, "weights", {"hidden", "multiprocessors"})};
+    }
+
+    void read_context() {
+        if (!root_.has("context")) {
+            return;
+        }
+        stack_.context = fact<Stack::Context>(
+            required_table(root_, "context"),
+            {"output_bytes",
+             "query_bytes",
+             "key_bytes",
+             "message_bytes",
+             "gradient_bytes",
+             "repeats_keys"},
+            [](const TomlTable& of) {
+                return Stack::Context{.output_bytes = amount(of, "output_bytes"),
+                                      .query_bytes = amount(of, "query_bytes"),
+                                      .key_bytes = amount(of, "key_bytes"),
+                                      .message_bytes = amount(of, "message_bytes"),
+                                      .gradient_bytes = amount(of, "gradient_bytes"),
+                                      .repeats_keys = flag(of, "repeats_keys")};
+            });
     }
 
     void read_collectives(const TomlTable& table) {

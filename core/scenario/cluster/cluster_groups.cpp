@@ -68,7 +68,8 @@ ContextParallel Cluster::context_parallel() const {
     }
     const ContextMethod method = scenario_.pipeline.context_method;
     const DeviceGroups groups = groups_along(grid_, Axis::Context);
-    ContextParallel context{.devices = devices, .method = method};
+    ContextParallel context{
+        .devices = devices, .method = method, .in_steps = stack_ && stack_->context};
     if (method == ContextMethod::RingAllToAll) {
         DeviceGroups heads;
         DeviceGroups rings;

@@ -232,6 +232,50 @@ TEST(DividedContext, AttentionOfAPartTakesThePairsThatItsChunksSee) {
     }
 }
 
+/// 512 tokens of a device, 8 heads of 64: 262,144 numbers of queries and of outputs, and twice as
+/// many of keys and values, where these are there for each head; two steps. A byte takes 1 ps.
+TEST(DividedContext, StepsMergeWhatTheyMakeAndSendGradientsInTheirWidth) {
+    DeviceProfile counts_bytes = counts_operations();
+    counts_bytes.name = "h100-sxm-96";  // one of the stack's
+    counts_bytes.matrix_rates["bf16"].value = without_end;
+    counts_bytes.memory_rate.value = 1e12;
+    const auto attention = [&](bool has_context) {
+        auto stack = std::make_shared<Stack>(*find_stack("torchtitan-2024"));
+        stack->context.reset();
+        if (has_context) {
+            stack->context.emplace();
+            stack->context->value = {.output_bytes = 10,
+                                     .query_bytes = 8,
+                                     .key_bytes = 6,
+                                     .message_bytes = 5,
+                                     .gradient_bytes = 4,
+                                     .repeats_keys = true};
+        }
+        EstimateOptions of = options();
+        of.stack = std::move(stack);
+        const Profile profile =
+            estimated_profile(small_model(),
+                              counts_bytes,
+                              of,
+                              {.context = 2, .context_method = ContextMethod::AllGather});
+        return cost_at(
+            *std::ranges::find(profile.layers, "block0.attention", &LayerCost::name), 1, 1);
+    };
+    const LayerSample one_kernel = attention(false);
+    const LayerSample in_steps = attention(true);
+    constexpr double numbers = 262'144;
+    constexpr double gap = 2500;  // the stack's, in front of a kernel
+    EXPECT_NEAR(static_cast<double>((in_steps.forward - one_kernel.forward).count()),
+                (10 * 1 + 5 * 2) * numbers / 1e3 + gap,
+                2);
+    EXPECT_NEAR(static_cast<double>((in_steps.backward() - one_kernel.backward()).count()),
+                (2 * (8 + 6 * 2) + 5 * 2) * numbers / 1e3 + gap,
+                2);
+    EXPECT_EQ(one_kernel.traffic.key_gradients, one_kernel.traffic.keys);
+    EXPECT_EQ(in_steps.traffic.keys, one_kernel.traffic.keys * 4);  // 8 heads of queries, 2 of keys
+    EXPECT_EQ(in_steps.traffic.key_gradients, in_steps.traffic.keys * 2);
+}
+
 // --- Modules that are computed again. ---
 
 /// What single modules keep of a layer.

@@ -128,6 +128,34 @@ TEST(DividedLayers, MessagesOfContextMakeActionsLongerAndAreSaid) {
     }
 }
 
+/// Keys and values once each way, and their gradients from each of four devices to the next until
+/// they are home, beside nothing.
+TEST(DividedLayers, StepsOfContextWaitForEveryMessage) {
+    LayerSample sample;
+    sample.traffic.keys = Bytes{4 << 20};
+    sample.traffic.key_gradients = Bytes{8 << 20};
+    sample.traffic.attention_forward = sample.traffic.attention_backward = std::chrono::seconds(1);
+    ContextParallel context{.devices = 4, .in_steps = true};
+    context.ring = {.members = 4, .per_node = 4, .inside = {.bytes_per_second = 1e9}};
+    const auto gathered = [&context](Bytes bytes) {
+        return collective_time(
+            Collective::AllGather, CollectiveAlgorithm::Auto, context.ring, bytes);
+    };
+    const Duration keys = gathered(sample.traffic.keys);
+    const Duration gradients = gathered(sample.traffic.key_gradients) / 3;
+    for (const ContextMethod method : {ContextMethod::Ring, ContextMethod::AllGather}) {
+        context.method = method;
+        const LayerSample sent = with_context_messages({sample}, context).front();
+        EXPECT_EQ(sent.messages.forward_sums, keys);
+        EXPECT_EQ(sent.messages.backward_sums, keys + 4 * gradients);
+    }
+    context.in_steps = false;
+    context.method = ContextMethod::Ring;  // beside steps that last longer: but the last hop
+    const LayerSample beside = with_context_messages({sample}, context).front();
+    EXPECT_EQ(beside.messages.forward_sums, Duration{});
+    EXPECT_EQ(beside.messages.backward_sums, gradients);
+}
+
 TEST(DividedLayers, RefuseWhatCannotBeDivided) {
     const Profile mixtral = costs_of(shipped("mixtral-8x7b"));
     const Profile llama = costs_of(shipped("llama-3-8b"));

@@ -214,6 +214,23 @@ TEST(StackToml, SomeOfMemoryMayBeLeftOut) {
                 HasSubstr("stages is missing"));
 }
 
+TEST(StackToml, SaysHowPartsOfSamplesAttendWhereTheyDoInSteps) {
+    EXPECT_FALSE(parse_stack(small_stack, "x.toml").context);
+    const std::string steps =
+        "[context]\noutput_bytes = 10\nquery_bytes = 9\nkey_bytes = 8\nmessage_bytes = 4\n"
+        "gradient_bytes = 4\nrepeats_keys = true\nkind = \"counted\"\nsource = \"b\"\n";
+    const Stack with = parse_stack(changed("[memory]\n", steps + "[memory]\n"), "x.toml");
+    EXPECT_EQ(with.context->value,
+              (Stack::Context{.output_bytes = 10,
+                              .query_bytes = 9,
+                              .key_bytes = 8,
+                              .message_bytes = 4,
+                              .gradient_bytes = 4,
+                              .repeats_keys = true}));
+    EXPECT_THAT(refusal("[memory]\n", "[context]\noutput_bytes = 10\n[memory]\n").what(),
+                HasSubstr("is missing"));
+}
+
 TEST(StackToml, RefusesWhatItDoesNotKnowWithLineAndColumn) {
     const Error unknown = refusal("half_size = 0", "half_size = 0\nhalf_sise = 1");
     EXPECT_EQ(unknown.kind(), ErrorKind::BadInput);
