@@ -290,7 +290,7 @@ Plan calibrated_plan(const SettledScenario& scenario,
     const CalibratedCosts costs(plain, model, calibration);
     PlanParts parts = plain.parts();
     parts.costs = costs.costs();
-    const int slots = optimizer_state(scenario).slots;
+    const int slots = optimizer_state(scenario).numbers;
     for (int stage = 0; stage < plain.stage_count(); ++stage) {
         StageState& state = parts.states[as_index(stage)];
         state.optimizer =

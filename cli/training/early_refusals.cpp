@@ -260,7 +260,7 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     "pipeline.offload = \"stash\"");
     }
     const OptimizerState state = optimizer_state(scenario);
-    if (state.bytes && *state.bytes != 4 * (1 + state.slots) &&
+    if (state.bytes && *state.bytes != 4 * (1 + state.numbers) &&
         scenario.training.precision == Precision::Bf16) {
         throw Error(ErrorKind::Infeasible,
                     KeyValue{"training.optimizer_state_bytes",

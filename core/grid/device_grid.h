@@ -128,7 +128,7 @@ class DeviceGrid {
     std::vector<int> group_of(int device, AxisSet axes) const;
     /// Groups of all devices, each ascending, by their first device. No axes: each device alone.
     DeviceGroups groups(AxisSet axes) const { return groups(axes, devices_); }
-    /// Those of the first `among` devices, which are a multiple of `period`, or all.
+    /// Groups of the first `among` devices: a multiple of `period`, or all.
     DeviceGroups groups(AxisSet axes, int among) const;
     /// Devices after which groups along these axes come again, each as far from the one before: the
     /// least number so that groups have all or none of their devices among as many.

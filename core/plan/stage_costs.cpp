@@ -524,8 +524,8 @@ namespace {
 std::int64_t state_bytes(std::string_view precision, const OptimizerState& state) {
     constexpr std::int64_t fp32 = 4;
     return is_half_precision(precision)
-               ? state.bytes ? std::int64_t{*state.bytes} : fp32 * (1 + state.slots)
-               : bytes_per_number(precision) * state.slots;
+               ? state.bytes ? std::int64_t{*state.bytes} : fp32 * (1 + state.numbers)
+               : bytes_per_number(precision) * state.numbers;
 }
 
 /// Time of an update whose state is as wide as the rules say, from that of one in fp32. An update
@@ -537,7 +537,7 @@ Duration update_time(Duration in_fp32, std::string_view precision, const Optimiz
     const auto moved = [&](const OptimizerState& of) {
         return static_cast<double>(4 + 2 * state_bytes(precision, of));
     };
-    return scaled(in_fp32, moved(state) / moved({.slots = state.slots}));
+    return scaled(in_fp32, moved(state) / moved({.numbers = state.numbers}));
 }
 
 }  // namespace
@@ -624,7 +624,7 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
                         state_bytes(weights.precision, rules.optimizer)};
         state.optimizer_state = first_share(all, weights.precision, rules);
         state.optimizer /= rules.shards.optimizer;
-        state.norm = norm_time(state.optimizer, rules.optimizer.slots);
+        state.norm = norm_time(state.optimizer, rules.optimizer.numbers);
         state.optimizer = update_time(state.optimizer, weights.precision, rules.optimizer);
     }
     for (std::size_t stage = 0; stage < states.size(); ++stage) {

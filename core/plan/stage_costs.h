@@ -72,7 +72,7 @@ struct ExpertRules {
 
 /// What an optimizer keeps of a weight beside its gradient.
 struct OptimizerState {
-    int slots = 0;  ///< numbers
+    int numbers = 0;  ///< beside a copy of the weight in fp32
     /// Bytes of all of it for a weight of two bytes, the copy of the weight included; none: four a
     /// number.
     std::optional<int> bytes{};

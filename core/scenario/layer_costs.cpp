@@ -13,7 +13,7 @@ namespace pipetwin {
 
 OptimizerState optimizer_state(const ScenarioParts& scenario) {
     const int averages = scenario.training.average_decay > 0 ? 1 : 0;
-    OptimizerState state{.slots = traits(scenario.training.optimizer).state_slots + averages};
+    OptimizerState state{.numbers = traits(scenario.training.optimizer).state_slots + averages};
     if (const std::optional<int> written = scenario.training.optimizer_state_bytes) {
         state.bytes = *written + 4 * averages;
     }

@@ -153,7 +153,7 @@ class Choices {
     /// Every choice for the shape.
     std::vector<ScheduleChoice> of(const Shape& shape) const;
 
-    /// Their number. For one thread.
+    /// The number of choices for the shape. For one thread.
     std::int64_t count(const Shape& shape);
 
     /// All cost options that these choices have, each once.

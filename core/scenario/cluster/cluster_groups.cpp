@@ -47,7 +47,7 @@ void Cluster::know_divided(const Profile& profile) {
     division_.context_ring = spread.nodes;
 }
 
-/// As many groups of a grid as show all places that any of them has on nodes.
+/// Groups of a grid, so many that they show all places that any has on nodes.
 DeviceGroups Cluster::groups_along(const DeviceGrid& grid, Axis axis) const {
     if (!is_in_order(scenario_.cluster.placement)) {
         return grid.groups(axis);
