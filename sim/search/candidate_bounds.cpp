@@ -15,8 +15,11 @@
 #include "core/costs/estimate_source.h"
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
+#include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/division.h"
+#include "core/scenario/layer_costs.h"
+#include "core/scenario/rank_device.h"
 #include "core/scenario/shard_group.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/schedule_csv.h"
@@ -388,6 +391,16 @@ void CandidateBounds::learn_work(std::span<const Shape> shapes) {
         Sums* const sums = std::get_if<Sums>(&*next++);
         work_.emplace(key, sums != nullptr ? std::move(*sums) : nullptr);
     }
+}
+
+bool CandidateBounds::may_hold_state(const Shape& shape) const {
+    const SettledScenario settled = with_options(shape, choices_.fastest_layers(shape));
+    const std::optional<Bytes> memory = most_memory(Cluster(settled, profile_, shape.stages));
+    return !memory || kept_state(model_,
+                                 profile_,
+                                 {.optimizer = optimizer_state(settled),
+                                  .fp32_gradients = has_fp32_gradients(settled, profile_)}) <=
+                          devices_ * *memory;
 }
 
 Duration CandidateBounds::least_without_messages(const Shape& shape) const {

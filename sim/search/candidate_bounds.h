@@ -46,6 +46,10 @@ class CandidateBounds {
     /// samples or experts alike have it in common. No `learn` is needed before.
     void learn_work(std::span<const Shape> shapes);
 
+    /// Whether all devices together have room for weights, gradients and optimizer state, each
+    /// there once. `shape`: any.
+    bool may_hold_state(const Shape& shape) const;
+
     /// What no candidate of the shape goes below even if messages take no time. 0: not known.
     Duration least_without_messages(const Shape& shape) const;
 

@@ -58,6 +58,7 @@ class Search {
     FrontierNode rough_node_of(const Shape& shape) const;
     FrontierNode node_of_family(const Shape& family) const;
     Frontier frontier_of_shapes();
+    void refuse_all(std::span<const Shape> shapes);
     void improve_first(Frontier& frontier);
     bool is_slower(const FrontierNode& node) const;
     bool is_known(const FrontierNode& node) const;
@@ -106,6 +107,10 @@ Frontier Search::frontier_of_shapes() {
     std::ranges::partition_copy(
         shapes_, std::back_inserter(divided), std::back_inserter(whole), &Shape::is_divided);
     state_.bounds.learn(whole);
+    if (!divided.empty() && !state_.bounds.may_hold_state(divided.front())) {
+        refuse_all(divided);
+        divided.clear();
+    }
     state_.bounds.learn_work(divided);
     std::vector<FrontierNode> nodes;
     for (const Shape& shape : whole) {
@@ -126,6 +131,19 @@ Frontier Search::frontier_of_shapes() {
         frontier.add(std::move(one));
     }
     return frontier;
+}
+
+/// All candidates of these shapes: they lack memory.
+void Search::refuse_all(std::span<const Shape> shapes) {
+    Outcome refused;
+    refused.refuse(out_of_memory(), {.shape = shapes.front(), .choice = {}});
+    Infeasible& entry = refused.infeasible.begin()->second;
+    entry.count = 0;
+    for (const Shape& shape : shapes) {
+        entry.count += state_.bounds.choices().count(shape);
+    }
+    refused.candidates = entry.count;
+    state_.all.add(std::move(refused));
 }
 
 /// With a bound that leaves out messages.
