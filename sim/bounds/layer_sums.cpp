@@ -99,7 +99,7 @@ StateShards fewest_shards(const SettledScenario& scenario, const Profile& profil
     return shards;
 }
 
-/// Of a stage of one layer.
+/// What a stage of one layer keeps free for gathered weights and gradients before their sums.
 Bytes room_of(const StageState& layer, const Profile& profile, const WeightRules& rules) {
     StageState shared{.weights = layer.weights};
     share_out(shared, layer.weights, profile.precision, rules);
@@ -129,11 +129,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
     if (divided != nullptr) {
         divides_layers.division = {.tensor = tensor.devices, .expert_tensor = tensor.devices};
     }
-    const CostTable table = cost_table(model,
-                                       divided != nullptr ? *divided : profile,
-                                       {micro_batch_size},
-                                       kinds,
-                                       divides_layers);
+    const CostTable table = cost_table(
+        model, divided != nullptr ? *divided : profile, {micro_batch_size}, kinds, divides_layers);
     const LayerSamples samples = fastest(table.front());
     LayerSamples smallest;  // of what pieces may keep
     if (rules.modules.depend_on_pieces()) {
