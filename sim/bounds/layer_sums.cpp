@@ -75,25 +75,15 @@ std::optional<ExpertRules> whole_experts(const SettledScenario& scenario, const 
     return experts;
 }
 
-/// Most replicas that have a state between them, of experts or of other weights.
-StateShards most_shards(const SettledScenario& scenario, const Profile& profile) {
+/// Replicas that have a state between them, of experts and of other weights, as one: the most or
+/// the fewest, as `pick` of two numbers says.
+template <class Pick>
+StateShards shards_of_both(const SettledScenario& scenario, const Profile& profile, Pick pick) {
     StateShards shards = state_shards(scenario, profile);
     if (const std::optional<ExpertRules> experts = expert_rules(scenario, profile)) {
         for (const auto of :
              {&StateShards::weights, &StateShards::gradients, &StateShards::optimizer}) {
-            shards.*of = std::max(shards.*of, experts->shards.*of);
-        }
-    }
-    return shards;
-}
-
-/// Fewest replicas that have a state between them, of experts or of other weights.
-StateShards fewest_shards(const SettledScenario& scenario, const Profile& profile) {
-    StateShards shards = state_shards(scenario, profile);
-    if (const std::optional<ExpertRules> experts = expert_rules(scenario, profile)) {
-        for (const auto of :
-             {&StateShards::weights, &StateShards::gradients, &StateShards::optimizer}) {
-            shards.*of = std::min(shards.*of, experts->shards.*of);
+            shards.*of = pick(shards.*of, experts->shards.*of);
         }
     }
     return shards;
@@ -148,9 +138,11 @@ LayerSums layer_sums(const SettledScenario& scenario,
                       .fp32_gradients = has_fp32_gradients(scenario, profile),
                       .experts = whole_experts(scenario, profile)});
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
-    const StateShards shards = most_shards(scenario, profile);
+    constexpr auto most = [](int a, int b) { return std::max(a, b); };
+    constexpr auto fewest = [](int a, int b) { return std::min(a, b); };
+    const StateShards shards = shards_of_both(scenario, profile, most);
     const WeightRules sharing{.fp32_gradients = has_fp32_gradients(scenario, profile),
-                              .shards = fewest_shards(scenario, profile)};
+                              .shards = shards_of_both(scenario, profile, fewest)};
     LayerSums sums{.forward = {{}},
                    .backward_input = {{}},
                    .backward_weight = {{}},

@@ -53,9 +53,7 @@ std::optional<int> enough_nodes(const NodesOfModel& nodes,
             pipeline.schedule =
                 std::string(to_string(ScheduleKind::OneFOneB));  // a try takes a second
         }
-        pipeline.context_parallel = pipeline.context_parallel.value_or(1);
-        pipeline.expert_parallel = pipeline.expert_parallel.value_or(1);
-        pipeline.expert_tensor_parallel = pipeline.expert_tensor_parallel.value_or(0);
+        leave_undivided(scenario);
         const Model model = scenario_model(scenario, &profile);
         if (!search_plans(scenario, model, profile, any).ranked.empty()) {
             return first + tried;

@@ -447,6 +447,15 @@ void open_division(Scenario& scenario, const Profile& profile) {
     close_division(scenario);
 }
 
+void leave_undivided(Scenario& scenario) {
+    const auto settle = [](OrAuto<int>& key, int undivided) {
+        key = key.value_or(key.choices().empty() ? undivided : key.choices().front());
+    };
+    settle(scenario.pipeline.context_parallel, 1);
+    settle(scenario.pipeline.expert_parallel, 1);
+    settle(scenario.pipeline.expert_tensor_parallel, 0);
+}
+
 std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int layers) {
     constexpr std::size_t few = 40;
     std::set<int> counts;

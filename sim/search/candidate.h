@@ -126,6 +126,10 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model, const
 /// experts of a model that routes tokens to them, samples of 16,384 tokens or more.
 void open_division(Scenario& scenario, const Profile& profile);
 
+/// Sets what is open of how samples and experts are divided: not at all, or as the first choice
+/// that is named.
+void leave_undivided(Scenario& scenario);
+
 /// The numbers of stages of these shapes, ascending. Of more than 40 only those that divide the
 /// devices, and those with which the largest stage of so many layers has fewer layers than with one
 /// stage less: 1000 layers on 500 stages are 2 each, and so they are, at the most, on 501 to 999.

@@ -395,7 +395,12 @@ void CandidateBounds::learn_work(std::span<const Shape> shapes) {
 
 bool CandidateBounds::may_hold_state(const Shape& shape) const {
     const SettledScenario settled = with_options(shape, choices_.fastest_layers(shape));
-    const std::optional<Bytes> memory = most_memory(Cluster(settled, profile_, shape.stages));
+    std::optional<Bytes> memory;
+    try {
+        memory = most_memory(Cluster(settled, profile_, shape.stages));
+    } catch (const Error&) {  // told where its sums are asked for
+        return true;
+    }
     return !memory || kept_state(model_,
                                  profile_,
                                  {.optimizer = optimizer_state(settled),

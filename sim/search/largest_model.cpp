@@ -236,10 +236,7 @@ class LargestSearch {
         }
         scenario_.model.kind = ModelKind::Profile;  // the layers are those of the profile
         // Costs of divided layers are known of the profile's own number of them.
-        Scenario::PipelinePart& pipeline = scenario_.pipeline;
-        pipeline.context_parallel = pipeline.context_parallel.value_or(1);
-        pipeline.expert_parallel = pipeline.expert_parallel.value_or(1);
-        pipeline.expert_tensor_parallel = pipeline.expert_tensor_parallel.value_or(0);
+        leave_undivided(scenario_);
         others_ = static_cast<int>(profile.layers.size()) - repeated.group * repeated.copies;
         most_copies_ = (most_layers - others_) / repeated.group;
     }

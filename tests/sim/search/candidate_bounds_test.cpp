@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/candidate_bounds.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+
+#include "core/model/model.h"
+#include "core/plan/layer_recompute.h"
+#include "core/scenario/cluster.h"
+#include "sim/bounds/step_bound.h"
+#include "tests/sim/search/random_question.h"
+
+namespace pipetwin::sim {
+namespace candidate_bounds_test {
+
+using namespace search_test;
+
+TEST(CandidateBounds, AreNeverAboveTheStep) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    for (const ScheduleName& known : known_schedules()) {
+        int compared = 0;
+        for (int round = 0; goes_on(round, compared > 0); ++round) {
+            const Profile profile = random.known_profile();
+            Scenario scenario = random.scenario_of(known.name);
+            if (random.below(2) == 0) {
+                scenario.pipeline.shard = Shard::None;
+                scenario.pipeline.shard.open();
+            }
+            if (random.below(3) == 0) {
+                scenario.pipeline.tensor_parallel = 2;
+                scenario.pipeline.sequence_parallel.open();
+                scenario.pipeline.scatter_boundaries.open();
+            }
+            const Model model = scenario_model(scenario, &profile);
+            CandidateBounds bounds(scenario, model, profile);
+            for (const Shape& shape : shapes_of(scenario, model, profile)) {
+                bounds.learn(std::span(&shape, 1));
+                bounds.learn_work(std::span(&shape, 1));
+                for (const ScheduleChoice& choice : choices_of(scenario, model, profile, shape)) {
+                    const Candidate candidate{.shape = shape, .choice = choice};
+                    const ShapeBounds of_shape = bounds.of(shape, choice);
+                    const auto least = of_shape.least(choice, Duration::max());
+                    for (const auto& partition : every_partition(scenario, candidate, model)) {
+                        if (const auto step = step_of(scenario, profile, candidate, partition)) {
+                            ++compared;
+                            ASSERT_TRUE(least.has_value()) << known.name;
+                            ASSERT_LE(*least, *step) << fmt::format(
+                                "{} of {} stages x {} x {}, {} micro-batches, recompute {}{}, "
+                                "of layers {}, shard {}, sequence {}, scatter {}, {} put off, "
+                                "layers {}",
+                                known.name,
+                                shape.stages,
+                                shape.data_parallel,
+                                shape.tensor_parallel,
+                                shape.micro_batches,
+                                to_string(choice.recompute),
+                                choice.recompute_by_rank ? " by rank" : "",
+                                to_string(choice.costs.layer_recompute),
+                                to_string(choice.costs.shard),
+                                choice.costs.sequence_parallel,
+                                choice.costs.scatter_boundaries,
+                                scenario.pipeline.deferred_weights,
+                                partition);
+                            ASSERT_LE(bounds.least(shape), *step) << known.name;
+                            ASSERT_LE(bounds.least_without_messages(shape), *step) << known.name;
+                            ASSERT_LE(of_shape.floor(), *step) << known.name;
+                            ASSERT_TRUE(of_shape.may_be_faster(choice, *step + Duration{1}))
+                                << fmt::format("{}, layers {}", known.name, partition);
+                        }
+                    }
+                }
+            }
+        }
+        EXPECT_GT(compared, 0) << known.name;
+    }
+}
+
+bool has_blocks(const Model& model) {
+    try {
+        return !recomputed_blocks(model).empty();
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+/// Schedules that can have one stage on each rank.
+std::vector<std::string> with_one_stage_per_rank() {
+    std::vector<std::string> names;
+    for (const ScheduleName& known : known_schedules()) {
+        const ScheduleTraits& row = schedule_traits(known.kind);
+        const bool one_pipeline =
+            row.placement != StagePlacement::Unknown && row.placement != StagePlacement::BothWays;
+        if (one_pipeline && row.chunks != ChunkCounts::Two && row.trains) {
+            names.emplace_back(known.name);
+        }
+    }
+    return names;
+}
+
+/// The bound of a partition, and so that of all, is never above what is simulated.
+TEST(StepBound, IsNeverAboveTheStep) {
+    const std::uint64_t seed = tests::seed();
+    SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
+    RandomQuestion random(seed);
+    const std::vector<std::string> schedules = with_one_stage_per_rank();
+    for (int round = 0; round < tests::soaked(200); ++round) {
+        const Profile profile = random.known_profile();
+        const Scenario scenario = random.scenario();
+        const Model model = scenario_model(scenario, &profile);
+        const int layers = model.layer_count();
+        const bool of_stages = !has_blocks(model) || random.below(2) == 0;
+        const std::string& schedule = schedules.at(
+            static_cast<std::size_t>(random.below(static_cast<int>(schedules.size()))));
+        const auto recompute = static_cast<Recompute>(random.below(3));
+        const Candidate candidate{
+            .shape = {.stages = 1 + random.below(layers), .micro_batches = scenario.training.batch},
+            .choice = {.schedule = schedule,
+                       .recompute = of_stages ? recompute : Recompute::None,
+                       .costs = {.layer_recompute =
+                                     of_stages ? LayerRecompute::None : LayerRecompute::Block}}};
+        CandidateBounds bounds(scenario, model, profile);
+        bounds.learn(std::span(&candidate.shape, 1));
+        const BoundQuestion question =
+            bounds.of(candidate.shape, candidate.choice).question(candidate.choice);
+        const LayerSums sums =
+            layer_sums(with_candidate(scenario, candidate),
+                       model,
+                       profile,
+                       Cluster(with_candidate(scenario, candidate), profile, question.stages),
+                       1);
+        const StepBound bound(sums, question);
+        const Duration least = bound.least().value();
+        for (const std::vector<int>& partition : all_partitions(layers, question.stages)) {
+            const auto step = step_of(scenario, profile, candidate, partition);
+            if (step) {
+                ASSERT_LE(least, *step) << fmt::format("{} {}", schedule, partition);
+                ASSERT_TRUE(bound.keeps(partition, *step))
+                    << fmt::format("{} {}", schedule, partition);
+            }
+        }
+    }
+}
+
+}  // namespace candidate_bounds_test
+}  // namespace pipetwin::sim
