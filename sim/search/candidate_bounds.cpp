@@ -136,6 +136,7 @@ CandidateBounds::SumsKey CandidateBounds::key_of(const Shape& shape,
         key.context_parallel = shape.context_parallel;
         key.expert_parallel = shape.expert_parallel;
         key.expert_tensor_parallel = shape.expert_tensor_parallel;
+        key.shares_divided = options.shard != Shard::None;
         key.placed = placed_devices(shape);
         if (!numbers_in_order()) {
             key.stages = shape.stages;

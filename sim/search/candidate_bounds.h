@@ -90,6 +90,9 @@ class CandidateBounds {
         int context_parallel = 1;
         int expert_parallel = 1;
         int expert_tensor_parallel = 0;
+        /// True if those with the same part of divided layers share its state: parts of samples do
+        /// where there is one replica, and so do copies of experts.
+        bool shares_divided = false;
         int placed = 0;  ///< devices that show all places of groups that divide samples or experts
 
         auto operator<=>(const SumsKey&) const = default;
