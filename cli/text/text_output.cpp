@@ -151,7 +151,7 @@ std::string beside_text(const Plan& plan, const DeviceMetrics& device) {
                             format_bytes(beside.allocator_reserve));
     }
     if (beside.kept_messages > Bytes{}) {
-        text += fmt::format("  the memory pool keeps {} of messages until their place is needed\n",
+        text += fmt::format("  the memory pool keeps {} of messages until it is full\n",
                             format_bytes(beside.kept_messages));
     }
     return text;

@@ -15,14 +15,66 @@
 
 namespace pipetwin {
 
+namespace {
+
+/// Kernels that a host launches before the device has run the first of them: more do not fit into
+/// the queue of a stream of CUDA.
+constexpr int launched_ahead = 1024;
+
+/// Bytes of layers' outputs that a rank's host launches before the device has run any of them: in
+/// the forwards of a row up to its first backward, or up to a message, whose size it waits for.
+double outputs_ahead(const PlanParts& parts,
+                     const std::vector<Action>& row,
+                     const LayerSamples& samples) {
+    double bytes = 0;
+    int kernels = 0;
+    for (const Action& action : row) {
+        if (is_compute(action.op) ? action.op != Op::Forward
+                                  : is_receive(action.op) && kernels > 0) {
+            break;
+        }
+        if (action.op != Op::Forward) {
+            continue;
+        }
+        const int piece = parts.schedule.weights_of_stage[as_index(action.stage)];
+        const int first = parts.partition->first_layer(piece);
+        for (int layer = first; layer < first + parts.partition->layers_in(piece); ++layer) {
+            kernels += std::max(1, samples[as_index(layer)].forward_kernels);
+            if (kernels > launched_ahead) {
+                return bytes;
+            }
+            bytes += static_cast<double>(samples[as_index(layer)].output.count);
+        }
+    }
+    return bytes;
+}
+
+/// [rank]: copies of weights that gather what replicas have updated, of all stages at once.
+std::vector<double> gathered_weights(const PlanParts& parts, double copies) {
+    std::vector<double> gathered(parts.schedule.ranks.size());
+    for (std::size_t stage = 0; stage < parts.states.size(); ++stage) {
+        gathered[as_index(parts.schedule.rank_of_stage[stage])] +=
+            copies * static_cast<double>(parts.states[stage].weights.count);
+    }
+    return gathered;
+}
+
+/// The rank of the last stage, which has the logits.
+std::size_t rank_of_logits(const Schedule& schedule) {
+    const auto last = std::ranges::max_element(schedule.weights_of_stage);
+    return as_index(schedule.rank_of_stage[as_index(last - schedule.weights_of_stage.begin())]);
+}
+
+}  // namespace
+
 /// Sums of sequence parallelism are of whole outputs, one for each layer of a forward. Replicas
 /// that divide the optimizer's state gather the weights of all stages of a rank at once.
 void add_kept_messages(PlanParts& parts,
                        const SettledScenario& scenario,
                        const Profile& profile,
-                       const Schedule& grid,
                        const StateShards& shards) {
     const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
+    parts.kept_messages.clear();
     if (!stack || !stack->memory.kept_messages) {
         return;
     }
@@ -30,21 +82,16 @@ void add_kept_messages(PlanParts& parts,
     const bool has_sums =
         scenario.pipeline.tensor_parallel > 1 && scenario.pipeline.sequence_parallel;
     const bool gathers = shards.optimizer > 1 && shards.weights == 1;
-    const Bytes output = samples_at(profile, parts.micro_batch_sizes.front()).front().output;
-    std::vector<double> sums(grid.ranks.size());
-    std::vector<double> gathered(grid.ranks.size());
-    for (int stage = 0; stage < grid.stage_count(); ++stage) {
-        const std::size_t rank = as_index(grid.rank_of_stage[as_index(stage)]);
-        const int layers = parts.partition->layers_in(grid.weights_of_stage[as_index(stage)]);
-        const double of_forward = static_cast<double>(output.count) * layers;
-        sums[rank] = std::max(sums[rank], has_sums ? kept.tensor_sums * of_forward : 0);
-        const auto held = static_cast<double>(parts.states[as_index(stage)].weights.count);
-        gathered[rank] += gathers ? kept.gathered_weights * held : 0;
-    }
-    parts.kept_messages.clear();
-    for (std::size_t rank = 0; rank < sums.size(); ++rank) {
-        parts.kept_messages.push_back(
-            Bytes{static_cast<std::int64_t>(sums[rank] + gathered[rank])});
+    const LayerSamples samples = samples_at(profile, parts.micro_batch_sizes.front());
+    const auto output = static_cast<double>(samples.front().output.count);
+    for (const double gathered : gathered_weights(parts, gathers ? kept.gathered_weights : 0)) {
+        const std::size_t rank = parts.kept_messages.size();
+        double bytes = gathered;
+        if (has_sums) {
+            bytes += kept.tensor_sums * outputs_ahead(parts, parts.schedule.ranks[rank], samples);
+            bytes += rank == rank_of_logits(parts.schedule) ? kept.tensor_copies * output : 0;
+        }
+        parts.kept_messages.push_back(Bytes{static_cast<std::int64_t>(bytes)});
     }
 }
 

@@ -5,16 +5,14 @@ namespace pipetwin {
 
 struct PlanParts;
 struct Profile;
-struct Schedule;
 struct SettledScenario;
 struct StateShards;
 
 /// Adds what the memory pools of the devices keep of messages, as the stack says, from the parts'
-/// partition and states. Throws as `stack_of`.
+/// rows, partition and states. Throws as `stack_of`.
 void add_kept_messages(PlanParts& parts,
                        const SettledScenario& scenario,
                        const Profile& profile,
-                       const Schedule& grid,
                        const StateShards& shards);
 
 }  // namespace pipetwin

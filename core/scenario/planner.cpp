@@ -364,7 +364,6 @@ PlanParts Planner::Common::summed(const Cut& cut,
         }
     }
     double_shared_gradients(grid, of.states);
-    add_kept_messages(of, scenario, profile, grid, rules.shards);
     add_replica_messages(of, replicas, grid);
     return of;
 }
@@ -387,6 +386,7 @@ Plan Planner::Common::plan(PlanParts summed,
     }
     require_reductions(summed);
     require_norms(scenario, summed);
+    add_kept_messages(summed, scenario, profile, rules.shards);
     add_buckets(summed, replicas);
     return Plan::make(std::move(summed), generated ? from : RowsFrom::Anywhere);
 }
@@ -406,6 +406,7 @@ std::optional<PlanParts> Planner::Common::with_rows_of(const Plan& other, const 
     grid.tied_ends = place.grid.tied_ends;
     of.schedule = std::move(grid);
     of.recompute = other->recompute;
+    add_kept_messages(of, scenario, profile, rules.shards);
     add_buckets(of, replicas);
     return of;
 }

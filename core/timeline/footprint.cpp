@@ -572,8 +572,9 @@ BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak) {
         plan->context_parts.empty() ? ContextParts{} : plan->context_parts.at(as_index(rank));
     const auto tensors = static_cast<double>((peak.total() - context).count);
     Bytes kept = plan->kept_messages.empty() ? Bytes{} : plan->kept_messages.at(as_index(rank));
-    if (const std::optional<Bytes> limit = plan.memory_limit(rank)) {
-        kept = std::clamp(*limit - peak.total(), Bytes{}, kept);
+    if (const std::optional<Bytes> limit = plan.memory_limit(rank);
+        limit && *limit - peak.total() < kept) {
+        kept = {};  // before a pool gives up it frees all that it only keeps
     }
     return {
         .runtime = context - parts.total(),

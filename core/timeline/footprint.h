@@ -77,7 +77,7 @@ struct BesideModel {
     Bytes product_workspace;  ///< of matrix products
     Bytes tensor_buffers;     ///< of messages beside products, where devices share a layer
     Bytes allocator_reserve;  ///< of the memory pool at the peak, beyond the tensors in it
-    Bytes kept_messages;      ///< of messages that are over, as far as the limit has room
+    Bytes kept_messages;      ///< of messages that are over, if the limit has room for all
 };
 /// The parts for a rank whose peak is `peak`.
 BesideModel beside_model(const Plan& plan, int rank, const MemoryUse& peak);

@@ -283,13 +283,16 @@ struct Stack {
         std::optional<Fact<ProcessGroups>> process_groups{};  ///< none: one of each kind
         Fact<double> tensor_buffers{};  ///< as large as a block's input of a micro-batch
         Fact<double> allocator_reserve{};
-        /// What the memory pool keeps of messages until something else needs its place.
+        /// What the memory pool keeps of messages until all that is kept has to go.
         struct Kept {
-            /// Outputs of each layer, before devices that share it have summed them: the host is
-            /// ahead of the device by up to a forward.
+            /// Outputs of each layer, before devices that share it have summed them: as many as
+            /// the host is ahead of the device.
             double tensor_sums = 0;
             /// Copies of a device's weights that gather what replicas have updated.
             double gathered_weights = 0;
+            /// Outputs of a layer, whole and laid out anew to be summed or gathered: no place of
+            /// theirs is large enough for logits of the same device.
+            double tensor_copies = 0;
 
             bool operator==(const Kept&) const = default;
         };

@@ -455,10 +455,12 @@ class StackReader {
         }
         return fact<Stack::Memory::Kept>(
             required_table(table, key),
-            {"tensor_sums", "gathered_weights"},
+            {"tensor_sums", "gathered_weights", "tensor_copies"},
             [](const TomlTable& of) {
-                return Stack::Memory::Kept{.tensor_sums = amount(of, "tensor_sums"),
-                                           .gathered_weights = amount(of, "gathered_weights")};
+                return Stack::Memory::Kept{
+                    .tensor_sums = amount(of, "tensor_sums"),
+                    .gathered_weights = amount(of, "gathered_weights"),
+                    .tensor_copies = of.has("tensor_copies") ? amount(of, "tensor_copies") : 0};
             });
     }
 

@@ -331,38 +331,67 @@ TEST(PlanDevices, GradientsStayBesideTheirSums) {
     EXPECT_EQ(per_weight("deepspeed", Shard::None), 2);
 }
 
-/// nanotron's two replicas gather weights through two flat copies of all of a device's; two devices
-/// sum an output of each layer of a forward. Its pool keeps both while nothing else needs the
-/// place.
-TEST(PlanDevices, PoolsKeepMessagesAsFarAsThereIsRoom) {
+Bytes kept_messages_of(const Plan& plan, int rank) {
+    return beside_model(plan, rank, memory_peaks(plan).at(as_index(rank)).use).kept_messages;
+}
+
+/// Outputs of the layers from `first` up to `end` of `chain_profile`.
+Bytes outputs_of(const Profile& profile, std::size_t first, std::size_t end) {
+    Bytes sum;
+    for (std::size_t layer = first; layer < end; ++layer) {
+        sum += profile.layers[layer].samples.front().output;
+    }
+    return sum;
+}
+
+/// nanotron's two replicas gather weights through two flat copies of all of a device's. Its pool
+/// keeps them while nothing else needs the place; when it is full it frees all that it only keeps.
+TEST(PlanDevices, PoolsKeepMessagesIfThereIsRoomForAll) {
     SettledScenario scenario = partitioned({2, 3});
     scenario.cluster.device = "h100-sxm";
     scenario.cluster.stack = "nanotron-2025";
+    scenario.cluster.allocator_reserve = 0;
     scenario.pipeline.data_parallel = 2;
     scenario.pipeline.shard = Shard::Optimizer;
     scenario.training.batch = 4;
     Profile profile = chain_profile();
     profile.precision = "bf16";
-    const auto kept = [&] {
-        const Plan plan = plan_of(scenario, profile);
-        return beside_model(plan, 1, memory_peaks(plan).at(1).use).kept_messages;
-    };
-    const Bytes weights = plan_of(scenario, profile)->states.at(1).weights;
-    EXPECT_EQ(kept(), weights * 2);
+    const auto kept = [&] { return kept_messages_of(plan_of(scenario, profile), 1); };
+    const Plan plan = plan_of(scenario, profile);
+    const Bytes both = plan->states.at(1).weights * 2;
+    EXPECT_EQ(kept(), both);
+    const Bytes peak = memory_peaks(plan).at(1).use.total();
+    scenario.cluster.memory_limit = peak + both;
+    EXPECT_EQ(kept(), both);
+    scenario.cluster.memory_limit = peak + both - Bytes{1};
+    EXPECT_EQ(kept(), Bytes{});
+    scenario.cluster.memory_limit.reset();
     scenario.pipeline.shard = Shard::None;
     EXPECT_EQ(kept(), Bytes{});
+}
+
+/// Two devices that divide sequences sum a whole output of each layer. Of nanotron's all stay that
+/// the host launches before the device has run them: those of the forwards up to the first backward
+/// or up to a message, three of the first rank and one of the others; no more than 1,024 kernels.
+TEST(PlanDevices, PoolsKeepSumsOfForwardsThatTheHostIsAhead) {
+    SettledScenario scenario = partitioned({2, 1, 2}, 4, 4);
+    scenario.pipeline.schedule = "1f1b";
+    scenario.cluster.stack = "nanotron-2025";
     scenario.pipeline.tensor_parallel = 2;
-    EXPECT_EQ(kept(), Bytes{});  // their sums are whole on either device, and stay
+    Profile profile = chain_profile();
+    const auto kept = [&](int rank) { return kept_messages_of(plan_of(scenario, profile), rank); };
+    EXPECT_EQ(kept(1), Bytes{});  // their sums are whole on either device, and stay
     scenario.pipeline.sequence_parallel = true;
-    EXPECT_EQ(kept(), profile.layers.front().samples.front().output * 3);
-    scenario.pipeline.tensor_parallel = 1;
-    scenario.pipeline.sequence_parallel = false;
-    scenario.pipeline.shard = Shard::Optimizer;
-    const Plan plan = plan_of(scenario, profile);
-    const Bytes peak = memory_peaks(plan).at(1).use.total();
-    scenario.cluster.memory_limit = peak;
-    scenario.cluster.allocator_reserve = 0;
-    EXPECT_EQ(kept(), Bytes{});
+    EXPECT_EQ(kept(0), outputs_of(profile, 0, 2) * 3);
+    EXPECT_EQ(kept(1), outputs_of(profile, 2, 3));
+    EXPECT_EQ(kept(2), outputs_of(profile, 3, 5));
+    for (LayerCost& layer : profile.layers) {
+        layer.samples.front().forward_kernels = 400;
+    }
+    EXPECT_EQ(kept(0), outputs_of(profile, 0, 2));
+    scenario.cluster.stack = "torchtitan-2024";  // waits for its messages, and lays them out anew
+    EXPECT_EQ(kept(0), Bytes{});
+    EXPECT_EQ(kept(2), outputs_of(profile, 0, 1) * 2);
 }
 
 /// PyTorch's FSDP keeps what a pipeline has gathered up to the last micro-batch, and sums gradients
