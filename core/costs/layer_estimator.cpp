@@ -502,13 +502,14 @@ void LayerEstimator::inner_part(LayerWork& work,
                                 bool ends_what_is_read) const {
     const double ins = model_.gated ? 2 : 1;
     const double values = rows * own_width;
+    const double again = model_.gated && !keeps_gate_products() ? 1 : 0;
     work.product({.rows = rows,
                   .inputs = width(),
                   .outputs = ins * own_width,
                   .matrices = matrices,
                   .again = model_.gated ? 0.5 : 0,
                   .has_whole_input = matrices == 1});
-    work.activation((ins + 1) * values, (2 * ins + 1) * values);
+    work.activation((ins + 1) * values, (2 * ins + 1 + again) * values);
     if (ends_what_is_read) {
         work.begin_tail();
     }
@@ -520,11 +521,11 @@ void LayerEstimator::inner_part(LayerWork& work,
     // One by one, the activation's result stays beside its product with the gate.
     const bool keeps_both = keeps_gate_activations() && model_.gated;
     const double activations = keeps_both ? 1 : 0;
-    bytes.saved_values += (ins + 1 + activations) * values;
-    bytes.product_values += values;
+    bytes.saved_values += (ins + 1 - again + activations) * values;
+    bytes.product_values += (1 - again) * values;
     bytes.dropped_values += (ins + activations) * values;
-    bytes.workspace_values += ins * values;
-    bytes.split_values += ins * values;
+    bytes.workspace_values += (ins + again) * values;
+    bytes.split_values += (ins + again) * values;
 }
 
 bool LayerEstimator::keeps_gate_activations() const {
@@ -532,6 +533,12 @@ bool LayerEstimator::keeps_gate_activations() const {
     const bool as_stack = stack != nullptr && options_.kernels == stack->kernels.blocks &&
                           stack->stored.gate_activations && stack->stored.gate_activations->value;
     return as_stack || options_.kernels == BlockKernels::Eager;
+}
+
+bool LayerEstimator::keeps_gate_products() const {
+    const Stack* const stack = options_.stack.get();
+    return stack == nullptr || options_.kernels != stack->kernels.blocks ||
+           !stack->stored.gate_products || stack->stored.gate_products->value;
 }
 
 /// A router, rows sorted by expert, the experts, and back; beside them what all tokens share.

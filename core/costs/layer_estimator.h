@@ -92,6 +92,7 @@ class LayerEstimator {
                     double matrices = 1,
                     bool ends_what_is_read = false) const;
     bool keeps_gate_activations() const;
+    bool keeps_gate_products() const;
     void experts(LayerWork& work, LayerBytes& bytes, int block) const;
     void shared_experts(LayerWork& work, LayerBytes& bytes) const;
     double expert_rows(double sent, double local_experts, double fullest) const;

@@ -571,7 +571,8 @@ void share_out(StageState& state,
     const Bytes all = state.weights;
     const int gradient = gradient_bytes_per_byte(precision, rules.fp32_gradients);
     state.gradients = part_of(state.gradients, shards.gradients);
-    Bytes room = std::min(largest_layer, all) * gradient;
+    Bytes room = shards.whole_gradients > 0 ? shards.whole_gradients * gradient * all
+                                            : std::min(largest_layer, all) * gradient;
     if (shards.weights > 1) {
         state.weights = part_of(state.weights, shards.weights);
         room += std::min(largest_layer * (1 + rules.prefetch), all);

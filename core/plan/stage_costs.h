@@ -58,6 +58,9 @@ struct StateShards {
     int weights = 1;
     int gradients = 1;
     int optimizer = 1;
+    /// Stages of a rank whose gradients stand whole until their sums of a run of micro-batches are
+    /// there: that of the run, and of the one before it. 0: no more than one layer's do.
+    int whole_gradients = 0;
 
     bool operator==(const StateShards&) const = default;
 };

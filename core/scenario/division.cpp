@@ -215,14 +215,10 @@ std::optional<ExpertRules> expert_rules(const SettledScenario& scenario, const P
         return std::nullopt;
     }
     const auto& pipeline = scenario.pipeline;
-    const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
-    const auto from = [divided, group = sharing_devices(scenario, profile).experts](Shard shard) {
-        return divided >= shard ? group : 1;
-    };
     return ExpertRules{.devices = pipeline.expert_tensor_devices() * pipeline.expert_parallel,
-                       .shards = {.weights = from(Shard::Weights),
-                                  .gradients = from(Shard::Gradients),
-                                  .optimizer = from(Shard::Optimizer)}};
+                       .shards = shards_among(sharing_devices(scenario, profile).experts,
+                                              scenario,
+                                              stack_of(scenario, profile).get())};
 }
 
 namespace {

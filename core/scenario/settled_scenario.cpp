@@ -100,6 +100,7 @@ Shard divided_all_step(const SettledScenario& scenario, const Stack* stack) {
         case Reshard::Always:
             break;
         case Reshard::LastMicroBatch:
+        case Reshard::LastOfRun:
             return scenario.pipeline.stages > 1 ? Shard::Optimizer : written;
         case Reshard::Never:
             return Shard::Gradients;
@@ -107,14 +108,33 @@ Shard divided_all_step(const SettledScenario& scenario, const Stack* stack) {
     return written;
 }
 
+namespace {
+
+/// Whether replicas divide gradients between runs of micro-batches, and not all step long.
+bool divides_between_runs(const SettledScenario& scenario, const Stack* stack) {
+    return stack != nullptr && stack->stored.reshard == Reshard::LastOfRun &&
+           scenario.pipeline.shard == Shard::Weights &&
+           divided_all_step(scenario, stack) == Shard::Optimizer;
+}
+
+}  // namespace
+
+StateShards shards_among(int group, const SettledScenario& scenario, const Stack* stack) {
+    const Shard divided = divided_all_step(scenario, stack);
+    const auto from = [divided, group](Shard shard) { return divided >= shard ? group : 1; };
+    StateShards shards{.weights = from(Shard::Weights),
+                       .gradients = from(Shard::Gradients),
+                       .optimizer = from(Shard::Optimizer)};
+    if (group > 1 && divides_between_runs(scenario, stack)) {
+        shards.gradients = group;
+        shards.whole_gradients = scenario.pipeline.chunks > 1 ? 2 : 1;
+    }
+    return shards;
+}
+
 StateShards state_shards(const SettledScenario& scenario, const Profile& profile) {
-    const Shard divided = divided_all_step(scenario, stack_of(scenario, profile).get());
-    const auto from = [divided, group = sharing_devices(scenario, profile).dense](Shard shard) {
-        return divided >= shard ? group : 1;
-    };
-    return {.weights = from(Shard::Weights),
-            .gradients = from(Shard::Gradients),
-            .optimizer = from(Shard::Optimizer)};
+    return shards_among(
+        sharing_devices(scenario, profile).dense, scenario, stack_of(scenario, profile).get());
 }
 
 bool has_schedule_file(const SettledScenario& scenario) {

@@ -49,6 +49,10 @@ int replica_batch(const SettledScenario& scenario);
 /// and a single stage keeps the weights that it gathers, as where they divide gradients, too.
 Shard divided_all_step(const SettledScenario& scenario, const Stack* stack);
 
+/// What each of a `group` of replicas has of a stage's state, where the stack (null: none) may
+/// leave gradients whole until the end of a run of micro-batches.
+StateShards shards_among(int group, const SettledScenario& scenario, const Stack* stack);
+
 /// Replicas that have a stage's state between them, each a part; 1: each has all of it. Throws as
 /// `stack_of`.
 StateShards state_shards(const SettledScenario& scenario, const Profile& profile);

@@ -89,8 +89,11 @@ enum class WeightUpdates {
     Broadcast  ///< sent to all by each in turn
 };
 
-/// When weights that were gathered for a forward are given back.
-enum class Reshard { Always, LastMicroBatch, Never };
+/// When weights that were gathered for a forward are given back. In a pipeline those that stay
+/// until the last micro-batch are gathered once a step, and gradients are summed once; with
+/// `LastOfRun` gradients are summed behind the last of each run of micro-batches, which a rank
+/// computes one after the other in one stage.
+enum class Reshard { Always, LastMicroBatch, LastOfRun, Never };
 
 /// What stays of gradients in the type of two-byte weights where their sums are in fp32.
 enum class GradientsBesideSums {
@@ -257,6 +260,9 @@ struct Stack {
         /// The activation of a gate, beside its product: kernels are fused but for these; none: it
         /// is computed again.
         std::optional<Fact<bool>> gate_activations{};
+        /// The product of a gate; false: a backward makes it again of what goes into the gate;
+        /// none: it stays.
+        std::optional<Fact<bool>> gate_products{};
         /// Bytes a logit beside those in fp32 while a fused loss is computed; none: those of the
         /// logits' own type.
         std::optional<Fact<double>> beside_logits{};

@@ -405,10 +405,16 @@ class StackReader {
             .gap = time("gap_ns"), .host = time("kernel_ns"), .graphs = flag(table, "graphs")};
     }
 
+    std::optional<Fact<bool>> flag_if_there(const TomlTable& table, string_view key) const {
+        return table.has(key) ? std::optional(value<bool>(table, key, &StackReader::flag))
+                              : std::nullopt;
+    }
+
     void read_stored(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 7>{"gradients",
+        table.expect_keys(std::array<string_view, 8>{"gradients",
                                                      "gradients_beside_sums",
                                                      "gate_activations",
+                                                     "gate_products",
                                                      "beside_logits_bytes",
                                                      "inputs_in_8_bits",
                                                      "reshard_after_forward",
@@ -416,16 +422,15 @@ class StackReader {
         constexpr std::array<string_view, 3> beside{"none", "parameters", "buckets"};
         constexpr std::array<string_view, 2> offloads{"none", "as-needed"};
         constexpr std::array<string_view, 2> gradients{"bf16", "fp32"};
-        constexpr std::array<string_view, 3> reshard{"always", "last-micro-batch", "never"};
+        constexpr std::array<string_view, 4> reshard{
+            "always", "last-micro-batch", "last-of-run", "never"};
         stack_.stored = {
             .fp32_gradients = required_word<bool>(table, "gradients", gradients),
             .beside_sums = static_cast<GradientsBesideSums>(
                 table.choice("gradients_beside_sums", beside).value_or(0)),
             .inputs_in_8_bits = value<bool>(table, "inputs_in_8_bits", &StackReader::flag),
-            .gate_activations =
-                table.has("gate_activations")
-                    ? std::optional(value<bool>(table, "gate_activations", &StackReader::flag))
-                    : std::nullopt,
+            .gate_activations = flag_if_there(table, "gate_activations"),
+            .gate_products = flag_if_there(table, "gate_products"),
             .beside_logits = amount_if_there(table, "beside_logits_bytes"),
             .reshard = required_word<Reshard>(table, "reshard_after_forward", reshard),
             .offloads_as_needed = required_word<bool>(table, "offload_blocks", offloads)};

@@ -417,6 +417,39 @@ TEST(PlanDevices, StacksKeepWeightsGatheredInAPipeline) {
     EXPECT_EQ(states("torchtitan-2024", Shard::Weights).first, states("", Shard::Weights).first);
 }
 
+/// Llama 3's FSDP divides gradients, and sums those of a stage behind each run of its micro-batches
+/// (Grattafiori et al., section 3.3.2). So a rank has its part of all gradients, and whole those of
+/// the stage whose run goes on; with several stages also of the one whose sums are on their way.
+TEST(PlanDevices, GradientsStandWholeForARunOfMicroBatches) {
+    SettledScenario scenario = partitioned({2, 3}, 4, 8);
+    scenario.pipeline.data_parallel = 2;
+    scenario.pipeline.shard = Shard::Weights;
+    const auto plan_with = [&scenario](const char* stack) {
+        scenario.cluster.stack = stack;
+        return plan_of(scenario);
+    };
+    const auto expect_whole = [&](int stages) {
+        const Plan once = plan_with("torchtitan-2024");
+        const Plan runs = plan_with("meta-2024");
+        for (std::size_t stage = 0; stage < once->states.size(); ++stage) {
+            const StageState& all = once->states[stage];
+            const StageState& own = runs->states[stage];
+            EXPECT_EQ(own.weights, all.weights);
+            EXPECT_EQ(own.gradients, part_of(all.gradients, 2));
+            EXPECT_EQ(own.workspace, all.workspace + stages * all.gradients);
+            EXPECT_GT(runs->all_reduce[stage], Duration{});
+        }
+    };
+    expect_whole(1);
+    scenario.pipeline.schedule = "interleaved-1f1b";
+    scenario.pipeline.chunks = 2;
+    scenario.pipeline.partition = std::vector<int>{1, 1, 1, 2};
+    expect_whole(2);
+    scenario.pipeline.data_parallel = 1;
+    EXPECT_EQ(kept_state(plan_with("meta-2024")->states[0]),
+              kept_state(plan_with("torchtitan-2024")->states[0]));
+}
+
 /// NVIDIA's recipes of Llama 3 70B on 64 devices hand the activations of 40 of 80 blocks to host
 /// memory on GB200 and of 20 on GB300 (Megatron-Bridge, perf_recipes/llama, fp8_cs, two samples).
 TEST(PlanDevices, BlocksAreOffloadedAsRecipesDo) {

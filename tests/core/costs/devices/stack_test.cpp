@@ -182,6 +182,7 @@ TEST(StackToml, SomeOfMemoryMayBeLeftOut) {
     EXPECT_EQ(without.stored.beside_sums, GradientsBesideSums::None);
     EXPECT_FALSE(without.memory.runtime);
     EXPECT_FALSE(without.stored.gate_activations);
+    EXPECT_FALSE(without.stored.gate_products);
     EXPECT_FALSE(without.stored.beside_logits);
     EXPECT_FALSE(without.memory.process_groups);
     EXPECT_FALSE(without.memory.kept_messages);
@@ -189,6 +190,7 @@ TEST(StackToml, SomeOfMemoryMayBeLeftOut) {
         changed("[memory]\n",
                 "gradients_beside_sums = \"buckets\"\n"
                 "gate_activations = { value = true, kind = \"counted\", source = \"b\" }\n"
+                "gate_products = { value = false, kind = \"counted\", source = \"b\" }\n"
                 "beside_logits_bytes = { value = 4, kind = \"counted\", source = \"b\" }\n"
                 "[memory]\n"
                 "kept_messages = { tensor_sums = 1, gathered_weights = 2, kind = \"counted\", "
@@ -199,6 +201,7 @@ TEST(StackToml, SomeOfMemoryMayBeLeftOut) {
         "x.toml");
     EXPECT_EQ(with.stored.beside_sums, GradientsBesideSums::Buckets);
     EXPECT_TRUE(with.stored.gate_activations->value);
+    EXPECT_FALSE(with.stored.gate_products->value);
     EXPECT_EQ(with.stored.beside_logits->value, 4);
     EXPECT_EQ(with.memory.kept_messages->value,
               (Stack::Memory::Kept{.tensor_sums = 1, .gathered_weights = 2}));
@@ -372,7 +375,8 @@ TEST(StackEstimate, WeightsAreCastOnceAStep) {
 
 /// Eight inner numbers a token in two bytes: the two halves of a gated feed-forward and their
 /// product, 6 bytes of each, and 2 more where the gate's activation stays; of 16 logits 4 bytes,
-/// and beside them 2, or 4 of exponentials. No time follows from that.
+/// and beside them 2, or 4 of exponentials. No time follows from that. Where a backward makes the
+/// product again 4 bytes stay, and the backward has the other 2 while it runs.
 TEST(StackEstimate, KeepsWhatItsKernelsDoNotFuse) {
     DecoderModel model;
     model.width = 4;
@@ -402,6 +406,14 @@ TEST(StackEstimate, KeepsWhatItsKernelsDoNotFuse) {
     EXPECT_EQ(head.workspace, Bytes{10 * 16 * 2});
     EXPECT_EQ(kept_head.workspace, Bytes{10 * 16 * 4});
     EXPECT_EQ(kept_head.forward, head.forward);
+    stack.stored.gate_activations.reset();
+    stack.stored.gate_products = {.value = false};
+    options.stack = std::make_shared<const Stack>(stack);
+    const LayerSample again = samples(estimated_profile(model, round_device(), options)).first;
+    EXPECT_EQ(inner.saved - again.saved, Bytes{10 * 8 * 2});
+    EXPECT_EQ(again.saved + again.workspace, inner.saved + inner.workspace);
+    EXPECT_EQ(again.forward, inner.forward);
+    EXPECT_GE(again.backward(), inner.backward());
 }
 
 TEST(StackEstimate, PassesAndLossMoveTheirBytes) {
