@@ -165,13 +165,14 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 17>{"name",
+    object.expect_keys(std::array<string_view, 18>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
                                                    "parameter_count",
                                                    "parameter_bytes",
                                                    "expert_bytes",
+                                                   "whole_bytes",
                                                    "running_bytes",
                                                    "optimizer_ns",
                                                    "weight_cast_ns",
@@ -189,6 +190,7 @@ LayerCost read_layer(const JsonObject& object) {
     layer.parameter_count = object.whole_or("parameter_count", 0);
     layer.parameter_bytes = Bytes{object.whole("parameter_bytes")};
     layer.expert_bytes = Bytes{object.whole_or("expert_bytes", 0)};
+    layer.whole_bytes = Bytes{object.whole_or("whole_bytes", 0)};
     layer.running_bytes = Bytes{object.whole_or("running_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
     layer.weight_cast = Duration{object.whole_or("weight_cast_ns", 0)};
@@ -506,6 +508,9 @@ ordered_json layer_json(const LayerCost& layer) {
     object["parameter_bytes"] = layer.parameter_bytes.count;
     if (layer.expert_bytes > Bytes{}) {
         object["expert_bytes"] = layer.expert_bytes.count;
+    }
+    if (layer.whole_bytes > Bytes{}) {
+        object["whole_bytes"] = layer.whole_bytes.count;
     }
     if (layer.running_bytes > Bytes{}) {
         object["running_bytes"] = layer.running_bytes.count;

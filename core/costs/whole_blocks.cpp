@@ -63,6 +63,7 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     block.parameter_count += b.parameter_count;
     block.parameter_bytes += b.parameter_bytes;
     block.expert_bytes += b.expert_bytes;
+    block.whole_bytes += b.whole_bytes;
     block.running_bytes += b.running_bytes;
     block.optimizer += b.optimizer;
     block.weight_cast += b.weight_cast;

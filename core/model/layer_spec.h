@@ -53,6 +53,17 @@ enum class LayerType {
 /// The word of a type of layer in scenarios: "linear".
 std::string_view to_string(LayerType type);
 
+/// What each of several devices has of a layer that they compute together
+/// (core/model/tensor_division.h). The sizes of its LayerSpec are those of one device then.
+struct TensorCut {
+    int devices = 1;   ///< 1: the layer is not divided
+    bool rows = false; ///< Linear: a part of the rows of its matrix, else of the columns
+    int blocks = 1;    ///< Linear: equal blocks of columns; a device has its part of each
+
+    bool divides() const { return devices > 1; }
+    bool operator==(const TensorCut&) const = default;
+};
+
 /// What a user writes about a layer; shapes follow from the layers that it reads. A layer without a
 /// name gets one from its type and its index among its siblings: "linear0", "gelu1".
 struct LayerSpec {
@@ -117,6 +128,8 @@ struct LayerSpec {
     double auxiliary_weight = 0.4;
     /// DropPath: the p rises from 0 with the steps of the training, and is reached behind the last.
     bool rising = false;
+    /// Embedding, Linear, Attention, CrossEntropy: no user writes it (`tensor_division`).
+    TensorCut cut{};
     std::vector<LayerSpec> inner{};
     /// Names of the layers whose outputs it reads, in the order in which a concat joins them;
     /// empty: the layer before, or the model's input for the first. A layer of a sequence names

@@ -503,6 +503,7 @@ ModelParameters parameters_of(const Profile& profile) {
     for (const LayerCost& layer : profile.layers) {
         weights.layers.push_back({.parameters = layer.parameter_bytes,
                                   .experts = layer.expert_bytes,
+                                  .whole = layer.whole_bytes,
                                   .running = layer.running_bytes,
                                   .optimizer = layer.optimizer,
                                   .weight_cast = layer.weight_cast,
@@ -601,7 +602,7 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
         const LayerParameters& own = weights.layers[layer];
         const auto stage = as_index(partition.stage_of_layer(static_cast<int>(layer)));
         StageState& state = states[stage];
-        const Bytes part = part_of(own.parameters, rules.devices);
+        const Bytes part = part_of(own.parameters - own.whole, rules.devices) + own.whole;
         state.weights += part;
         largest[stage] = std::max(largest[stage], part);
         state.running +=
@@ -651,6 +652,7 @@ ModelParameters only(ModelParameters weights, bool experts) {
                 ? static_cast<double>(kept.count) / static_cast<double>(layer.parameters.count)
                 : 0;
         layer.parameters = kept;
+        layer.whole = experts ? Bytes{} : layer.whole;
         layer.optimizer = scaled(layer.optimizer, share);
         layer.weight_cast = scaled(layer.weight_cast, share);
         layer.copies = Bytes{std::llround(static_cast<double>(layer.copies.count) * share)};

@@ -121,6 +121,7 @@ Duration tied_update(const Model& model, const Profile& profile);
 struct LayerParameters {
     Bytes parameters{};
     Bytes experts{};         ///< part of `parameters`: of routed experts
+    Bytes whole{};           ///< part of `parameters`: all devices that share the layer have it
     Bytes running{};         ///< statistics of a norm
     Duration optimizer{};    ///< of their update
     Duration weight_cast{};  ///< once a step, whoever updates them

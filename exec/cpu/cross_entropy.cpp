@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "core/base/simd_targets.h"
 #include "exec/cpu/cpu_kernels.h"
@@ -24,11 +25,20 @@ struct CrossEntropyOperands {
     std::size_t n = 0;
     std::size_t width = 0;    ///< classes
     std::size_t padding = 0;  ///< columns behind them
+    std::int64_t first = 0;   ///< the class of the first column
     const T* x = nullptr;
     const std::int32_t* targets = nullptr;
     const Computed<T>* log_sums = nullptr;
     double smoothing = 0;
     double scale = 0;
+
+    /// The column of a row's target; none: another device has it.
+    std::optional<std::size_t> target_column(std::size_t row) const {
+        const std::int64_t column = targets[row] - first;
+        return column >= 0 && column < static_cast<std::int64_t>(width)
+                   ? std::optional(static_cast<std::size_t>(column))
+                   : std::nullopt;
+    }
 };
 
 /// The sum of exp(row[j] - largest). On its way it lets the cache fetch the next row, which
@@ -123,23 +133,88 @@ PIPETWIN_SIMD_TARGETS void cross_entropy_backward(const CrossEntropyOperands<T>&
             continue;
         }
         const C log_sum = o.log_sums[r];
-        const std::int32_t target = o.targets[r];
+        const std::optional<std::size_t> target = o.target_column(r);
         // Before dx takes the place of x. Rounded once.
-        const C of_softmax = exponential(computed(x[target]) - log_sum) * scale;
+        const C of_softmax =
+            target ? exponential(computed(x[*target]) - log_sum) * scale : C{0};
         if (o.smoothing > 0) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t j = 0; j < width; ++j) {
                 row[j] = stored<T>(exponential(computed(x[j]) - log_sum) * scale - shared);
             }
-            row[target] = stored<T>(of_softmax - certain - shared);
+            if (target) {
+                row[*target] = stored<T>(of_softmax - certain - shared);
+            }
             continue;
         }
         PIPETWIN_ELEMENTWISE
         for (std::size_t j = 0; j < width; ++j) {
             row[j] = stored<T>(exponential(computed(x[j]) - log_sum) * scale);
         }
-        row[target] = stored<T>(of_softmax - scale);
+        if (target) {
+            row[*target] = stored<T>(of_softmax - scale);
+        }
     }
+}
+
+/// Numbers of a row's part (`Kernels::class_parts`), and what they are.
+enum ClassPart : std::size_t { Largest, Exponentials, Wanted, FirstLargest, ClassPartCount };
+
+template <class T>
+PIPETWIN_SIMD_TARGETS void class_parts(const CrossEntropyOperands<T>& o, Computed<T>* parts) {
+    using C = Computed<T>;
+    const std::size_t columns = o.width + o.padding;
+    for (std::size_t r = 0; r < o.n; ++r) {
+        const T* const row = o.x + r * columns;
+        C* const part = parts + r * ClassPartCount;
+        const C largest = largest_of(row, o.width);
+        part[Largest] = largest;
+        part[Exponentials] =
+            sum_of_exponentials(row, o.width, largest, r + 1 < o.n ? row + columns : row);
+        const std::optional<std::size_t> target = o.target_column(r);
+        part[Wanted] = target ? computed(row[*target]) : C{0};
+        std::size_t first = 0;
+        while (first + 1 < o.width && computed(row[first]) != largest) {
+            ++first;
+        }
+        part[FirstLargest] = static_cast<C>(o.first + static_cast<std::int64_t>(first));
+    }
+}
+
+// l = m + log(sum of s_d exp(m_d - m)), m the largest m_d; in double
+template <class C>
+LossCounts cross_entropy_of_parts(const C* parts,
+                                  std::size_t devices,
+                                  const std::int32_t* targets,
+                                  std::size_t n,
+                                  C* log_sums) {
+    LossCounts found;
+    for (std::size_t r = 0; r < n; ++r) {
+        if (targets[r] < 0) {
+            log_sums[r] = std::numeric_limits<float>::max();  // a softmax of 0
+            continue;
+        }
+        const auto part = [=](std::size_t device, ClassPart which) {
+            return static_cast<double>(parts[(device * n + r) * ClassPartCount + which]);
+        };
+        std::size_t best = 0;  // the first of those with the largest number
+        for (std::size_t device = 1; device < devices; ++device) {
+            best = part(device, Largest) > part(best, Largest) ? device : best;
+        }
+        const double largest = part(best, Largest);
+        double exponentials = 0;
+        double wanted = 0;
+        for (std::size_t device = 0; device < devices; ++device) {
+            exponentials +=
+                part(device, Exponentials) * std::exp(part(device, Largest) - largest);
+            wanted += part(device, Wanted);
+        }
+        const double log_sum = largest + std::log(exponentials);
+        log_sums[r] = static_cast<C>(log_sum);
+        found.loss += log_sum - wanted;
+        found.right += part(best, FirstLargest) == targets[r] ? 1 : 0;
+    }
+    return found;
 }
 
 // max(x, 0) - x t + log(1 + exp(-|x|)), in double: the logarithm is what it costs.
@@ -175,6 +250,7 @@ CrossEntropyOperands<T> loss_operands(ConstView x, ConstView targets, const Clas
     return {.n = count(x.rows),
             .width = count(x.columns - columns.padding),
             .padding = count(columns.padding),
+            .first = columns.first,
             .x = x.as<T>(),
             .targets = targets.as<std::int32_t>(),
             .smoothing = columns.smoothing};
@@ -217,6 +293,30 @@ void CpuKernels::cross_entropy_backward(ConstView x,
         o.log_sums = log_sums.as<Computed<T>>();
         o.scale = scale;
         exec::cross_entropy_backward(o, dx.as<T>());
+    });
+}
+
+void CpuKernels::class_parts(ConstView x,
+                             ConstView targets,
+                             const ClassColumns& columns,
+                             View parts) const {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        exec::class_parts(loss_operands<T>(x, targets, columns), parts.as<Computed<T>>());
+    });
+}
+
+void CpuKernels::cross_entropy_of_parts(ConstView parts,
+                                        ConstView targets,
+                                        View log_sums,
+                                        const LossSums& sums) const {
+    with_type(parts.dtype, [&](auto zero) {
+        using C = Computed<decltype(zero)>;
+        const std::size_t rows = count(targets.rows);
+        const std::size_t devices = rows == 0 ? 0 : count(parts.rows) / rows;
+        tell(exec::cross_entropy_of_parts(
+                 parts.as<C>(), devices, targets.as<std::int32_t>(), rows, log_sums.as<C>()),
+             sums);
     });
 }
 

@@ -181,8 +181,14 @@ void CpuKernels::embedding_forward(
             T* const row = y.as<T>() + r * width;
             const std::int64_t position = r % rows.positions - rows.first;
             const T* const place = places.empty() ? nullptr : places.as<T>() + position * width;
-            const T* const token = tokens.as<T>() + id[r] * width;
-            exec::scale_and_add(token, rows.scale, place, row, count(width));
+            if (const auto of_token = rows.row_of(id[r])) {
+                const T* const token = tokens.as<T>() + *of_token * width;
+                exec::scale_and_add(token, rows.scale, place, row, count(width));
+            } else if (place != nullptr) {
+                std::copy_n(place, width, row);
+            } else {
+                std::fill_n(row, width, stored<T>(Computed<T>{0}));
+            }
         }
     });
 }
@@ -198,8 +204,10 @@ void CpuKernels::embedding_backward(
                 continue;
             }
             const T* const row = dy.as<T>() + r * width;
-            auto* const token = dtokens.as<Computed<T>>() + id[r] * width;
-            exec::add_scaled(row, rows.scale, token, count(width));
+            if (const auto of_token = rows.row_of(id[r])) {
+                auto* const token = dtokens.as<Computed<T>>() + *of_token * width;
+                exec::add_scaled(row, rows.scale, token, count(width));
+            }
             if (!dplaces.empty()) {
                 const std::int64_t position = r % rows.positions - rows.first;
                 exec::add(row, dplaces.as<Computed<T>>() + position * width, count(width));

@@ -186,7 +186,8 @@ PIPETWIN_KERNEL(cross_entropy_forward,
                  exec::View log_sums,
                  const exec::LossSums& sums));
 /// dx = scale (softmax(x) - (1 - smoothing) at the target - smoothing / classes), 0 where the
-/// target is -1 and in the columns of padding; dx may be x itself.
+/// target is -1 and in the columns of padding; dx may be x itself. The target of a row may be a
+/// class that is not here.
 PIPETWIN_KERNEL(cross_entropy_backward,
                 (exec::ConstView x,
                  exec::ConstView targets,
@@ -203,6 +204,22 @@ PIPETWIN_FUSED_KERNEL(cross_entropy_with_gradient,
                        exec::View log_sums,
                        const exec::LossSums& sums,
                        exec::View x));
+
+/// What a row's largest logit, its sum of exponentials and its target's logit are among the classes
+/// that are here, where other devices have the others. parts (n, 4): the largest number m; the sum
+/// of exp(x - m); x[target], or 0 where the target is not here; the class of the first m.
+PIPETWIN_KERNEL(class_parts,
+                (exec::ConstView x,
+                 exec::ConstView targets,
+                 const exec::ClassColumns& columns,
+                 exec::View parts));
+/// As `cross_entropy_forward` without label smoothing, of the parts (d n, 4) of all devices, one
+/// behind the other.
+PIPETWIN_KERNEL(cross_entropy_of_parts,
+                (exec::ConstView parts,
+                 exec::ConstView targets,
+                 exec::View log_sums,
+                 const exec::LossSums& sums));
 
 /// *sums.loss = the sum of max(x, 0) - x target + log(1 + exp(-|x|)), in double. A row is right
 /// where x > 0 and the target is 1, or x <= 0 and it is 0. x (n, 1); targets (n, 1) int32, each

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -102,6 +104,8 @@ struct LossSums {
 struct ClassColumns {
     double smoothing = 0;      ///< share of the target that all classes divide among them
     std::int64_t padding = 0;  ///< columns behind those of the classes; no class
+    /// The class of the first column, where other devices have the columns of other classes.
+    std::int64_t first = 0;
 };
 
 /// The numbers of a micro-batch's matrix that dropout drops: a function of the key, the sample's
@@ -129,6 +133,16 @@ struct EmbeddingRows {
     int first = 0;
     int count = 0;
     double scale = 1;  ///< of the rows of the token table
+    /// The rows of the token table that are here, where other devices have the others: a token of
+    /// another row adds nothing.
+    std::int64_t first_token = 0;
+    std::int64_t tokens = std::numeric_limits<std::int64_t>::max();
+
+    /// The row of a token's numbers in the table that is here; none: another device has it.
+    std::optional<std::int64_t> row_of(std::int32_t token) const {
+        const std::int64_t row = token - first_token;
+        return row >= 0 && row < tokens ? std::optional(row) : std::nullopt;
+    }
 
     /// True for row r of all rows of the micro-batch.
     bool has(std::int64_t row) const {

@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/model/tensor_division.h"
 #include "core/plan/routes.h"
 #include "core/scenario/scenario.h"
 #include "exec/base/cores.h"
@@ -139,7 +140,8 @@ Executor::Impl::Impl(Plan plan_to_walk,
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
     std::vector<std::unique_ptr<Device>> devices = make_devices(plan, here, options);
-    const Model on_backend = model_on(options.backend, model);
+    const Model on_backend =
+        divided_among(model_on(options.backend, model), options.tensor.devices);
     for (const int rank : here) {
         add_worker(rank, on_backend, std::move(devices[as_index(rank)]), settings);
     }

@@ -7,6 +7,7 @@
 #include "core/schedule/edge.h"
 #include "core/schedule/lower.h"
 #include "exec/executor/executor_impl.h"
+#include "exec/transport/channel_group.h"
 #include "exec/transport/process_group.h"
 
 /// What an executor's ranks send their messages through: channels between stages, between the two
@@ -14,6 +15,7 @@
 namespace pipetwin::exec {
 
 void Executor::Impl::connect() {
+    connect_devices();
     std::ptrdiff_t norms = 0;
     for (const int rank : here) {
         norms +=
@@ -40,6 +42,23 @@ void Executor::Impl::connect() {
                 const bool forward = direction == &edges.forward;
                 connect(edge, forward ? stages.from : stages.to, forward ? stages.to : stages.from);
             }
+        }
+    }
+}
+
+/// Of each stage here the devices that compute it together.
+void Executor::Impl::connect_devices() {
+    const TensorPlace& tensor = options.tensor;
+    if (tensor.devices == 1) {
+        return;
+    }
+    edges.groups.resize(as_index(plan.stage_count()));
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (is_here(stage)) {
+            edges.groups[as_index(stage)] = make_channel_group(
+                tensor.devices, tensor.device, [&](int from, int to) -> Channel& {
+                    return tensor.channel(from, to, stage);
+                });
         }
     }
 }

@@ -54,6 +54,7 @@ struct Executor::Impl {
     int process_of(int rank) const { return exec::process_of(group(), plan, replica(), rank); }
     /// Makes the norm and the edges of the ranks of this process.
     void connect();
+    void connect_devices();
     /// Gives an edge between two stages its channel; none where other processes have both.
     void connect(Edge& edge, int sender, int receiver);
     std::optional<int> room_between(int sender, int receiver) const;

@@ -30,6 +30,16 @@ struct ReplicaPlace {
     std::function<Channel*(int from, int to, int stage)> channel{};
 };
 
+/// One of the devices that compute all layers of a pipeline together. Each has an executor of its
+/// own, which walks the same rows.
+struct TensorPlace {
+    int device = 0;
+    int devices = 1;
+    /// What leads from one of them to another, for a stage; empty where there is one. Outlives the
+    /// executor.
+    std::function<Channel&(int from, int to, int stage)> channel{};
+};
+
 /// What an executor is to do, beside the plan and the model.
 struct ExecutorOptions {
     Backend backend = Backend::Cpu;
@@ -59,6 +69,7 @@ struct ExecutorOptions {
     HangLimits hang_limits{};
     ProcessPlace place{};    ///< which ranks are here, and what they may use
     ReplicaPlace replica{};  ///< which pipeline of the training this is
+    TensorPlace tensor{};    ///< which device of those that have this pipeline
 };
 
 /// The options that a scenario states.

@@ -125,6 +125,7 @@ void Worker::connect_stage(LocalStage& local, const Model& model, StageOptions o
     const Stage::Place place{.stage = local.index,
                              .first_layer = plan_->partition->first_layer(piece),
                              .layer_count = plan_->partition->layers_in(piece)};
+    options.group = group_of(local.index);
     options.messages =
         messages_of(routes_of(model, *plan_->partition), piece, model_stage_count(schedule));
     const auto stages_of_pieces = [&](std::vector<int> pieces) {
@@ -399,6 +400,10 @@ GradientAllReduce* Worker::all_reduce(int stage) const {
     return edges_.sums.empty() ? nullptr : edges_.sums[as_index(stage)].get();
 }
 
+Group* Worker::group_of(int stage) const {
+    return edges_.groups.empty() ? nullptr : edges_.groups[as_index(stage)].get();
+}
+
 /// Over the replicas first: what goes to another stage are their sums.
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
@@ -459,11 +464,13 @@ TimePoint Worker::complete_gradients(int stage) {
     return arrived;
 }
 
-/// Where each replica has a share of the gradients' sums.
+/// Where each replica has a share of the gradients' sums, and then where devices divide layers.
 void Worker::share_squares(int stage) {
+    Stage& here = *local_stage(stage).stage;
     if (GradientAllReduce* const sum = all_reduce(stage)) {
-        sum->share_squares(local_stage(stage).stage->squares_of_share());
+        sum->share_squares(here.squares_of_share());
     }
+    here.share_squares();
 }
 
 /// Returns when all that it needs was there.

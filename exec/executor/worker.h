@@ -10,6 +10,7 @@
 #include "core/plan/plan.h"
 #include "exec/device/allocation_trace.h"
 #include "exec/device/copy_engine.h"
+#include "exec/device/group.h"
 #include "exec/device/paced_links.h"
 #include "exec/executor/executor_options.h"
 #include "exec/executor/recorder.h"
@@ -78,6 +79,8 @@ struct Edges {
     std::vector<std::unique_ptr<GradientAllReduce>>
         sums;                            ///< [stage]; null: of one replica, or elsewhere
     std::unique_ptr<GradientNorm> norm;  ///< null where the plan has no norms
+    /// [stage] The devices that compute it together; empty: one does. Null: not here.
+    std::vector<std::unique_ptr<Group>> groups;
 };
 
 /// What every worker needs to know about the step.
@@ -210,6 +213,7 @@ class Worker {
     void hand_gradients_over(int stage);
     void hand_gradients_to_process(int stage);
     GradientAllReduce* all_reduce(int stage) const;
+    Group* group_of(int stage) const;
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);

@@ -303,6 +303,9 @@ void Worker::close_channels() {
         if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->close();
         }
+        if (Group* const group = group_of(local.index)) {
+            group->close();
+        }
         if (const auto other = gradient_source(plan_->schedule, local.index)) {
             edges_.reductions[stage].channel->close();
             edges_.reductions[as_index(*other)].channel->close();

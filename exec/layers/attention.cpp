@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <span>
 #include <utility>
 #include <vector>
@@ -117,6 +118,9 @@ namespace {
 /// With a dropout at its end y = skip + mask (c w_out + b_out) / (1 - p); probabilities are not
 /// dropped.
 ///
+/// Where devices divide it, each has some of the heads: their columns of w_qkv, and their rows of
+/// w_out.
+///
 /// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h).
 /// Where the backward is split, I puts dQ | dK | dV into the place of Q | K | V for W, which reads
 /// the input, these, c and dy.
@@ -186,13 +190,26 @@ class Attention final : public ExecutableLayer {
     OutputDropout dropout_;
 };
 
+/// Columns of queries, of keys and of values.
+std::array<int, 3> blocks_of(const AttentionSizes& sizes) {
+    const int keys = sizes.key_value_heads * sizes.head_size;
+    return {sizes.query_width(), keys, keys};
+}
+
 Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, input, format),
       sizes_(attention_sizes(spec, input.width)),
       rotary_(spec.rotary),
-      qkv_(input, {.outputs = sizes_.qkv_width(), .bias = spec.bias}, format),
+      qkv_(input,
+           {.outputs = sizes_.qkv_width(),
+            .bias = spec.bias,
+            .cut = {.devices = spec.cut.devices},
+            .blocks = blocks_of(sizes_)},
+           format),
       out_({.positions = input.positions, .width = sizes_.query_width()},
-           {.outputs = input.width, .bias = spec.bias},
+           {.outputs = input.width,
+            .bias = spec.bias,
+            .cut = {.devices = spec.cut.devices, .rows = true}},
            format),
       dropout_(spec.dropout) {
     expect_heads_that_kernels_take(spec, sizes_, format);

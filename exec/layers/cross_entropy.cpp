@@ -82,6 +82,9 @@ Bytes target_bytes(std::int64_t rows) {
 ///
 /// The columns of padding are no classes: nothing above sees them, and their dx is 0.
 ///
+/// Where devices divide the classes, each has its columns of x and dx, and of each row they tell one
+/// another the largest number, the sum of the exponentials and the target's number.
+///
 /// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
 /// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part
 /// of y, which is empty.
@@ -90,16 +93,25 @@ class CrossEntropy final : public PlainLayer {
     CrossEntropy(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
         : PlainLayer(input, after_loss, format),
           columns_{.smoothing = spec.label_smoothing, .padding = spec.vocabulary_padding},
-          classes_(input.width - spec.vocabulary_padding) {}
+          devices_(spec.cut.devices),
+          classes_((input.width - spec.vocabulary_padding) * devices_) {}
 
     Bytes kept_bytes(int samples) const override {
         return target_bytes(rows(samples)) + exact_bytes(rows(samples), 1);
+    }
+    /// A device's parts of its rows, and those of all devices.
+    Bytes workspace_bytes(int samples) const override {
+        return devices_ > 1 ? (1 + devices_) * exact_bytes(rows(samples), parts_of_row) : Bytes{};
     }
     /// In an evaluation also leaves the logits on the host that MicroBatch::logits wants. Throws
     /// Error(BadInput), naming sample, position and value, if a target is no class.
     void forward(
         LayerCall& call, ConstView x, ConstView /*skip*/, View /*y*/, Kept& kept) override {
         begin(call, kept);
+        if (devices_ > 1) {
+            PIPETWIN_EXPECT(call.data->logits == nullptr, "no device has all logits of a row");
+            return sum_over_devices(call, x, kept);
+        }
         call.kernels.cross_entropy_forward(
             x, kept.tensors[0], columns_, kept.tensors[1], sums_of(call));
         hand_out_logits(call, input(), classes_, x);
@@ -107,16 +119,44 @@ class CrossEntropy final : public PlainLayer {
     bool has_gradient_in_forward() const override { return true; }
     void forward_with_gradient(LayerCall& call, View x, Kept& kept) override {
         begin(call, kept);
+        if (devices_ > 1) {
+            sum_over_devices(call, x, kept);
+            return call.kernels.cross_entropy_backward(x,
+                                                       kept.tensors[0],
+                                                       kept.tensors[1],
+                                                       columns_of(call),
+                                                       kept.row_weight,
+                                                       x);
+        }
         call.kernels.cross_entropy_with_gradient(
             kept.tensors[0], columns_, kept.row_weight, kept.tensors[1], sums_of(call), x);
     }
     void input_gradient(const LayerCall& call, const Kept& kept, const Operands& of) override {
         call.kernels.cross_entropy_backward(
-            of.x, kept.tensors[0], kept.tensors[1], columns_, kept.row_weight, of.dx);
+            of.x, kept.tensors[0], kept.tensors[1], columns_of(call), kept.row_weight, of.dx);
         call.add(of.skip, of.dx);
     }
 
   private:
+    static constexpr std::int64_t parts_of_row = 4;  ///< Kernels::class_parts
+
+    /// The columns of the calling device.
+    ClassColumns columns_of(const LayerCall& call) const {
+        ClassColumns columns = columns_;
+        columns.first = std::int64_t{call.group.index()} * (classes_ / devices_);
+        return columns;
+    }
+    /// l and the sums of `LossSums`, of the columns of all devices.
+    void sum_over_devices(LayerCall& call, ConstView x, Kept& kept) const {
+        const View own(call.workspace, format().exact(), x.rows, parts_of_row);
+        const View all(call.workspace + exact_bytes(x.rows, parts_of_row).count,
+                       format().exact(),
+                       devices_ * x.rows,
+                       parts_of_row);
+        call.kernels.class_parts(x, kept.tensors[0], columns_of(call), own);
+        call.group.all_gather(own, all);
+        call.kernels.cross_entropy_of_parts(all, kept.tensors[0], kept.tensors[1], sums_of(call));
+    }
     /// Puts the targets and room for l into `kept`, and says what a row weighs.
     void begin(LayerCall& call, Kept& kept) const {
         kept.tensors.push_back(load_targets(call, input(), classes_, no_target));
@@ -126,7 +166,8 @@ class CrossEntropy final : public PlainLayer {
     }
 
     ClassColumns columns_;
-    int classes_;
+    int devices_;  ///< that divide the classes
+    int classes_;  ///< of all of them
 };
 
 /// The loss of two outputs that stand for the same classes: those of the model, and auxiliary ones

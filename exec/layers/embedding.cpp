@@ -25,6 +25,9 @@ namespace {
 ///
 /// c is 1, or sqrt(width) where rows are scaled. Where the first positions are those of a source,
 /// both sequences count their positions from 0, and the source may have a token table of its own.
+///
+/// Where devices divide it, each has some rows of the token table, and y is the sum of what they
+/// make: one number and zeros.
 class Embedding final : public PlainLayer {
   public:
     Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
@@ -75,6 +78,7 @@ class Embedding final : public PlainLayer {
     LayerSpec spec_;
     int context_;  ///< rows of a position table that is learned
     OutputDropout dropout_;
+    std::int64_t first_token_ = 0;  ///< in the rows of the whole table
     Parameter tokens_;
     Parameter source_tokens_;
     Parameter places_;
@@ -89,13 +93,13 @@ void Embedding::create_parameters(ParameterMaker& maker,
     dropout_.create(maker);
     const int width = output().width;
     const Uses uses = spec_.tied ? Uses::Two : Uses::One;
-    tokens_ = maker.make(path + ".tokens",
-                         spec_.vocabulary,
-                         width,
-                         Role::Table,
-                         1,
-                         uses,
-                         {.rows = spec_.vocabulary_padding});
+    PaddedMatrix tokens{
+        .rows = spec_.vocabulary, .columns = width, .padding = {.rows = spec_.vocabulary_padding}};
+    if (spec_.cut.divides()) {
+        tokens.cut = cut_of_rows(spec_.vocabulary, width, spec_.cut.devices, maker.device());
+    }
+    first_token_ = tokens.cut.first_row;
+    tokens_ = maker.make(path + ".tokens", tokens, {.role = Role::Table, .uses = uses});
     if (spec_.source_table) {
         source_tokens_ = maker.make(path + ".source_tokens", spec_.vocabulary, width, Role::Table);
     }
@@ -138,9 +142,16 @@ std::array<Embedding::Part, 2> Embedding::parts() {
     const int source = spec_.source_positions;
     const int all = input().positions;
     const double scale = spec_.scaled ? std::sqrt(output().width) : 1.0;
-    return {Part{.rows = {.positions = all, .first = source, .count = all - source, .scale = scale},
-                 .tokens = &tokens_},
-            Part{.rows = {.positions = all, .first = 0, .count = source, .scale = scale},
+    const auto rows = [&](int first, int count) {
+        EmbeddingRows of{.positions = all, .first = first, .count = count, .scale = scale};
+        if (spec_.cut.divides()) {
+            of.first_token = first_token_;
+            of.tokens = spec_.vocabulary;
+        }
+        return of;
+    };
+    return {Part{.rows = rows(source, all - source), .tokens = &tokens_},
+            Part{.rows = rows(0, source),
                  .tokens = spec_.source_table ? &source_tokens_ : &tokens_}};
 }
 
@@ -157,16 +168,18 @@ AnyView Embedding::places_of(const Part& part, AnyView places) {
 
 // y[s, t] = c tokens[id[s, t]] + places[t]
 void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y, Kept& /*kept*/) {
-    check_tokens(*call.data, spec_.vocabulary);
+    check_tokens(*call.data, spec_.vocabulary * spec_.cut.devices);
+    const bool adds_places = call.group.index() == 0;  // of a sum over devices, the first alone
     for (const Part& part : parts()) {
         if (part.rows.count > 0) {
+            const ConstView places =
+                spec_.sinusoids ? ConstView(sinusoids_) : places_of(part, ConstView(places_.value));
             call.kernels.embedding_forward(
-                part.rows,
-                x,
-                part.tokens->value,
-                spec_.sinusoids ? ConstView(sinusoids_) : places_of(part, ConstView(places_.value)),
-                y);
+                part.rows, x, part.tokens->value, adds_places ? places : ConstView{}, y);
         }
+    }
+    if (spec_.cut.divides()) {
+        call.group.all_reduce(y);
     }
     dropout_.forward(call, {}, y);
 }

@@ -42,6 +42,7 @@ Parameter ParameterMaker::allocate(const std::string& name, const PaddedMatrix& 
     Parameter parameter;
     parameter.name = name;
     parameter.padding = shape.padding;
+    parameter.cut = shape.cut;
     if (settings_.share != nullptr) {
         parameter.share = settings_.share->next(shape.kept_size());
     }
@@ -145,22 +146,17 @@ void ParameterMaker::draw(Parameter& parameter,
 }
 
 Parameter ParameterMaker::make(const std::string& name,
-                               std::int64_t rows,
-                               std::int64_t columns,
-                               Role role,
-                               int inputs,
-                               Uses uses,
-                               const MatrixPadding& padding) {
-    Parameter parameter =
-        allocate(name, {.rows = rows, .columns = columns, .padding = padding}, uses);
+                               const PaddedMatrix& shape,
+                               const Making& as) {
+    Parameter parameter = allocate(name, shape, as.uses);
     parameter.is_weight =
-        role == Role::Weight || role == Role::ResidualWeight || role == Role::HeWeight;
+        as.role == Role::Weight || as.role == Role::ResidualWeight || as.role == Role::HeWeight;
     draw(parameter,
          RandomStream(settings_.seed)
              .of(static_cast<std::uint64_t>(settings_.layer))
              .of(static_cast<std::uint64_t>(made_++)),
-         role,
-         inputs);
+         as.role,
+         as.inputs);
     return parameter;
 }
 
@@ -225,7 +221,8 @@ void ParameterMaker::draw(const Drawing& drawing,
     };
     const auto uniform = [&] {
         const double limit = std::sqrt(
-            transformer ? 6 / static_cast<double>(drawing.shape.rows + drawing.shape.columns)
+            transformer ? 6 / static_cast<double>(drawing.shape.whole_rows() +
+                                                  drawing.shape.whole_columns())
                         : drawing.inputs);
         for (Number& each : numbers) {
             const double number = 2 * stream.uniform(first++) - 1;
@@ -240,7 +237,7 @@ void ParameterMaker::draw(const Drawing& drawing,
         case Role::Bias:
             return gpt || transformer ? all(0) : uniform();
         case Role::Table:
-            return normal(transformer ? 1 / std::sqrt(static_cast<double>(drawing.shape.columns))
+            return normal(transformer ? 1 / std::sqrt(static_cast<double>(drawing.shape.whole_columns()))
                                       : gpt_deviation);
         case Role::HeWeight:
             return normal(std::sqrt(2.0 / drawing.inputs));

@@ -11,6 +11,7 @@
 #include "exec/data/batch.h"
 #include "exec/device/arena.h"
 #include "exec/device/column_kernels.h"
+#include "exec/device/group.h"
 #include "exec/device/kernels.h"
 #include "exec/device/number_format.h"
 #include "exec/device/tensor.h"
@@ -46,6 +47,8 @@ struct LayerCall {
     double auxiliary_scale = 0;  ///< as `loss_scale`; 0 where there is no auxiliary loss
     /// Called after each part of a primitive layer's backward; may be empty.
     std::function<void(Op part)> after_part{};
+    /// The devices that compute layers together, where they do.
+    Group& group = idle_group();
 
     /// Reports that a part of the backward is done.
     void done(Op part) const {
@@ -138,6 +141,7 @@ class ParameterMaker {
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
         ShareCut* share = nullptr;   ///< of the optimizer's state; null: there is all of it
+        int device = 0;  ///< of those that divide layers (`LayerSpec::cut`): the one of this stage
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
@@ -156,7 +160,22 @@ class ParameterMaker {
                    Role role,
                    int inputs = 1,
                    Uses uses = Uses::One,
-                   const MatrixPadding& padding = {});
+                   const MatrixPadding& padding = {}) {
+        return make(name,
+                    {.rows = rows, .columns = columns, .padding = padding},
+                    {.role = role, .inputs = inputs, .uses = uses});
+    }
+    /// What a parameter is beside its name and shape.
+    struct Making {
+        Role role = Role::Weight;
+        int inputs = 1;  ///< of the whole matrix, where devices divide it
+        Uses uses = Uses::One;
+    };
+    /// As above; the parameter is the part of a matrix that `shape` says.
+    Parameter make(const std::string& name, const PaddedMatrix& shape, const Making& as);
+
+    /// Of the devices that divide layers: the one whose parts are made.
+    int device() const { return settings_.device; }
 
     /// The model's token table, if this stage has it; else null.
     Parameter* table() const { return settings_.table; }

@@ -16,6 +16,7 @@
 
 namespace pipetwin::exec {
 
+class Group;
 class Tensor;
 
 /// Function that is called when a part of a layer's work is done: how the profiler times the layers
@@ -46,6 +47,9 @@ struct StageOptions {
     /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
     int replica = 0;
     int optimizer_shards = 1;
+    /// The devices that compute the stage together, where they divide layers (`LayerSpec::cut`);
+    /// null: there is one. Outlives the stage.
+    Group* group = nullptr;
     /// Blocks of the model that keep their input, and are computed again before their backward.
     std::vector<LayerRange> recomputed_blocks{};
     int blocks_together =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/layers/linear.h"
 
+#include <algorithm>
+
 #include "core/model/layer_spec.h"
 #include "exec/layers/makers.h"
 
@@ -11,6 +13,8 @@ Linear::Linear(const SampleShape& input, const LinearOptions& options, NumberFor
       has_bias_(options.bias),
       tied_(options.tied),
       padding_(options.padding),
+      cut_(options.cut),
+      blocks_(options.blocks),
       dropout_(options.dropout) {}
 
 Bytes Linear::workspace_bytes(int samples) const {
@@ -24,24 +28,46 @@ void Linear::create_parameters(ParameterMaker& maker, const std::string& path, b
     if (tied_) {
         table_ = maker.table();
         if (table_ == nullptr) {
-            weight_ = maker.make_copy_of_table(
-                {.rows = outputs, .columns = input().width, .padding = {.rows = padding_}});
+            PaddedMatrix table{
+                .rows = outputs, .columns = input().width, .padding = {.rows = padding_}};
+            if (cut_.divides()) {
+                table.cut = cut_of_rows(outputs, input().width, cut_.devices, maker.device());
+            }
+            weight_ = maker.make_copy_of_table(table);
         }
         return;
     }
-    using Uses = ParameterMaker::Uses;
-    const MatrixPadding padding{.columns = padding_};
+    const int inputs = input().width * (divides_rows() ? cut_.devices : 1);
     weight_ = maker.make(path + ".weight",
-                         input().width,
-                         outputs,
-                         ends_residual ? Role::ResidualWeight : Role::Weight,
-                         input().width,
-                         Uses::One,
-                         padding);
+                         part(input().width, outputs, maker.device()),
+                         {.role = ends_residual ? Role::ResidualWeight : Role::Weight,
+                          .inputs = inputs});
     if (has_bias_) {
-        bias_ =
-            maker.make(path + ".bias", 1, outputs, Role::Bias, input().width, Uses::One, padding);
+        bias_ = maker.make(path + ".bias",
+                           divides_rows() ? PaddedMatrix{.rows = 1, .columns = outputs}
+                                          : part(1, outputs, maker.device()),
+                           {.role = Role::Bias, .inputs = inputs});
     }
+}
+
+PaddedMatrix Linear::part(std::int64_t rows, std::int64_t columns, int device) const {
+    PaddedMatrix matrix{.rows = rows, .columns = columns, .padding = {.columns = padding_}};
+    if (divides_rows()) {
+        matrix.cut = cut_of_rows(rows, columns, cut_.devices, device);
+    } else if (divides_columns()) {
+        std::array<int, 3> widths = blocks_;
+        if (widths.front() == 0) {
+            std::fill_n(widths.begin(), cut_.blocks, static_cast<int>(columns) / cut_.blocks);
+        }
+        matrix.cut = {.rows = rows, .columns = columns * cut_.devices};
+        std::int64_t begin = 0;  // of the block in the whole matrix
+        for (std::size_t block = 0; block < widths.size(); ++block) {
+            const std::int64_t width = widths.at(block);
+            matrix.cut.blocks.at(block) = {.first = begin + device * width, .count = width};
+            begin += cut_.devices * width;
+        }
+    }
+    return matrix;
 }
 
 std::vector<Parameter*> Linear::parameters() {
@@ -58,6 +84,9 @@ std::vector<Parameter*> Linear::parameters() {
 void Linear::product(LayerCall& call, ConstView x, ConstView skip, View y) const {
     if (tied_) {
         call.kernels.linear_backward_input(x, weight(), skip, y);  // x e^T
+    } else if (divides_rows()) {
+        call.kernels.linear_forward(x, weight(), once(call, bias_.value), once(call, skip), y);
+        call.group.all_reduce(y);
     } else {
         call.kernels.linear_forward(x, weight(), bias_.value, skip, y);
     }
@@ -77,10 +106,14 @@ void Linear::forward_with_gelu(LayerCall& call, GeluForm form, ConstView x, View
 // dx = skip + dy w^T
 void Linear::input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const {
     if (!dx.empty()) {
+        const ConstView added = divides_columns() ? once(call, skip) : skip;
         if (tied_) {
-            call.kernels.linear_forward(gradient, weight(), {}, skip, dx);  // dy e
+            call.kernels.linear_forward(gradient, weight(), {}, added, dx);  // dy e
         } else {
-            call.kernels.linear_backward_input(gradient, weight(), skip, dx);
+            call.kernels.linear_backward_input(gradient, weight(), added, dx);
+        }
+        if (divides_columns()) {
+            call.group.all_reduce(dx);
         }
     }
     call.done(Op::BackwardInput);
@@ -139,7 +172,8 @@ const LayerMaker make_linear =
                                                   .bias = spec.bias,
                                                   .padding = spec.vocabulary_padding,
                                                   .tied = spec.tied,
-                                                  .dropout = spec.dropout},
+                                                  .dropout = spec.dropout,
+                                                  .cut = spec.cut},
                                     format);
 };
 

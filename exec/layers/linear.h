@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 #include "exec/layers/dropout.h"
 #include "exec/layers/layer.h"
 
@@ -13,6 +15,9 @@ struct LinearOptions {
     int padding = 0;    ///< outputs behind these that are always 0; needs a dropout of 0
     bool tied = false;  ///< w is the token table, transposed; no bias
     double dropout = 0;
+    TensorCut cut{};  ///< how devices divide w; tied, they have rows of the table each
+    /// Widths of the blocks of columns of one device; none: `cut.blocks` equal ones.
+    std::array<int, 3> blocks{};
 };
 
 /// y = skip + x w + b        x (n, i)   w (i, o)   b (o)   y (n, o)
@@ -71,9 +76,20 @@ class Linear final : public ExecutableLayer {
     /// x w + b on to skip.
     void product(LayerCall& call, ConstView x, ConstView skip, View y) const;
 
+    bool divides_columns() const { return cut_.divides() && !cut_.rows; }
+    bool divides_rows() const { return cut_.divides() && cut_.rows; }
+    /// What a device adds to its term of a sum over devices: only the first does.
+    static ConstView once(const LayerCall& call, ConstView added) {
+        return call.group.index() == 0 ? added : ConstView{};
+    }
+    /// The part of a matrix of the model that a device has, by columns or rows.
+    PaddedMatrix part(std::int64_t rows, std::int64_t columns, int device) const;
+
     bool has_bias_;
     bool tied_;
     int padding_;
+    TensorCut cut_;
+    std::array<int, 3> blocks_;
     OutputDropout dropout_;
     Parameter weight_;
     Parameter bias_;

@@ -101,12 +101,15 @@ struct Parameter {
     /// Rows and columns of every tensor that neither the model nor a file has. Gradients there are
     /// 0, so weights stay 0.
     MatrixPadding padding{};
+    /// What of the model's matrix this device has, where several divide the layer.
+    MatrixCut cut{};
 
     /// The value without its padding.
     PaddedMatrix matrix() const {
         return {.rows = value.rows() - padding.rows,
                 .columns = value.columns() - padding.columns,
-                .padding = padding};
+                .padding = padding,
+                .cut = cut};
     }
 
     /// The sum to which the next micro-batch gives its term of the gradient.

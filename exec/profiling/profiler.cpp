@@ -22,6 +22,7 @@
 #include "exec/base/cores.h"
 #include "exec/base/noise.h"
 #include "exec/executor/backend.h"
+#include "core/model/tensor_division.h"
 #include "exec/layers/make_layer.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/transport/channel.h"
@@ -88,7 +89,41 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     return scenario;
 }
 
+LayerSample with_bytes(LayerSample sample, const LayerBytes& bytes) {
+    sample.input = bytes.input;
+    sample.output = bytes.output;
+    sample.saved = bytes.saved;
+    sample.workspace = bytes.workspace;
+    sample.split = bytes.split;
+    sample.input_saved = bytes.input_saved;
+    sample.unread_gradient = bytes.unread_gradient;
+    return sample;
+}
+
 }  // namespace
+
+void add_shares(Profile& profile, const Model& model, int devices, NumberFormat format) {
+    if (devices == 1) {
+        return;
+    }
+    const auto width = static_cast<std::int64_t>(size_of(format.real));
+    const Model part = divided_among(model, devices);
+    for (int index = 0; index < model.layer_count(); ++index) {
+        LayerCost& cost = profile.layers[as_index(index)];
+        const std::int64_t all = model.layer(index).parameter_count;
+        // Of P numbers W are whole: each device has (P - W) / T + W.
+        cost.whole_bytes = Bytes{
+            (devices * part.layer(index).parameter_count - all) / (devices - 1) * width};
+        std::vector<LayerSample>& shared = cost.shared[devices];
+        for (const LayerSample& sample : cost.samples) {
+            LayerSample& own = shared.emplace_back(
+                with_bytes(sample, layer_bytes(part, index, sample.micro_batch_size, format)));
+            for (Duration LayerSample::*const time : times_of_sample) {
+                own.*time /= devices;
+            }
+        }
+    }
+}
 
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     const NumberFormat format = number_format(options.precision, options.backend);
@@ -110,21 +145,15 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
         cost.parameter_bytes = Bytes{layer.parameter_count * width};
         cost.running_bytes = running_bytes(layer, format);
         for (const int size : sizes) {
-            const LayerBytes bytes = layer_bytes(kept, index, size, format);
-            cost.samples.push_back({.micro_batch_size = size,
-                                    .forward = std::chrono::milliseconds(1),
-                                    .backward_input = std::chrono::milliseconds(1),
-                                    .backward_weight = std::chrono::milliseconds(1),
-                                    .input = bytes.input,
-                                    .output = bytes.output,
-                                    .saved = bytes.saved,
-                                    .workspace = bytes.workspace,
-                                    .split = bytes.split,
-                                    .input_saved = bytes.input_saved,
-                                    .unread_gradient = bytes.unread_gradient,
-                                    .spread = 0});
+            const std::chrono::milliseconds any(1);
+            cost.samples.push_back(with_bytes({.micro_batch_size = size,
+                                               .forward = any,
+                                               .backward_input = any,
+                                               .backward_weight = any},
+                                              layer_bytes(kept, index, size, format)));
         }
     }
+    add_shares(profile, kept, options.tensor_parallel, format);
     profile.tied_bytes = Bytes{kept.tied_count() * width};
     profile.layers.back().parameter_count -= model.tied_count();
     profile.links.push_back({.between = "ranks"});
@@ -477,6 +506,7 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.micro_batch_sizes.assign(distinct.begin(), distinct.end());
     options.micro_batches = static_cast<int>(sizes.size());
     options.busy_workers = pipeline.stages;
+    options.tensor_parallel = pipeline.tensor_parallel;
     options.schedule = pipeline.schedule;
     options.chunks = pipeline.chunks;
     options.group_size = pipeline.group_size;

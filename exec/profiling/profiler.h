@@ -9,6 +9,7 @@
 #include "core/costs/profile.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
+#include "exec/device/number_format.h"
 #include "exec/profiling/measured_pipeline.h"
 
 namespace pipetwin {
@@ -25,6 +26,7 @@ namespace pipetwin::exec {
 struct ProfilerOptions {
     std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
     int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
+    int tensor_parallel = 1;  ///< devices of a rank, which divide its layers
     int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
     std::string schedule{default_schedule};
     int chunks = 1;      ///< per rank
@@ -90,6 +92,11 @@ class ProfileRounds {
     Samples samples_{};
     std::vector<Duration> rounds_{};  ///< the median step of each
 };
+
+/// Notes in the profile of `model`, which is as the devices of its backend keep it, what each of
+/// `devices` that divide the layers has of them: its bytes, and an equal part of the times. Throws
+/// Error(Infeasible) for layers that they cannot divide (core/model/tensor_division.h).
+void add_shares(Profile& profile, const Model& model, int devices, NumberFormat format);
 
 /// Everything of such a profile that is known without measuring; every layer takes the same time.
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);

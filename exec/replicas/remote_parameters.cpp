@@ -24,19 +24,19 @@ class Processes final : public ParameterStore {
   public:
     Processes(ProcessGroup& group, const ExecutorsHere& here) : group_(group), here_(here) {}
 
-    std::vector<std::byte> read(const TensorPlace& from) override {
+    std::vector<std::byte> read(const ParameterPlace& from) override {
         const int process = owner(from);
         if (process == group_.index()) {
-            return read_tensor(*here_.at(from.replica), from);
+            return read_tensor(*here_.at({from.replica, from.device}), from);
         }
         ask(process, Request::Read, from);
         return group_.receive(process);
     }
 
-    void write(std::span<const std::byte> bytes, const TensorPlace& to) override {
+    void write(std::span<const std::byte> bytes, const ParameterPlace& to) override {
         const int process = owner(to);
         if (process == group_.index()) {
-            return write_tensor(bytes, *here_.at(to.replica), to);
+            return write_tensor(bytes, *here_.at({to.replica, to.device}), to);
         }
         ask(process, Request::Write, to);
         group_.send(process, bytes);
@@ -46,7 +46,7 @@ class Processes final : public ParameterStore {
     void end(const Error* failure) {
         for (int process = 1; process < group_.size(); ++process) {
             ByteWriter message;
-            message.put(failure == nullptr ? Request::Done : Request::Failed).put(TensorPlace{});
+            message.put(failure == nullptr ? Request::Done : Request::Failed).put(ParameterPlace{});
             if (failure != nullptr) {
                 message.put(failure->kind()).put_text(failure->place());
                 message.put_text(failure->text()).put_text(failure->hint());
@@ -56,13 +56,13 @@ class Processes final : public ParameterStore {
     }
 
   private:
-    int owner(const TensorPlace& place) const {
+    int owner(const ParameterPlace& place) const {
         const Plan& plan = plan_of(here_);
         return process_of(
             group_, plan, place.replica, plan->schedule.rank_of_stage[as_index(place.stage)]);
     }
 
-    void ask(int process, Request request, const TensorPlace& place) {
+    void ask(int process, Request request, const ParameterPlace& place) {
         group_.send(process, ByteWriter().put(request).put(place).bytes());
     }
 
@@ -70,18 +70,20 @@ class Processes final : public ParameterStore {
     const ExecutorsHere& here_;
 };
 
-/// The shapes of all stages, [replica], from what each process sends of its ranks. Collective.
+/// The shapes of all stages, [replica x devices + device], from what each process sends of its ranks. Collective.
 std::vector<StageShapes> shapes_of_all(ProcessGroup& group, const ExecutorsHere& here) {
     ByteWriter mine;
-    for (const auto& [replica, executor] : here) {
-        mine.put(replica);
+    const int devices = plan_of(here)->tensor_parallel;
+    for (const auto& [place, executor] : here) {
+        const auto& [replica, device] = place;
+        mine.put(replica * devices + device);
         put(mine, stage_shapes(*executor));
     }
-    std::vector<StageShapes> shapes(as_index(plan_of(here)->replicas));
+    std::vector<StageShapes> shapes(as_index(plan_of(here)->replicas * devices));
     for (const auto& theirs : group.all_gather(mine.bytes())) {
         for (ByteReader message(theirs); !message.at_end();) {
-            const int replica = message.get<int>();
-            shapes[as_index(replica)].merge(get_stage_shapes(message));
+            const int executor = message.get<int>();
+            shapes[as_index(executor)].merge(get_stage_shapes(message));
         }
     }
     return shapes;
@@ -93,7 +95,7 @@ void serve(ProcessGroup& group, const ExecutorsHere& here) {
         const std::vector<std::byte> message = group.receive(0);
         ByteReader text(message);
         const auto request = text.get<Request>();
-        const auto place = text.get<TensorPlace>();
+        const auto place = text.get<ParameterPlace>();
         if (request == Request::Done) {
             return;
         }
@@ -104,9 +106,9 @@ void serve(ProcessGroup& group, const ExecutorsHere& here) {
             throw Error(kind, where, what, text.get_text());
         }
         if (request == Request::Read) {
-            group.send(0, read_tensor(*here.at(place.replica), place));
+            group.send(0, read_tensor(*here.at({place.replica, place.device}), place));
         } else {
-            write_tensor(group.receive(0), *here.at(place.replica), place);
+            write_tensor(group.receive(0), *here.at({place.replica, place.device}), place);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "exec/executor/executor.h"
 #include "exec/executor/trained_parameters.h"
@@ -10,8 +11,8 @@
 
 namespace pipetwin::exec {
 
-/// The executors of this process, by replica.
-using ExecutorsHere = std::map<int, Executor*>;
+/// The executors of this process, by replica and by device of those that divide its layers.
+using ExecutorsHere = std::map<std::pair<int, int>, Executor*>;
 
 /// Reads or writes the parameters of all ranks, such as for a checkpoint: process 0 calls `use`
 /// with those of the whole model, and the others hand out and take what it asks for until it is

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/as_index.h"
+#include "core/base/error.h"
 #include "core/plan/plan.h"
 #include "exec/base/cores.h"
 #include "exec/replicas/remote_parameters.h"
@@ -14,15 +15,17 @@
 namespace pipetwin::exec {
 namespace {
 
-/// Each of several pipelines has cores of its own, where there are enough for all.
-void share_out_cores(ProcessPlace& place, const Plan& plan, std::size_t replica) {
+/// Each of several executors has cores of its own, where there are enough for all.
+void share_out_cores(ProcessPlace& place,
+                     std::size_t ranks,
+                     std::size_t executors,
+                     std::size_t index) {
     const std::vector<int> cores = place.cores.empty() ? allowed_cores() : place.cores;
-    const auto ranks = static_cast<std::size_t>(plan.rank_count());
-    if (cores.size() < ranks * as_index(plan->replicas)) {
+    if (cores.size() < ranks * executors) {
         place.shares_cores = true;
         return;
     }
-    const auto begin = cores.begin() + static_cast<std::ptrdiff_t>(replica * ranks);
+    const auto begin = cores.begin() + static_cast<std::ptrdiff_t>(index * ranks);
     place.cores.assign(begin, begin + static_cast<std::ptrdiff_t>(ranks));
 }
 
@@ -31,35 +34,48 @@ void share_out_cores(ProcessPlace& place, const Plan& plan, std::size_t replica)
 Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options)
     : group_(*options.place.group),
       here_(replicas_here(group_, plan)),
-      replicas_(as_index(here_.count)),
+      devices_(as_index(plan->tensor_parallel)),
+      executors_(as_index(here_.count) * devices_),
       stages_(static_cast<std::size_t>(plan.stage_count())),
-      others_(replicas_ - 1) {
-    if (replicas_ == 1) {
-        ExecutorOptions own = options;
-        own.replica.index = here_.first;
-        pipelines_.push_back(std::make_unique<Executor>(plan, model, std::move(own)));
-        return;
+      others_(executors_ - 1) {
+    PIPETWIN_EXPECT(devices_ == 1 || group_.is_alone(), "devices of a rank are in one process");
+    if (executors_ > 1) {
+        for (std::size_t i = 0; i < executors_ * executors_ * stages_; ++i) {
+            channels_.push_back(make_local_channel(std::nullopt));
+        }
     }
-    for (std::size_t i = 0; i < replicas_ * replicas_ * stages_; ++i) {
-        channels_.push_back(make_local_channel(std::nullopt));
+    for (std::size_t index = 0; index < executors_; ++index) {
+        pipelines_.push_back(make_executor(plan, model, options, index));
     }
-    for (std::size_t replica = 0; replica < replicas_; ++replica) {
-        ExecutorOptions own = options;
-        share_out_cores(own.place, plan, replica);
-        own.replica.index = static_cast<int>(replica);
-        own.replica.channel = [this](int from, int to, int stage) {
-            return channel(from, to, stage);
+}
+
+std::unique_ptr<Executor> Replicas::make_executor(const Plan& plan,
+                                                  const Model& model,
+                                                  const ExecutorOptions& options,
+                                                  std::size_t index) {
+    ExecutorOptions own = options;
+    const std::size_t replica = index / devices_;
+    const std::size_t device = index % devices_;
+    own.replica.index = here_.first + static_cast<int>(replica);
+    own.tensor.device = static_cast<int>(device);
+    own.tensor.devices = static_cast<int>(devices_);
+    if (executors_ > 1) {
+        share_out_cores(own.place, static_cast<std::size_t>(plan.rank_count()), executors_, index);
+        const auto channel = [this](std::size_t from, std::size_t to, int stage) {
+            return channels_[(from * executors_ + to) * stages_ + as_index(stage)].get();
         };
-        pipelines_.push_back(std::make_unique<Executor>(plan, model, std::move(own)));
+        own.replica.channel = [=, this](int from, int to, int stage) {
+            return channel(as_index(from) * devices_ + device, as_index(to) * devices_ + device, stage);
+        };
+        own.tensor.channel = [=, this](int from, int to, int stage) -> Channel& {
+            return *channel(
+                replica * devices_ + as_index(from), replica * devices_ + as_index(to), stage);
+        };
     }
+    return std::make_unique<Executor>(plan, model, std::move(own));
 }
 
-Channel* Replicas::channel(int from, int to, int stage) {
-    const std::size_t pair = as_index(from) * replicas_ + as_index(to);
-    return channels_[pair * stages_ + as_index(stage)].get();
-}
-
-/// Calls work(replica) for all at the same time. Throws what the first of those threw that failed
+/// Calls work(executor) for all at the same time. Throws what the first of those threw that failed
 /// by themselves.
 template <class Work>
 void Replicas::on_all(const Work& work) {
@@ -105,7 +121,8 @@ void Replicas::run_step(const Batch& batch, int step, StepResult& result) {
     if (!of_others.empty()) {
         result.timeline.replicas.clear();
     }
-    for (StepResult& other : of_others) {
+    for (std::size_t index = devices_; index < executors_; index += devices_) {
+        StepResult& other = of_others[index - 1];  // of another replica's first device
         result.loss += other.loss;
         result.accuracy.right += other.accuracy.right;
         result.stolen = std::max(result.stolen, other.stolen);
@@ -125,9 +142,9 @@ Score Replicas::score(const Batch& batch, int step) {
     std::vector<Score> scores(pipelines_.size());
     on_all([&](std::size_t replica) { scores[replica] = pipelines_[replica]->score(batch, step); });
     Score sum = scores.front();
-    for (const Score& other : std::span(scores).subspan(1)) {
-        sum.loss += other.loss;
-        sum.accuracy.right += other.accuracy.right;
+    for (std::size_t index = devices_; index < executors_; index += devices_) {
+        sum.loss += scores[index].loss;
+        sum.accuracy.right += scores[index].accuracy.right;
     }
     return sum;
 }
@@ -146,8 +163,9 @@ std::vector<double> Replicas::logits(const Batch& batch, std::span<const int> po
 
 void Replicas::with_parameters(const std::function<void(const TrainedParameters&)>& use) {
     ExecutorsHere here;
-    for (std::size_t pipeline = 0; pipeline < pipelines_.size(); ++pipeline) {
-        here[here_.first + static_cast<int>(pipeline)] = pipelines_[pipeline].get();
+    for (std::size_t index = 0; index < executors_; ++index) {
+        const int replica = here_.first + static_cast<int>(index / devices_);
+        here[{replica, static_cast<int>(index % devices_)}] = pipelines_[index].get();
     }
     with_all_parameters(group_, here, use);
 }

@@ -15,14 +15,15 @@
 namespace pipetwin::exec {
 
 /// The pipelines of one training: as many executors as the plan has replicas, each with its share
-/// of every mini-batch, which have the same weights after every step. Where each rank has a process
+/// of every mini-batch, which have the same weights after every step. Where several devices divide
+/// the layers of a pipeline, each has an executor, which walks the same rows. Where each rank has a process
 /// of its own (ProcessPlace) there is one executor here, with one rank.
 class Replicas {
   public:
     Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options);
 
     /// Runs a step (Executor::run_step). The loss is that of the whole mini-batch; timeline and
-    /// peaks are those of the first replica here. Where several fail, the failure of the first is
+    /// peaks are those of the first replica here, of the first of its devices. Where several fail, the failure of the first is
     /// thrown.
     void run_step(const Batch& batch, int step, StepResult& result);
 
@@ -53,13 +54,18 @@ class Replicas {
   private:
     template <class Work>
     void on_all(const Work& work);
-    Channel* channel(int from, int to, int stage);
+    std::unique_ptr<Executor> make_executor(const Plan& plan,
+                                            const Model& model,
+                                            const ExecutorOptions& options,
+                                            std::size_t index);
 
     ProcessGroup& group_;
     ReplicasHere here_;
-    std::size_t replicas_;  ///< here
+    std::size_t devices_;    ///< of a rank
+    std::size_t executors_;  ///< here: of each replica one for each device of a rank
     std::size_t stages_;
-    std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage]
+    std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage], executors
+    /// [replica][device]
     std::vector<std::unique_ptr<Executor>> pipelines_;
     std::optional<std::size_t> failed_;
     RankThreads others_;  ///< a thread each for all but the first

@@ -52,15 +52,19 @@ class WholeModel {
         parameter.padding = shape.padding;
         for (std::size_t part = 0; part < trained_parts.size(); ++part) {
             for (int replica = 0; replica < plan_->replicas; ++replica) {
-                const TensorPlace place{.replica = replica,
-                                        .stage = stage,
-                                        .parameter = index,
-                                        .part = static_cast<int>(part)};
+                const ParameterPlace place{.replica = replica,
+                                           .stage = stage,
+                                           .parameter = index,
+                                           .part = static_cast<int>(part)};
                 const ParameterShape::Part& there = shape_of(place).parts.at(part);
                 if (there.is_there) {  // its share may be empty in others
                     std::byte& address = addresses_.emplace_back();
-                    parameter.*trained_parts.at(part) = Tensor::placed(
-                        host_memory(), &address, there.type, shape.rows, shape.columns);
+                    const PaddedMatrix matrix = matrix_of(shape);
+                    parameter.*trained_parts.at(part) = Tensor::placed(host_memory(),
+                                                                       &address,
+                                                                       there.type,
+                                                                       matrix.whole_rows(),
+                                                                       matrix.whole_columns());
                     places_[&address] = place;
                     break;
                 }
@@ -68,8 +72,15 @@ class WholeModel {
         }
     }
 
-    const ParameterShape& shape_of(const TensorPlace& place) const {
-        return shapes_.at(as_index(place.replica)).at(place.stage).at(as_index(place.parameter));
+    const ParameterShape& shape_of(const ParameterPlace& place) const {
+        return shapes_.at(as_index(place.replica * plan_->tensor_parallel + place.device))
+            .at(place.stage)
+            .at(as_index(place.parameter));
+    }
+
+    /// What is kept of a tensor, padding included, and what of the whole it is.
+    static PaddedMatrix matrix_of(const ParameterShape& shape) {
+        return {.rows = shape.rows, .columns = shape.columns, .cut = shape.cut};
     }
 
     std::vector<Parameter*> parameters_of(int stage) {
@@ -80,42 +91,72 @@ class WholeModel {
         return all;
     }
 
-    /// Calls act(place in that replica, first byte, bytes) for what each replica has of the tensor.
+    /// Calls act(place there, its numbers) for what each replica and device has of the tensor.
     template <class Do>
-    void for_each_replica(const Tensor& tensor, const Do& act) const {
+    void for_each_owner(const Tensor& tensor, const Do& act) const {
         constexpr std::size_t value = 0;
-        TensorPlace place = places_.at(tensor.data());
+        ParameterPlace place = places_.at(tensor.data());
         for (place.replica = 0; place.replica < plan_->replicas; ++place.replica) {
-            ElementRange share{.begin = 0, .size = tensor.size()};
-            if (const auto& own = shape_of(place).share; own && place.part != value) {
-                share = *own;
-            }
-            const std::size_t size = size_of(tensor.dtype());
-            if (share.size > 0) {
-                act(place,
-                    as_index(share.begin) * size,
-                    static_cast<std::size_t>(share.size) * size);
+            for (place.device = 0; place.device < plan_->tensor_parallel; ++place.device) {
+                const ParameterShape& shape = shape_of(place);
+                ElementRange share{.begin = 0, .size = shape.rows * shape.columns};
+                if (shape.share && place.part != value) {
+                    share = *shape.share;
+                }
+                if (share.size > 0) {
+                    act(place, share);
+                }
             }
         }
     }
 
+    /// Calls copy(first byte of the part, first byte of the whole, bytes) for all numbers of `share`.
+    template <class Copy>
+    void for_each_piece(const ParameterPlace& place,
+                        const ElementRange& share,
+                        DType type,
+                        const Copy& copy) const {
+        const std::size_t size = size_of(type);
+        matrix_of(shape_of(place))
+            .for_each_run(share, [&](const ElementRange& run, std::int64_t first) {
+                copy(as_index(run.begin - share.begin) * size,
+                     as_index(first) * size,
+                     as_index(run.size) * size);
+            });
+    }
+
     void read(const Tensor& from, std::span<std::byte> to) {
-        std::size_t known = 0;
-        for_each_replica(from, [&](const TensorPlace& place, std::size_t begin, std::size_t size) {
-            if (begin + size <= known) {
-                return;  // every replica has all of it
+        std::vector<std::int64_t> known(as_index(plan_->tensor_parallel));  // [device]
+        bool is_whole = false;  // one device has all of it
+        for_each_owner(from, [&](const ParameterPlace& place, const ElementRange& share) {
+            std::int64_t& of_device = known[as_index(place.device)];
+            if (share.end() <= of_device || is_whole) {
+                return;  // another replica or device has the same
             }
             const std::vector<std::byte> bytes = store_.read(place);
-            PIPETWIN_EXPECT(bytes.size() == size, "a tensor has the size that was described");
-            std::ranges::copy(bytes, to.begin() + static_cast<std::ptrdiff_t>(begin));
-            known = begin + size;
+            PIPETWIN_EXPECT(bytes.size() == as_index(share.size) * size_of(from.dtype()),
+                            "a tensor has the size that was described");
+            for_each_piece(
+                place, share, from.dtype(), [&](std::size_t part, std::size_t all, std::size_t n) {
+                    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(part),
+                                n,
+                                to.begin() + static_cast<std::ptrdiff_t>(all));
+                });
+            of_device = share.end();
+            is_whole = !shape_of(place).cut.cuts() && of_device == from.size();
         });
-        PIPETWIN_EXPECT(known == to.size(), "the replicas have all of a tensor between them");
     }
 
     void write(std::span<const std::byte> from, const Tensor& to) {
-        for_each_replica(to, [&](const TensorPlace& place, std::size_t begin, std::size_t size) {
-            store_.write(from.subspan(begin, size), place);
+        for_each_owner(to, [&](const ParameterPlace& place, const ElementRange& share) {
+            std::vector<std::byte> bytes(as_index(share.size) * size_of(to.dtype()));
+            for_each_piece(
+                place, share, to.dtype(), [&](std::size_t part, std::size_t all, std::size_t n) {
+                    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(all),
+                                n,
+                                bytes.begin() + static_cast<std::ptrdiff_t>(part));
+                });
+            store_.write(bytes, place);
         });
         was_written_ = true;
     }
@@ -125,7 +166,7 @@ class WholeModel {
     ParameterStore& store_;
     std::map<int, std::deque<Parameter>> stand_ins_;  ///< by stage
     std::deque<std::byte> addresses_;                 ///< one for each of their tensors
-    std::map<const void*, TensorPlace> places_;       ///< by address
+    std::map<const void*, ParameterPlace> places_;       ///< by address
     bool was_written_ = false;
 };
 
@@ -144,6 +185,7 @@ StageShapes stage_shapes(Executor& executor) {
             shape.rows = parameter->value.rows();
             shape.columns = parameter->value.columns();
             shape.padding = parameter->padding;
+            shape.cut = parameter->cut;
             shape.share = parameter->share;
             for (std::size_t part = 0; part < trained_parts.size(); ++part) {
                 const Tensor& tensor = parameter->*trained_parts.at(part);
@@ -160,7 +202,7 @@ void put(ByteWriter& message, const StageShapes& shapes) {
         message.put(stage).put(parameters.size());
         for (const ParameterShape& shape : parameters) {
             message.put_text(shape.name).put(shape.is_copy).put(shape.rows).put(shape.columns);
-            message.put(shape.padding);
+            message.put(shape.padding).put(shape.cut);
             message.put(shape.share.has_value()).put(shape.share.value_or(ElementRange{}));
             message.put(shape.parts);
         }
@@ -178,6 +220,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
             shape.rows = message.get<std::int64_t>();
             shape.columns = message.get<std::int64_t>();
             shape.padding = message.get<MatrixPadding>();
+            shape.cut = message.get<MatrixCut>();
             const bool has_share = message.get<bool>();
             const auto share = message.get<ElementRange>();
             if (has_share) {
@@ -189,19 +232,19 @@ StageShapes get_stage_shapes(ByteReader& message) {
     return shapes;
 }
 
-Tensor& tensor_at(Executor& executor, const TensorPlace& place) {
+Tensor& tensor_at(Executor& executor, const ParameterPlace& place) {
     Parameter* const parameter = executor.trained_of_stage(place.stage)[as_index(place.parameter)];
     return parameter->*trained_parts.at(as_index(place.part));
 }
 
-std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place) {
+std::vector<std::byte> read_tensor(Executor& executor, const ParameterPlace& place) {
     const Tensor& tensor = tensor_at(executor, place);
     std::vector<std::byte> bytes(as_index(tensor.bytes().count));
     executor.reader()(tensor, bytes);
     return bytes;
 }
 
-void write_tensor(std::span<const std::byte> bytes, Executor& executor, const TensorPlace& place) {
+void write_tensor(std::span<const std::byte> bytes, Executor& executor, const ParameterPlace& place) {
     executor.writer()(bytes, tensor_at(executor, place));
 }
 

@@ -24,8 +24,9 @@ class Plan;
 namespace pipetwin::exec {
 
 /// One tensor of a stage's parameters, in one replica.
-struct TensorPlace {
+struct ParameterPlace {
     int replica = 0;
+    int device = 0;  ///< of those that divide the layers of the replica
     int stage = 0;
     int parameter = 0;
     int part = 0;  ///< of trained_parts
@@ -43,6 +44,7 @@ struct ParameterShape {
     std::int64_t rows = 0;  ///< padding included
     std::int64_t columns = 0;
     MatrixPadding padding{};
+    MatrixCut cut{};
     std::optional<ElementRange> share{};  ///< as Parameter
     std::array<Part, trained_parts.size()> parts{};
 };
@@ -62,22 +64,22 @@ class ParameterStore {
   public:
     virtual ~ParameterStore() = default;
     /// The bytes of a tensor. Throws ChannelClosed where the process that has it is lost.
-    virtual std::vector<std::byte> read(const TensorPlace& from) = 0;
+    virtual std::vector<std::byte> read(const ParameterPlace& from) = 0;
     /// Puts `bytes` in place of a tensor's; as many as it has. Throws as `read`.
-    virtual void write(std::span<const std::byte> bytes, const TensorPlace& to) = 0;
+    virtual void write(std::span<const std::byte> bytes, const ParameterPlace& to) = 0;
 };
 
 /// The tensor of `executor` at `place`, whose stage this process has.
-Tensor& tensor_at(Executor& executor, const TensorPlace& place);
+Tensor& tensor_at(Executor& executor, const ParameterPlace& place);
 /// Copies the bytes of a tensor of `executor` from its device.
-std::vector<std::byte> read_tensor(Executor& executor, const TensorPlace& place);
+std::vector<std::byte> read_tensor(Executor& executor, const ParameterPlace& place);
 /// Copies `bytes` into a tensor of `executor`; as many as it has.
-void write_tensor(std::span<const std::byte> bytes, Executor& executor, const TensorPlace& place);
+void write_tensor(std::span<const std::byte> bytes, Executor& executor, const ParameterPlace& place);
 
 /// Gathers the parameters of the whole model from `store` and calls `use` with them, such as for a
-/// checkpoint: each tensor is one whole, whatever share of it a replica has. What is written goes
-/// to all replicas, and to all stages that have the same weights. [replica] `shapes` of all its
-/// stages.
+/// checkpoint: each tensor is one whole, whatever share of it a replica or a device has. What is written goes
+/// to all replicas, and to all stages that have the same weights. [replica x devices of a rank +
+/// device] `shapes` of all stages.
 void gather_parameters(const Plan& plan,
                        const std::vector<StageShapes>& shapes,
                        ParameterStore& store,

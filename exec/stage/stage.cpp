@@ -50,7 +50,8 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .averages_weights = options.averages_weights,
             .shared = options.shared_weights,
             .format = options.format,
-            .table_name = model.layer(0).spec.name + ".tokens"};
+            .table_name = model.layer(0).spec.name + ".tokens",
+            .device = options.group == nullptr ? 0 : options.group->index()};
 }
 
 /// Numbers in all parameters of the stage; what its ends have in common is there once.
@@ -243,7 +244,9 @@ LayerCall Stage::Impl::call(int micro_batch, const Stash& stash) {
             .step = stash.step,
             .progress = options.training_steps > 0
                             ? std::min(1.0, double{1} * stash.step / options.training_steps)
-                            : 1.0};
+                            : 1.0,
+            .group = options.group != nullptr && kernels == &device.kernels() ? *options.group
+                                                                              : idle_group()};
 }
 
 /// The model's own input, from the host.
@@ -439,6 +442,27 @@ void Stage::commit_batch() {
 
 void Stage::sum_squares() {
     exec::sum_squares(impl_->device, parameters(), impl_->squares);
+}
+
+void Stage::share_squares() {
+    if (impl_->options.group == nullptr) {
+        return;
+    }
+    Group& group = *impl_->options.group;
+    const std::vector<Parameter*>& all = parameters();
+    const auto count = std::ssize(all);
+    std::vector<double>& of_devices = impl_->squares_of_devices;
+    of_devices.resize(all.size() * as_index(group.size()));
+    group.all_gather({impl_->squares.data(), DType::F64, 1, count},
+                     {of_devices.data(), DType::F64, group.size(), count});
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (all[i]->cut.cuts()) {
+            impl_->squares[i] = 0;
+            for (std::size_t from = i; from < of_devices.size(); from += all.size()) {
+                impl_->squares[i] += of_devices[from];
+            }
+        }
+    }
 }
 
 void Stage::update(const OptimizerSettings& settings, int step, double gradient_scale) {

@@ -74,6 +74,7 @@ struct Stage::Impl {
     std::vector<double> auxiliary_scales;  ///< [micro-batch]
     std::span<double> squares;             ///< [parameter]
     std::vector<double> counted_squares;   ///< without copies
+    std::vector<double> squares_of_devices;  ///< [device][parameter]
     std::vector<Parameter*> shared;        ///< that another stage has, too, or that are used twice
     bool uses_averages = false;            ///< layers read the averages of the weights
 

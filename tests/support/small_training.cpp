@@ -14,6 +14,7 @@
 #include "exec/device/kernels.h"
 #include "exec/executor/backend.h"
 #include "exec/layers/make_layer.h"
+#include "exec/profiling/profiler.h"
 
 namespace pipetwin::test {
 
@@ -233,6 +234,7 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.pipeline.channel_capacity = shape.channel_capacity;
     scenario.pipeline.partition = shape.partition;
     scenario.pipeline.data_parallel = shape.replicas;
+    scenario.pipeline.tensor_parallel = shape.tensor_parallel;
     scenario.pipeline.overlap_reduction = shape.overlap_reduction;
     scenario.pipeline.shard = shape.shard_optimizer ? Shard::Optimizer : Shard::None;
     scenario.cluster.backend = shape.backend;
@@ -278,6 +280,7 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
                                     .spread = 0});
         }
     }
+    exec::add_shares(profile, kept, shape.tensor_parallel, format);
     return profile;
 }
 

@@ -68,6 +68,7 @@ struct Shape {
     double host_link_gbps = 0;  ///< more: stashes are offloaded over such a link
     double clip_norm = 0;
     int replicas = 1;
+    int tensor_parallel = 1;
     bool overlap_reduction = false;
     bool shard_optimizer = false;
     double average_decay = 0;

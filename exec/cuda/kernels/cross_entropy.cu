@@ -647,6 +647,20 @@ void CudaKernels::cross_entropy_forward(exec::ConstView x,
          sums_of(calls_, x.rows, sums));
 }
 
+void CudaKernels::class_parts(exec::ConstView /*x*/,
+                              exec::ConstView /*targets*/,
+                              const exec::ClassColumns& /*columns*/,
+                              exec::View /*parts*/) const {
+    throw InternalError("GPUs do not share the classes of a loss");
+}
+
+void CudaKernels::cross_entropy_of_parts(exec::ConstView /*parts*/,
+                                         exec::ConstView /*targets*/,
+                                         exec::View /*log_sums*/,
+                                         const exec::LossSums& /*sums*/) const {
+    throw InternalError("GPUs do not share the classes of a loss");
+}
+
 // The scale changes from step to step where padding is, so it comes from host memory: see `update`.
 void CudaKernels::cross_entropy_backward(exec::ConstView x,
                                          exec::ConstView targets,

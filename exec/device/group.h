@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exec/device/tensor.h"
+
+namespace pipetwin::exec {
+
+/// Devices that compute layers together, as one of them sees it. Every member calls the same
+/// functions in the same order, with tensors of the same shape. All calls wait for the others, and
+/// throw ChannelClosed where another member stops.
+class Group {
+  public:
+    Group() = default;
+    Group(const Group&) = delete;
+    Group& operator=(const Group&) = delete;
+    virtual ~Group() = default;
+
+    /// Number of the members.
+    virtual int size() const = 0;
+    /// The caller's number among them, from 0 on.
+    virtual int index() const = 0;
+
+    /// `numbers` become the sums over all members, on all of them: each number is added in the
+    /// order of the members, in fp32 at least, so that all have the same bits.
+    virtual void all_reduce(View numbers) = 0;
+    /// `all`, `size()` times as many numbers as `own`, become those of all members, in their order.
+    virtual void all_gather(ConstView own, View all) = 0;
+
+    /// This member stops: ends the waits of the others. Any thread, any number of times.
+    virtual void close() = 0;
+};
+
+/// A group in which nothing is sent, for where nothing is computed: its calls return at once, and
+/// leave their tensors as they are.
+Group& idle_group();
+
+}  // namespace pipetwin::exec

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/transport/channel_group.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/base/as_index.h"
+#include "core/base/error.h"
+#include "exec/base/element_range.h"
+#include "exec/cpu/products/bfloat16.h"
+#include "exec/device/memory.h"
+#include "exec/device/tensor.h"
+
+namespace pipetwin::exec {
+namespace {
+
+/// sums[i] = parts[0][i] + parts[1][i] + ..., where `sums` may be one of the parts.
+template <class T>
+void add_up(const std::vector<ConstView>& parts, View sums) {
+    T* const to = sums.as<T>();
+    for (std::int64_t i = 0; i < sums.size(); ++i) {
+        auto sum = computed(parts.front().as<T>()[i]);
+        for (std::size_t part = 1; part < parts.size(); ++part) {
+            sum += computed(parts[part].as<T>()[i]);
+        }
+        to[i] = stored<T>(sum);
+    }
+}
+
+class ChannelGroup final : public Group {
+  public:
+    ChannelGroup(int size, int index, const GroupChannels& channels) : size_(size), index_(index) {
+        for (int other = 0; other < size; ++other) {
+            to_.push_back(other == index ? nullptr : &channels(index, other));
+            from_.push_back(other == index ? nullptr : &channels(other, index));
+        }
+        parts_.resize(as_index(size));
+    }
+
+    int size() const override { return size_; }
+    int index() const override { return index_; }
+
+    void all_reduce(View numbers) override {
+        const View own = share(numbers, index_);
+        send(numbers);
+        for_each_other([&](int other) { parts_[as_index(other)] = share(receive(other), index_); });
+        parts_[as_index(index_)] = own;
+        switch (numbers.dtype) {
+            case DType::F64:
+                add_up<double>(parts_, own);
+                break;
+            case DType::BF16:
+                add_up<BFloat16>(parts_, own);
+                break;
+            default:
+                PIPETWIN_EXPECT(numbers.dtype == DType::F32, "sums are of real numbers");
+                add_up<float>(parts_, own);
+                break;
+        }
+        // A member that has the sums of another knows that this one has read its part.
+        send(own);
+        for_each_other([&](int other) {
+            const ConstView sums = receive(other);
+            std::memcpy(share(numbers, other).data, sums.data, sums.bytes());
+        });
+        await_readers();
+    }
+
+    void all_gather(ConstView own, View all) override {
+        PIPETWIN_EXPECT(all.size() == own.size() * size_, "room for the numbers of all members");
+        send(own);
+        const auto place = [&](int member) {
+            return part_of(all, {.begin = member * own.size(), .size = own.size()}).data;
+        };
+        std::memcpy(place(index_), own.data, own.bytes());
+        for_each_other([&](int other) {
+            std::memcpy(place(other), receive(other).data, own.bytes());
+        });
+        await_readers();
+    }
+
+    void close() override {
+        for_each_other([&](int other) {
+            to_[as_index(other)]->close();
+            from_[as_index(other)]->close();
+        });
+    }
+
+  private:
+    template <class Do>
+    void for_each_other(const Do& act) const {
+        for (int other = 0; other < size_; ++other) {
+            if (other != index_) {
+                act(other);
+            }
+        }
+    }
+
+    template <class AnyView>
+    AnyView share(const AnyView& of, int member) const {
+        return part_of(of, share_of(of.size(), member, size_));
+    }
+
+    /// Shows the numbers to all others, which read them where they are.
+    void send(ConstView numbers) const {
+        for_each_other([&](int other) {
+            to_[as_index(other)]->send({.micro_batch = 0,
+                                        .tensor = Tensor::placed(host_memory(),
+                                                                 const_cast<void*>(numbers.data),
+                                                                 numbers.dtype,
+                                                                 1,
+                                                                 numbers.size()),
+                                        .available = {}});
+        });
+    }
+
+    ConstView receive(int other) const {
+        const Channel::Received received = from_[as_index(other)]->receive();
+        return ConstView(received.message.tensor);
+    }
+
+    /// Returns when all others have read what this member has shown last.
+    void await_readers() const {
+        for_each_other([&](int other) { to_[as_index(other)]->send({}); });
+        for_each_other([&](int other) { receive(other); });
+    }
+
+    int size_;
+    int index_;
+    std::vector<Channel*> to_;    ///< [member]; null: its own
+    std::vector<Channel*> from_;  ///< [member]
+    std::vector<ConstView> parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Group> make_channel_group(int size, int index, const GroupChannels& channels) {
+    return std::make_unique<ChannelGroup>(size, index, channels);
+}
+
+}  // namespace pipetwin::exec

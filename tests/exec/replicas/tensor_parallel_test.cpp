@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "core/base/as_index.h"
+#include "core/timeline/footprint.h"
+#include "exec/data/random_batch.h"
+#include "exec/replicas/replicas.h"
+#include "exec/training/checkpoint.h"
+#include "tests/support/error_of.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/small_training.h"
+
+/// Devices that divide the layers of a pipeline.
+namespace pipetwin::exec {
+namespace tensor_parallel_test {
+
+using test::Shape;
+
+constexpr int batch = 8;
+
+enum class Kind { Gpt, TiedGpt, Llama, TiedLlama };
+
+/// Models that 2 and 4 devices can divide: 4 heads, and in a Llama 4 of keys and values.
+Model model_of(Kind kind, double dropout = 0) {
+    const bool tied = kind == Kind::TiedGpt || kind == Kind::TiedLlama;
+    if (kind == Kind::Llama || kind == Kind::TiedLlama) {
+        return llama_model({.layers = 2,
+                            .d_model = 10,
+                            .heads = 8,
+                            .key_value_heads = 4,
+                            .head_size = 6,
+                            .context = 7,
+                            .vocabulary = 12,
+                            .feed_forward = 16,
+                            .tied = tied});
+    }
+    return gpt_model({.layers = 2,
+                      .d_model = 12,
+                      .heads = 4,
+                      .context = 6,
+                      .vocabulary = 16,
+                      .tied = tied,
+                      .dropout = dropout});
+}
+
+struct Numbers {
+    std::string name;
+    std::vector<double> values;
+    bool operator==(const Numbers&) const = default;
+};
+void PrintTo(const Numbers& numbers, std::ostream* out) {
+    *out << numbers.name;
+}
+
+std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType type) {
+    std::vector<double> values;
+    for (std::size_t begin = 0; begin < bytes.size(); begin += size_of(type)) {
+        double wide = 0;
+        float narrow = 0;
+        if (type == DType::F64) {
+            std::memcpy(&wide, bytes.data() + begin, sizeof wide);
+        } else if (type == DType::BF16) {
+            std::memcpy(reinterpret_cast<std::byte*>(&narrow) + 2, bytes.data() + begin, 2);
+        } else {
+            std::memcpy(&narrow, bytes.data() + begin, sizeof narrow);
+        }
+        values.push_back(type == DType::F64 ? wide : double{narrow});
+    }
+    return values;
+}
+
+/// The weights of the whole model, as a checkpoint has them.
+std::vector<Numbers> weights_of(Replicas& pipelines) {
+    std::vector<Numbers> all;
+    pipelines.with_parameters([&](const TrainedParameters& trained) {
+        for (const std::vector<Parameter*>& piece : trained.pieces) {
+            for (const Parameter* const parameter : piece) {
+                std::vector<std::byte> bytes;
+                trained.read_numbers(*parameter, parameter->value, bytes);
+                all.push_back({.name = parameter->name,
+                               .values = as_doubles(bytes, parameter->value.dtype())});
+            }
+        }
+    });
+    return all;
+}
+
+struct Trained {
+    std::vector<double> losses;
+    std::vector<Numbers> weights;
+    bool operator==(const Trained&) const = default;
+};
+
+ExecutorOptions settings_of(const Shape& shape) {
+    ExecutorOptions options = test::options_of(shape);
+    options.optimizer.learning_rate = shape.optimizer == OptimizerKind::Sgd ? 1 : 1e-2;
+    return options;
+}
+
+/// Two steps.
+Trained trained(const Model& model, const Shape& shape) {
+    Replicas pipelines(test::plan_of(model, shape), model, settings_of(shape));
+    Trained result;
+    StepResult step;
+    for (int number = 0; number < 2; ++number) {
+        pipelines.run_step(random_batch(model, shape.batch, 1), number, step);
+        result.losses.push_back(step.loss);
+    }
+    result.weights = weights_of(pipelines);
+    return result;
+}
+
+/// By which the numbers are off, of the root mean square of the expected ones.
+double distance(const Numbers& found, const Numbers& expected) {
+    double difference = 0;
+    double norm = 0;
+    for (std::size_t i = 0; i < expected.values.size(); ++i) {
+        difference += std::pow(found.values.at(i) - expected.values[i], 2);
+        norm += std::pow(expected.values[i], 2);
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+void expect_near(const Trained& found, const Trained& expected, double bound) {
+    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(found.losses.at(step), expected.losses[step], bound * expected.losses[step]);
+    }
+    ASSERT_EQ(found.weights.size(), expected.weights.size());
+    for (std::size_t i = 0; i < expected.weights.size(); ++i) {
+        EXPECT_EQ(found.weights[i].name, expected.weights[i].name);
+        ASSERT_EQ(found.weights[i].values.size(), expected.weights[i].values.size());
+        EXPECT_LE(distance(found.weights[i], expected.weights[i]), bound)
+            << expected.weights[i].name;
+    }
+}
+
+class DividedLayers : public ::testing::TestWithParam<Kind> {};
+
+/// Plain steps at a rate of 1: weights are off where gradients are.
+TEST_P(DividedLayers, TrainAsOnOneDevice) {
+    const Model model = model_of(GetParam(), 0.1);
+    for (const double clip : {0.0, 0.05}) {
+        Shape shape{.micro_batches = 2,
+                    .batch = batch,
+                    .precision = Precision::Fp64,
+                    .optimizer = OptimizerKind::Sgd,
+                    .clip_norm = clip};
+        const Trained one = trained(model, shape);
+        for (const int devices : {2, 4}) {
+            SCOPED_TRACE(devices);
+            shape.tensor_parallel = devices;
+            expect_near(trained(model, shape), one, 1e-12);
+        }
+    }
+}
+
+TEST_P(DividedLayers, AreNearInHalfPrecision) {
+    const Model model = model_of(GetParam());
+    Shape shape{.micro_batches = 2, .batch = batch, .precision = Precision::Bf16};
+    const Trained one = trained(model, shape);
+    shape.tensor_parallel = 2;
+    expect_near(trained(model, shape), one, 0.02);
+}
+
+/// The sums over devices have one order, wherever the layers are and whatever carries them.
+TEST_P(DividedLayers, HaveTheSameBitsInEveryPipeline) {
+    const Model model = model_of(GetParam(), 0.1);
+    for (const std::string schedule : {"gpipe", "1f1b", "zb-h1"}) {
+        const Trained whole = trained(model,
+                                      {.micro_batches = 3,
+                                       .batch = batch,
+                                       .schedule = schedule == "gpipe" ? "gpipe" : "1f1b",
+                                       .tensor_parallel = 2});
+        for (const int stages : {1, 2, 3}) {
+            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                const Shape shape{.stages = stages,
+                                  .micro_batches = 3,
+                                  .batch = batch,
+                                  .schedule = schedule,
+                                  .recompute = recompute,
+                                  .tensor_parallel = 2};
+                EXPECT_EQ(trained(model, shape), whole) << to_string(shape);
+            }
+        }
+    }
+    const Shape looped{.stages = 2,
+                       .chunks = 2,
+                       .micro_batches = 4,
+                       .batch = batch,
+                       .schedule = "interleaved-1f1b",
+                       .layer_recompute = LayerRecompute::Block,
+                       .tensor_parallel = 2};
+    Shape whole{.micro_batches = 4, .batch = batch, .schedule = "1f1b", .tensor_parallel = 2};
+    EXPECT_EQ(trained(model, looped), trained(model, whole));
+}
+
+TEST_P(DividedLayers, HaveReplicas) {
+    const Model model = model_of(GetParam(), 0.1);
+    Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .replicas = 2};
+    shape.precision = Precision::Fp64;
+    const Trained one = trained(model, shape);
+    for (const bool shards : {false, true}) {
+        for (const double clip : {0.0, 0.05}) {
+            Shape divided = shape;
+            divided.clip_norm = clip;
+            const Trained expected = clip == 0 ? one : trained(model, divided);
+            divided.shard_optimizer = shards;
+            divided.tensor_parallel = 2;
+            // Adam divides by roots of squares of small gradients.
+            expect_near(trained(model, divided), expected, 1e-9);
+        }
+    }
+}
+
+/// To the byte, of every device.
+TEST_P(DividedLayers, TakeTheMemoryThatIsPredicted) {
+    const Model model = model_of(GetParam(), 0.1);
+    for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
+        for (const int stages : {1, 3}) {
+            for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                const Shape shape{.stages = stages,
+                                  .micro_batches = 3,
+                                  .batch = 9,
+                                  .schedule = "1f1b",
+                                  .recompute = recompute,
+                                  .precision = precision,
+                                  .tensor_parallel = 2};
+                const Plan plan = test::plan_of(model, shape);
+                Replicas pipelines(plan, model, settings_of(shape));
+                const std::vector<MemoryUse> predicted = peak_memory(plan);
+                StepResult step;
+                for (int number = 0; number < 2; ++number) {
+                    pipelines.run_step(random_batch(model, shape.batch, 1), number, step);
+                    for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+                        EXPECT_EQ(step.peak[rank].total(), predicted[rank].total())
+                            << to_string(shape) << ", rank " << rank;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Nobody can tell from a checkpoint how many devices had the layers between them.
+TEST_P(DividedLayers, AreWholeInACheckpoint) {
+    const Model model = model_of(GetParam());
+    const auto make = [&](int devices, int replicas) {
+        Shape shape{.stages = 2,
+                    .micro_batches = 2,
+                    .batch = batch,
+                    .precision = Precision::Fp64,
+                    .replicas = replicas,
+                    .shard_optimizer = replicas > 1};
+        shape.tensor_parallel = devices;
+        return std::make_unique<Replicas>(test::plan_of(model, shape), model, settings_of(shape));
+    };
+    const auto steps = [&](Replicas& pipelines, int first, int end) {
+        StepResult result;
+        for (int step = first; step < end; ++step) {
+            pipelines.run_step(random_batch(model, batch, 1), step, result);
+        }
+        return weights_of(pipelines);
+    };
+    const Trained expected{.losses = {}, .weights = steps(*make(1, 1), 0, 4)};
+    struct Way {
+        int devices, replicas, devices_after, replicas_after;
+    };
+    for (const Way& way : {Way{2, 1, 1, 1}, Way{1, 2, 4, 1}, Way{4, 1, 2, 2}, Way{2, 2, 2, 1}}) {
+        const tests::ScratchFolder folder;
+        const Checkpoints checkpoints(folder.path());
+        const auto first = make(way.devices, way.replicas);
+        steps(*first, 0, 2);
+        first->with_parameters([&](const TrainedParameters& all) { checkpoints.save({}, all); });
+        const auto resumed = make(way.devices_after, way.replicas_after);
+        resumed->with_parameters(
+            [&](const TrainedParameters& all) { ASSERT_TRUE(checkpoints.load(all)); });
+        expect_near(Trained{.losses = {}, .weights = steps(*resumed, 2, 4)}, expected, 1e-9);
+    }
+}
+
+TEST_P(DividedLayers, EvaluateAsOneDeviceDoes) {
+    const Model model = model_of(GetParam(), 0.1);
+    Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .precision = Precision::Fp64};
+    const auto score = [&] {
+        ExecutorOptions options = settings_of(shape);
+        options.counts_right = true;
+        Replicas pipelines(test::plan_of(model, shape), model, options);
+        return pipelines.score(random_batch(model, batch, 3), 0);
+    };
+    const Score one = score();
+    shape.tensor_parallel = 2;
+    const Score two = score();
+    EXPECT_NEAR(two.loss, one.loss, 1e-12 * one.loss);
+    EXPECT_EQ(two.accuracy.right, one.accuracy.right);
+    EXPECT_EQ(two.accuracy.rows, one.accuracy.rows);
+}
+
+TEST_P(DividedLayers, AFailureOfOneDeviceEndsTheStepOfAllAndTheNextOneWorks) {
+    const Model model = model_of(GetParam());
+    const Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .tensor_parallel = 2};
+    for (const Op op : {Op::Forward, Op::Backward}) {
+        std::atomic<int> left = 1;
+        ExecutorOptions options = settings_of(shape);
+        options.before_action = [&](int rank, const Action& action) {
+            if (rank == 1 && action.op == op && left.fetch_sub(1) == 1) {
+                throw std::runtime_error("one device breaks");
+            }
+        };
+        Replicas pipelines(test::plan_of(model, shape), model, options);
+        StepResult step;
+        EXPECT_THROW(pipelines.run_step(random_batch(model, batch, 1), 0, step),
+                     std::runtime_error);
+        ASSERT_TRUE(pipelines.last_failure().has_value());
+        EXPECT_EQ(pipelines.last_failure()->rank, 1);
+        pipelines.run_step(random_batch(model, batch, 1), 0, step);
+        EXPECT_EQ(step.loss, trained(model, shape).losses.front()) << op_text(op);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         DividedLayers,
+                         ::testing::Values(Kind::Gpt, Kind::TiedGpt, Kind::Llama, Kind::TiedLlama));
+
+}  // namespace tensor_parallel_test
+}  // namespace pipetwin::exec
