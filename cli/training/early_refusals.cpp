@@ -185,10 +185,35 @@ std::string written_value_of(const ShardGroup& group) {
     return group.of_node ? "\"node\"" : fmt::to_string(group.replicas);
 }
 
+/// Devices that divide the layers of a rank in a way that is not trained.
+void refuse_devices_that_only_simulate(const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    const int devices = pipeline.tensor_parallel.value_or(1);
+    if (devices == 1) {
+        return;
+    }
+    if (exec::traits(scenario.cluster.backend).has_memory) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.tensor_parallel", fmt::to_string(devices)},
+                    "GPUs that divide the layers of a rank can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1, "
+                    "or cluster.backend = \"cpu\"");
+    }
+    for (const auto& [key, on] :
+         {std::pair("pipeline.sequence_parallel", pipeline.sequence_parallel == true),
+          std::pair("pipeline.scatter_boundaries", pipeline.scatter_boundaries == true)}) {
+        if (on) {
+            throw Error(ErrorKind::Infeasible,
+                        KeyValue{key, "true"},
+                        "devices that divide the sequence between layers can only be simulated",
+                        fmt::format("'pipetwin simulate' predicts it; to train, set {} = false", key));
+        }
+    }
+}
+
 void refuse_what_is_only_simulated(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const Shard shard = pipeline.shard.value_or(Shard::None);
-    const int tensor_parallel = pipeline.tensor_parallel.value_or(1);
     if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
         throw Error(
             ErrorKind::Infeasible,
@@ -276,19 +301,18 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     "'pipetwin simulate' predicts it; to train, leave it out, and set "
                     "pipeline.recompute = \"block\"");
     }
-    const int context_parallel = pipeline.context_parallel.value_or(1);
-    const int expert_parallel = pipeline.expert_parallel.value_or(1);
-    for (const auto& [key, devices] : {std::pair("pipeline.tensor_parallel", tensor_parallel),
-                                       std::pair("pipeline.context_parallel", context_parallel),
-                                       std::pair("pipeline.expert_parallel", expert_parallel)}) {
+    for (const auto& [key, devices] :
+         {std::pair("pipeline.context_parallel", pipeline.context_parallel.value_or(1)),
+          std::pair("pipeline.expert_parallel", pipeline.expert_parallel.value_or(1))}) {
         if (devices == 1) {
             continue;
         }
         throw Error(ErrorKind::Infeasible,
                     KeyValue{key, fmt::format("{}", devices)},
-                    "a rank trains on one device; several devices per rank can only be simulated",
+                    "devices that divide samples or experts can only be simulated",
                     fmt::format("'pipetwin simulate' predicts it; to train, set {} = 1", key));
     }
+    refuse_devices_that_only_simulate(scenario);
 }
 
 void refuse_order_that_cannot_train(const SettledScenario& scenario) {
@@ -326,6 +350,12 @@ void refuse_what_cannot_train(const RunOptions& options,
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
     refuse_what_is_only_simulated(scenario.as_scenario());
+    if (pipeline.tensor_parallel > 1 && !processes.is_alone()) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.tensor_parallel", fmt::to_string(pipeline.tensor_parallel)},
+                    "devices that divide the layers of a rank train in one process",
+                    "start one process, or set pipeline.tensor_parallel = 1");
+    }
     refuse_order_that_cannot_train(scenario);
     refuse_what_does_not_fit(scenario, processes);
 }

@@ -93,6 +93,7 @@ Cluster::Cluster(const SettledScenario& scenario,
     if (profiles_links && !profile.links.empty()) {
         profiled_inside_ = profiled_link(profile, "ranks").value_or(profile.links.front());
         profiled_between_ = profiled_link(profile, "nodes");
+        profiled_devices_ = profiled_link(profile, "devices");
     }
     const std::size_t all = as_index(ranks) * as_index(replicas_);
     if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
@@ -386,6 +387,9 @@ LinkCost Cluster::hand_over_link(int rank, int other) const {
 }
 
 LinkCost Cluster::between_devices_of(int rank) const {
+    if (profiled_devices_) {
+        return written_inside_.put_over(*profiled_devices_);
+    }
     return within_share(inside(rank, rank), tensor_share_);
 }
 

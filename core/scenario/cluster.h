@@ -198,6 +198,7 @@ class Cluster {
     WrittenLink written_between_;
     std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
     std::optional<LinkCost> profiled_between_;  ///< none: not known
+    std::optional<LinkCost> profiled_devices_;  ///< of a rank; none: as between ranks
 
     /// Bytes per second that sums get of shared links, if all ranks sum at the same time; 0: as
     /// many as their own links carry.

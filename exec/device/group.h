@@ -1,9 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+
+#include "core/base/units.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
+
+/// What a member has spent in a group.
+struct GroupUse {
+    Duration time{};      ///< in all calls, waits for the others included
+    Duration cpu{};       ///< CPU time of the thread in them
+    Duration sum_time{};  ///< in `all_reduce` alone
+    int sums = 0;         ///< calls of that
+    Bytes summed{};       ///< what it was called with
+
+    /// The use since another moment.
+    GroupUse since(const GroupUse& then) const {
+        return {.time = time - then.time,
+                .cpu = cpu - then.cpu,
+                .sum_time = sum_time - then.sum_time,
+                .sums = sums - then.sums,
+                .summed = summed - then.summed};
+    }
+    GroupUse& operator+=(const GroupUse& more) {
+        time += more.time;
+        cpu += more.cpu;
+        sum_time += more.sum_time;
+        sums += more.sums;
+        summed += more.summed;
+        return *this;
+    }
+};
 
 /// Devices that compute layers together, as one of them sees it. Every member calls the same
 /// functions in the same order, with tensors of the same shape. All calls wait for the others, and
@@ -26,8 +55,18 @@ class Group {
     /// `all`, `size()` times as many numbers as `own`, become those of all members, in their order.
     virtual void all_gather(ConstView own, View all) = 0;
 
+    /// What the caller has spent here so far.
+    const GroupUse& use() const { return use_; }
+
+    /// Whether the caller is in a call, and waits for another member there. Any thread.
+    bool is_waiting() const { return is_waiting_; }
+
     /// This member stops: ends the waits of the others. Any thread, any number of times.
     virtual void close() = 0;
+
+  protected:
+    GroupUse use_;
+    std::atomic<bool> is_waiting_ = false;
 };
 
 /// A group in which nothing is sent, for where nothing is computed: its calls return at once, and

@@ -187,7 +187,7 @@ void Executor::Impl::walk_rows() {
         std::ranges::transform(
             progress, cells.begin(), [](const Progress& of_rank) { return of_rank.cell.load(); });
         poll_peers();
-        if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now())) {
+        if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now(), waits_in_groups())) {
             stop_all(*hang);
             has_stragglers = !threads.wait(options.hang_limits.grace);
             return;
@@ -328,6 +328,7 @@ void Executor::Impl::walk(const Batch& data,
     input.optimizer = options.optimizer;
     input.step = step;
     input.evaluation = evaluation;
+    groups_before = group_use();
     repeat_addresses();
     if (edges.norm) {
         edges.norm->restart();
@@ -381,6 +382,26 @@ Score Executor::Impl::score() const {
     return sum;
 }
 
+std::span<const char> Executor::Impl::waits_in_groups() {
+    group_waits.assign(edges.groups.empty() ? 0 : workers.size(), 0);
+    for (std::size_t stage = 0; stage < edges.groups.size(); ++stage) {
+        if (edges.groups[stage] != nullptr && edges.groups[stage]->is_waiting()) {
+            group_waits[as_index(plan->schedule.rank_of_stage[stage])] = 1;
+        }
+    }
+    return group_waits;
+}
+
+GroupUse Executor::Impl::group_use() const {
+    GroupUse all;
+    for (const std::unique_ptr<Group>& group : edges.groups) {
+        if (group != nullptr) {
+            all += group->use();
+        }
+    }
+    return all;
+}
+
 void Executor::Impl::collect_result(StepResult& result) {
     const Score of_step = score();
     result.loss = of_step.loss;
@@ -392,6 +413,7 @@ void Executor::Impl::collect_result(StepResult& result) {
     result.timeline.ranks.resize(workers.size());
     result.timeline.links.clear();
     result.timeline.host_copies.clear();
+    result.groups = group_use().since(groups_before);
     result.peak.resize(workers.size());
     result.host_peak.clear();
     ComputeTime time;
@@ -408,6 +430,8 @@ void Executor::Impl::collect_result(StepResult& result) {
         time.wall += worker.recorder().compute_wall();
         time.cpu += worker.recorder().compute_cpu();
     }
+    time.wall -= result.groups.time;  // waits for other devices are nobody's theft
+    time.cpu -= result.groups.cpu;
     share(result, time);
     for (std::size_t rank = 0; rank < workers.size(); ++rank) {
         watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));

@@ -12,6 +12,7 @@
 #include "core/timeline/footprint.h"
 #include "core/timeline/timeline.h"
 #include "exec/data/batch.h"
+#include "exec/device/group.h"
 #include "exec/executor/executor_options.h"
 #include "exec/executor/trained_parameters.h"
 #include "exec/stage/stage.h"
@@ -54,6 +55,7 @@ struct StepResult {
     /// The share of all compute spans that others took: 1 - thread CPU time / wall time; on
     /// emulated devices what the spans last beyond the plan's durations.
     double stolen = 0;
+    GroupUse groups{};  ///< of the ranks of the first device, where several divide the layers
 };
 
 /// Memory of the devices that no plan counts, such as that of libraries.
@@ -66,11 +68,12 @@ struct UnplannedMemory {
 /// Where a worker failed.
 struct Failure {
     int rank = 0;
+    std::optional<int> device{};  ///< of the rank, where several divide its layers
     int step = 0;
     std::optional<Action> action;  ///< none: before the first of the row
     std::string message;
 };
-/// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)".
+/// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)"; "rank 1, device 0, step 3, ...".
 std::string place_of(const Failure& failure);
 
 /// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with

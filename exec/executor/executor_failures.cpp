@@ -107,6 +107,9 @@ void Executor::Impl::clean_up() {
 void Executor::Impl::clean_up_and_throw() {
     const StepFailures::One failure = failures.first();
     last_failure = Failure{.rank = failure.rank,
+                           .device = options.tensor.devices > 1
+                                         ? std::optional(options.tensor.device)
+                                         : std::nullopt,
                            .step = input.step,
                            .action = failure.action,
                            .message = message_of(failure.error)};
@@ -127,7 +130,8 @@ void Executor::Impl::throw_failure(const StepFailures::One& failure) {
         throw Error(error.kind(), place, error.text() + failures.others_text(), error.hint());
     } catch (const Error& error) {
         if (error.kind() == ErrorKind::NotFinite && failure.action &&
-            failure.action->op == Op::Forward && !has_stragglers && here.size() == workers.size()) {
+            failure.action->op == Op::Forward && !has_stragglers && here.size() == workers.size() &&
+            options.tensor.devices == 1) {  // several would have to do it together
             throw error.with_text(error.text() + first_not_finite(*failure.action)).at(place);
         }
         throw error.at(place);
@@ -201,8 +205,9 @@ std::string Executor::Impl::first_not_finite(const Action& forward) {
 }
 
 std::string place_of(const Failure& failure) {
-    return fmt::format("rank {}, step {}, {}",
+    return fmt::format("rank {}, {}step {}, {}",
                        failure.rank,
+                       failure.device ? fmt::format("device {}, ", *failure.device) : "",
                        failure.step,
                        failure.action ? in_full(*failure.action) : "before its first action");
 }

@@ -135,6 +135,10 @@ struct Executor::Impl {
     void stop_all(const Hang& hang);
     /// Waits for workers that hung in the last step. Throws Error(Hang) if they are still away.
     void await_stragglers();
+    /// [rank] Whether it waits for other devices of its stage; empty: no device has others.
+    std::span<const char> waits_in_groups();
+    /// What the ranks here have spent in groups of devices so far.
+    GroupUse group_use() const;
     /// Fills in what the last step gave, in all processes. Collective.
     void collect_result(StepResult& result);
     double lateness(const Timeline& timeline) const;
@@ -210,8 +214,10 @@ struct Executor::Impl {
     StepFailures failures;
     std::atomic<bool> is_stopped = false;  ///< a row was not walked to its end
     std::atomic<std::int64_t> walks = 0;   ///< begun
+    GroupUse groups_before{};              ///< as it was when the step began
     bool is_over = false;                  ///< a process failed: no other step follows
     std::vector<Progress> progress;        ///< [rank]: where its worker is
+    std::vector<char> group_waits;         ///< [rank]: likewise
     std::vector<int> cells;                ///< [rank]: the cell of its row, at the last look
     TimePoint start;
     bool all_begin = true;  ///< no process is known that will never begin this step

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/executor/recorder.h"
 
-#include <ctime>
 #include <utility>
 
 #include "core/base/error.h"
+#include "exec/base/cores.h"
 
 namespace pipetwin::exec {
-
-Duration thread_cpu_time() {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
 
 Recorder::Recorder(std::vector<Action> row) : row_(std::move(row)) {
     moments_.reserve(row_.size());

@@ -10,9 +10,6 @@
 
 namespace pipetwin::exec {
 
-/// CPU time of the calling thread.
-Duration thread_cpu_time();
-
 /// What one worker notes during a step: a span for every action of its row, and how much of its
 /// compute time the thread really had the core. Everything is allocated beforehand. Used by one
 /// thread at a time.

@@ -105,7 +105,9 @@ void Watchdog::begin_step(TimePoint now) {
     last_look_ = now;
 }
 
-std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
+std::optional<Hang> Watchdog::look(std::span<const int> cells,
+                                   TimePoint now,
+                                   std::span<const char> waits_in_group) {
     const Duration passed = std::min<Duration>(now - last_look_, 2 * interval_);
     last_look_ = now;
     for (std::size_t rank = 0; rank < stays_.size(); ++rank) {
@@ -114,6 +116,7 @@ std::optional<Hang> Watchdog::look(std::span<const int> cells, TimePoint now) {
         } else {
             stays_[rank].time += passed;
         }
+        stays_[rank].waits_in_group = !waits_in_group.empty() && waits_in_group[rank] != 0;
     }
     std::optional<int> worst;
     Duration most{};
@@ -231,8 +234,9 @@ Duration Watchdog::limit(int rank) const {
     const Duration least =
         is_first_step_ ? std::max(limits_.least, limits_.first_step) : limits_.least;
     const Duration alone = std::max(least, limits_.factor * expected(rank));
-    // Another replica that holds this one up is found out by its own watchdog, and first.
-    return waits_for_replicas(rank) ? 2 * alone : alone;
+    // Another replica or device that holds this one up is found out by its own watchdog, and first.
+    const bool waits_for_others = waits_for_replicas(rank) || stays_[as_index(rank)].waits_in_group;
+    return waits_for_others ? 2 * alone : alone;
 }
 
 std::string Watchdog::report(int rank) const {

@@ -55,8 +55,12 @@ class Watchdog {
     /// Starts the watch of a step: every rank is taken to have moved just now.
     void begin_step(TimePoint now);
 
-    /// `cells`: where each rank is. The hang that has gone on longest beyond its limit.
-    std::optional<Hang> look(std::span<const int> cells, TimePoint now);
+    /// `cells`: where each rank is. `waits_in_group`: whether it waits for other devices of its
+    /// stage, which have executors of their own; empty: none does. The hang that has gone on longest
+    /// beyond its limit.
+    std::optional<Hang> look(std::span<const int> cells,
+                             TimePoint now,
+                             std::span<const char> waits_in_group = {});
 
     /// What actions lasted in a step that was walked to its end.
     void learn(const std::vector<Span>& row, int rank);
@@ -68,6 +72,7 @@ class Watchdog {
         int cell = preparing;
         Duration time{};
         Duration own{};  ///< the part of it in which the rank waited for no other
+        bool waits_in_group = false;
     };
     const std::vector<Action>& row(int rank) const;
     bool is_in_row(int rank) const;

@@ -252,7 +252,7 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
     const TimePoint begin = device_->now();
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
     if (is_compute(action.op)) {
-        mark_begin(action.op);
+        mark_begin(action.op, action.stage);
     }
     switch (action.op) {
         case Op::RecvForward:
@@ -484,7 +484,7 @@ TimePoint Worker::update(int stage, const StepInput& step) {
     } else {
         ready = complete_gradients(stage);
     }
-    mark_begin(Op::Optimizer);
+    mark_begin(Op::Optimizer, stage);
     local_stage(stage).stage->update(step.optimizer, step.step + 1, scale);
     share_squares(stage);
     if (GradientAllReduce* const sum = all_reduce(stage)) {
@@ -498,9 +498,12 @@ TimePoint Worker::update(int stage, const StepInput& step) {
 }
 
 /// Tells the profiler when the device begins with an action: nothing is waited for any more.
-void Worker::mark_begin(Op op) {
+void Worker::mark_begin(Op op, int stage) {
     if (action_begun_ && times_layers()) {
-        device_->mark([this, op](TimePoint begin) { action_begun_(rank_, op, begin); });
+        const Group* const group = group_of(stage);
+        const Duration waited = group != nullptr ? group->use().time : Duration{};
+        device_->mark(
+            [this, op, waited](TimePoint begin) { action_begun_(rank_, op, begin - waited); });
     }
 }
 

@@ -217,7 +217,7 @@ class Worker {
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
-    void mark_begin(Op op);
+    void mark_begin(Op op, int stage);
     bool times_layers() const;
     bool is_issued_ahead(std::size_t cell) const;
     TimePoint await_emulated(TimePoint moment);

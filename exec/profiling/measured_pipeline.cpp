@@ -44,7 +44,7 @@ MeasuredPipeline::MeasuredPipeline(const Plan& plan, const Model& model, const O
                                                         : std::vector<int>{}),
       clock_(plan),
       batch_(random_batch(model, static_cast<int>(plan.samples().value()), options.seed)),
-      executor_(plan, model, executor_options(options)) {}
+      pipelines_(plan, model, executor_options(options)) {}
 
 ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
     ExecutorOptions executor;
@@ -73,11 +73,11 @@ ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
 StepSample MeasuredPipeline::step() {
     clock_.restart();
     times_layers_ = true;
-    result_ = executor_.run_step(batch_, step_++);
+    pipelines_.run_step(batch_, step_++, result_);
     std::vector<LayerClock::Laps> layers = clock_.laps();
     if (marks_take_time_) {
         times_layers_ = false;
-        result_ = executor_.run_step(batch_, step_++);
+        pipelines_.run_step(batch_, step_++, result_);
         fit_to_actions(layers, result_.timeline);
     }
     StepSample sample{.layers = layers,
@@ -85,6 +85,7 @@ StepSample MeasuredPipeline::step() {
                       .hops = hops_of(result_.timeline),
                       .time = step_time(result_.timeline),
                       .stolen = result_.stolen,
+                      .groups = result_.groups,
                       .host_rate = host_rate_of(result_.timeline)};
     average_over_calls(sample.layers);
     if (!shared_devices_.empty()) {
@@ -206,6 +207,7 @@ Duration MeasuredPipeline::dispatch_of(const Timeline& timeline,
     for (const LayerClock::Laps& laps : layers) {
         rest -= laps.sum();
     }
+    rest -= result_.groups.time;
     return std::max(Duration{}, rest / actions);
 }
 

@@ -7,7 +7,7 @@
 #include "core/plan/plan.h"
 #include "exec/base/noise.h"
 #include "exec/data/batch.h"
-#include "exec/executor/executor.h"
+#include "exec/replicas/replicas.h"
 #include "exec/profiling/interference.h"
 #include "exec/profiling/layer_clock.h"
 
@@ -27,6 +27,7 @@ struct StepSample {
     std::vector<Duration> hops;  ///< of messages that were waited for, from sender to owner
     Duration time{};
     double stolen = 0;
+    GroupUse groups{};      ///< where devices divide layers; taken out of `layers`
     double host_rate = 0;   ///< bytes per second of the slower way between device and host; 0: none
     StepActions actions{};  ///< where ranks share a GPU; else empty
 };
@@ -68,7 +69,8 @@ Samples quiet(Samples samples);
 /// A decay of averages of weights; no time depends on it.
 inline constexpr double any_average_decay = 0.999;
 
-/// Trains a copy of the model with random data and reads the clock after every layer. Where that
+/// Trains a copy of the model with random data and reads the clock after every layer, that of the
+/// first device where several divide the layers. Where that
 /// makes the layers slower, every step is followed by one without it, which says how long the
 /// actions take in a training; the layers' times are scaled to them.
 class MeasuredPipeline {
@@ -115,7 +117,7 @@ class MeasuredPipeline {
     bool times_layers_ = true;
     LayerClock clock_;
     const Batch batch_;
-    Executor executor_;
+    Replicas pipelines_;
     StepResult result_;
     int step_ = 0;
 };

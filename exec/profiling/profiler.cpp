@@ -39,8 +39,8 @@ constexpr double quiet_p90_over_p10 = 1.03;
 constexpr int fewest_steps_of_halves = 5;
 
 int worker_count(const ProfilerOptions& options, const Model& model) {
-    const int most = traits(options.backend).on_cores ? static_cast<int>(allowed_cores().size())
-                                                      : options.busy_workers;
+    const int cores = static_cast<int>(allowed_cores().size()) / options.tensor_parallel;
+    const int most = traits(options.backend).on_cores ? std::max(1, cores) : options.busy_workers;
     return std::max(1,
                     std::min({options.busy_workers, most, model.layer_count() / options.chunks}));
 }
@@ -71,6 +71,7 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     scenario.training.average_decay = options.averages_weights ? any_average_decay : 0;
     scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
     scenario.pipeline.stages = workers;
+    scenario.pipeline.tensor_parallel = options.tensor_parallel;
     scenario.pipeline.micro_batches = options.micro_batches;
     scenario.pipeline.schedule = options.schedule;
     scenario.pipeline.chunks = options.chunks;
@@ -183,8 +184,42 @@ Duration measured_dispatch(const Samples& measured, const Samples& calm) {
                : mean_over(calm, dispatch);
 }
 
+/// A layer whose times are those of one of several devices: of one that has all of it they would be
+/// as many times as long.
+void share_out(LayerCost& layer, int size, int devices) {
+    LayerSample& whole =
+        *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
+    LayerSample& own =
+        *std::ranges::find(layer.shared[devices], size, &LayerSample::micro_batch_size);
+    own.spread = whole.spread;
+    for (Duration LayerSample::*const time : times_of_sample) {
+        own.*time = whole.*time;
+        whole.*time *= devices;
+    }
+    layer.optimizer *= devices;
+}
+
+/// The link between devices with which sums among them take what they took, waits for each other
+/// included: as much for each as the mean of them.
+void note_sums(Profile& profile, int devices, const Samples& samples) {
+    GroupUse use;
+    for (const StepSample& step : samples) {
+        use += step.groups;
+    }
+    if (use.sums == 0) {
+        return;
+    }
+    // A ring of all devices: 2 (T - 1) messages of a T-th each (core/costs/collectives/all_reduce.h).
+    const double messages = 2.0 * (devices - 1) * use.sums;
+    const double bytes = static_cast<double>(use.summed.count) / use.sums / devices;
+    const double seconds = to_seconds(use.sum_time) / messages;
+    std::erase_if(profile.links, [](const LinkCost& link) { return link.between == "devices"; });
+    profile.links.push_back({.between = "devices", .bytes_per_second = bytes / seconds});
+}
+
 /// Writes what was measured at one size into the profile.
-void fill_in(Profile& profile, int size, const Samples& measured) {
+/// `devices`: of a rank, of which the samples are the first's.
+void fill_in(Profile& profile, int size, int devices, const Samples& measured) {
     const Samples samples = quiet(measured);
     for (std::size_t index = 0; index < profile.layers.size(); ++index) {
         const auto part = [&](Duration LayerClock::Laps::*member) {
@@ -207,6 +242,12 @@ void fill_in(Profile& profile, int size, const Samples& measured) {
             median > Duration{}
                 ? to_seconds(quantile(totals, 0.9) - quantile(totals, 0.1)) / to_seconds(median)
                 : 0;
+        if (devices > 1) {
+            share_out(layer, size, devices);
+        }
+    }
+    if (devices > 1) {
+        note_sums(profile, devices, samples);
     }
     profile.dispatch = measured_dispatch(measured, samples);
     std::vector<double> host_rates;
@@ -310,6 +351,7 @@ class Profiler {
         if (workers_ > 1 && scenario.pipeline.partition.is_auto()) {
             fill_in(profile_,
                     size,
+                    options_.tensor_parallel,
                     steps(plan_of(scenario),
                           {.warm_up = 1,
                            .fewest = 2,
@@ -335,7 +377,7 @@ class Profiler {
                                        .budget = budget,
                                        .patience = share(patience) / size_count},
                                       WithInterference::Apart);
-        fill_in(profile_, size, samples);
+        fill_in(profile_, size, options_.tensor_parallel, samples);
         note_noise(profile_, evaluate_gate(samples));
         if (options_.measures_halves && profile_.whole_backwards && !profile_.halves_over_whole) {
             scenario.pipeline.partition = plan->partition->layers_per_stage();
@@ -463,7 +505,9 @@ Profile profile_model(const Model& model, const ProfilerOptions& options) {
 }
 
 ProfileRounds::ProfileRounds(const Plan& plan, const Model& model, const ProfilerOptions& options)
-    : size_(plan->micro_batch_sizes.front()), pipeline_(plan, model, run_options(options)) {
+    : size_(plan->micro_batch_sizes.front()),
+      devices_(plan->tensor_parallel),
+      pipeline_(plan, model, run_options(options)) {
     PIPETWIN_EXPECT(options.micro_batch_sizes.size() == 1, "one size of micro-batch");
 }
 
@@ -480,7 +524,7 @@ void ProfileRounds::measure(int steps) {
 Profile ProfileRounds::profile(Profile base) const {
     PIPETWIN_EXPECT(!samples_.empty(), "a round");
     base.calibration.reset();
-    fill_in(base, size_, samples_);
+    fill_in(base, size_, devices_, samples_);
     note_noise(base, evaluate_gate(samples_));
     return base;
 }

@@ -87,7 +87,8 @@ class ProfileRounds {
     double apart() const;
 
   private:
-    const int size_;  ///< of a micro-batch
+    const int size_;     ///< of a micro-batch
+    const int devices_;  ///< of a rank
     MeasuredPipeline pipeline_;
     Samples samples_{};
     std::vector<Duration> rounds_{};  ///< the median step of each

@@ -59,6 +59,10 @@ std::unique_ptr<Executor> Replicas::make_executor(const Plan& plan,
     own.replica.index = here_.first + static_cast<int>(replica);
     own.tensor.device = static_cast<int>(device);
     own.tensor.devices = static_cast<int>(devices_);
+    if (device > 0) {  // a clock has the layers of one device
+        own.layer_done = {};
+        own.action_begun = {};
+    }
     if (executors_ > 1) {
         share_out_cores(own.place, static_cast<std::size_t>(plan.rank_count()), executors_, index);
         const auto channel = [this](std::size_t from, std::size_t to, int stage) {
@@ -121,11 +125,13 @@ void Replicas::run_step(const Batch& batch, int step, StepResult& result) {
     if (!of_others.empty()) {
         result.timeline.replicas.clear();
     }
+    for (const StepResult& other : of_others) {
+        result.stolen = std::max(result.stolen, other.stolen);
+    }
     for (std::size_t index = devices_; index < executors_; index += devices_) {
         StepResult& other = of_others[index - 1];  // of another replica's first device
         result.loss += other.loss;
         result.accuracy.right += other.accuracy.right;
-        result.stolen = std::max(result.stolen, other.stolen);
         const Duration later = other.start - result.start;
         for (auto& row : other.timeline.ranks) {
             for (Span& span : row) {

@@ -304,7 +304,11 @@ void Stage::Impl::tell(std::size_t index, Op part) const {
     }
     if (times_layers() && kernels == &device.kernels()) {
         const int layer = place.first_layer + static_cast<int>(index);
-        device.mark([this, layer, part](TimePoint done) { options.layer_done(layer, part, done); });
+        // A clock that stands still while devices wait for each other.
+        const Duration waited = options.group != nullptr ? options.group->use().time : Duration{};
+        device.mark([this, layer, part, waited](TimePoint done) {
+            options.layer_done(layer, part, done - waited);
+        });
     }
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/transport/channel_group.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "exec/base/cores.h"
 #include "exec/base/element_range.h"
 #include "exec/cpu/products/bfloat16.h"
 #include "exec/device/memory.h"
@@ -28,6 +31,18 @@ void add_up(const std::vector<ConstView>& parts, View sums) {
     }
 }
 
+/// Says that a member waits, as long as it lives.
+class Waiting {
+  public:
+    explicit Waiting(std::atomic<bool>& says) : says_(says) { says_ = true; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ~Waiting() { says_ = false; }
+
+  private:
+    std::atomic<bool>& says_;
+};
+
 class ChannelGroup final : public Group {
   public:
     ChannelGroup(int size, int index, const GroupChannels& channels) : size_(size), index_(index) {
@@ -42,6 +57,35 @@ class ChannelGroup final : public Group {
     int index() const override { return index_; }
 
     void all_reduce(View numbers) override {
+        const GroupUse call = timed([&] { sum_up(numbers); });
+        use_ += {.time = call.time,
+                 .cpu = call.cpu,
+                 .sum_time = call.time,
+                 .sums = 1,
+                 .summed = Bytes{static_cast<std::int64_t>(ConstView(numbers).bytes())}};
+    }
+
+    void all_gather(ConstView own, View all) override {
+        use_ += timed([&] { collect(own, all); });
+    }
+
+    void close() override {
+        for_each_other([&](int other) {
+            to_[as_index(other)]->close();
+            from_[as_index(other)]->close();
+        });
+    }
+
+  private:
+    template <class Do>
+    static GroupUse timed(const Do& act) {
+        const Duration cpu = thread_cpu_time();
+        const TimePoint begin = std::chrono::steady_clock::now();
+        act();
+        return {.time = std::chrono::steady_clock::now() - begin, .cpu = thread_cpu_time() - cpu};
+    }
+
+    void sum_up(View numbers) {
         const View own = share(numbers, index_);
         send(numbers);
         for_each_other([&](int other) { parts_[as_index(other)] = share(receive(other), index_); });
@@ -67,7 +111,7 @@ class ChannelGroup final : public Group {
         await_readers();
     }
 
-    void all_gather(ConstView own, View all) override {
+    void collect(ConstView own, View all) {
         PIPETWIN_EXPECT(all.size() == own.size() * size_, "room for the numbers of all members");
         send(own);
         const auto place = [&](int member) {
@@ -80,14 +124,6 @@ class ChannelGroup final : public Group {
         await_readers();
     }
 
-    void close() override {
-        for_each_other([&](int other) {
-            to_[as_index(other)]->close();
-            from_[as_index(other)]->close();
-        });
-    }
-
-  private:
     template <class Do>
     void for_each_other(const Do& act) const {
         for (int other = 0; other < size_; ++other) {
@@ -115,13 +151,14 @@ class ChannelGroup final : public Group {
         });
     }
 
-    ConstView receive(int other) const {
+    ConstView receive(int other) {
+        const Waiting waiting(is_waiting_);
         const Channel::Received received = from_[as_index(other)]->receive();
         return ConstView(received.message.tensor);
     }
 
     /// Returns when all others have read what this member has shown last.
-    void await_readers() const {
+    void await_readers() {
         for_each_other([&](int other) { to_[as_index(other)]->send({}); });
         for_each_other([&](int other) { receive(other); });
     }
