@@ -237,8 +237,8 @@ Command declare_launch(CLI::App& app) {
     leave_out_of_help(app, {"--verbose"});
     app.add_option("--ranks",
                    options->ranks,
-                   "Number of processes, one for each rank of each replica: pipeline.stages times "
-                   "pipeline.data_parallel")
+                   "Number of processes, one for each device of each rank of each replica: "
+                   "pipeline.stages times pipeline.data_parallel times pipeline.tensor_parallel")
         ->type_name("N")
         ->required()
         ->check(CLI::Range(1, 4096));

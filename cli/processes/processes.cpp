@@ -195,17 +195,21 @@ std::optional<exec::LaunchedProcess> one_of_several() {
 void expect_processes(int count, const SettledScenario& scenario, std::string_view place) {
     const int stages = scenario.pipeline.stages;
     const int replicas = scenario.pipeline.data_parallel;
-    if (count != stages * replicas) {
-        throw Error(
-            ErrorKind::Usage,
-            std::string(place),
-            fmt::format(
-                "{}, expected {}: pipeline.stages = {}{}",
-                counted(count, "process"),
-                stages * replicas,
-                stages,
-                replicas > 1 ? fmt::format(" times pipeline.data_parallel = {}", replicas) : ""),
-            fmt::format("start {}, or change the scenario", counted(stages * replicas, "process")));
+    const int devices = scenario.pipeline.tensor_parallel;
+    const int expected = stages * replicas * devices;
+    if (count != expected) {
+        const auto times = [](std::string_view key, int degree) {
+            return degree > 1 ? fmt::format(" times pipeline.{} = {}", key, degree) : "";
+        };
+        throw Error(ErrorKind::Usage,
+                    std::string(place),
+                    fmt::format("{}, expected {}: pipeline.stages = {}{}{}",
+                                counted(count, "process"),
+                                expected,
+                                stages,
+                                times("data_parallel", replicas),
+                                times("tensor_parallel", devices)),
+                    fmt::format("start {}, or change the scenario", counted(expected, "process")));
     }
 }
 
@@ -235,7 +239,7 @@ Processes::Processes(const exec::LaunchedProcess& launched, const SettledScenari
     }
     group_ = joined_.get();
     const bool on_gpus = exec::traits(scenario.cluster.backend).needs_gpu;
-    meet_all(scenario.pipeline.stages, on_gpus);
+    meet_all(scenario.pipeline.stages, scenario.pipeline.tensor_parallel, on_gpus);
     if (on_gpus) {
         gpu_ = by_nccl_alone(launched)
                    ? local_gpu(launched)
@@ -256,7 +260,7 @@ Processes::Processes()
       flight_(std::make_unique<exec::FlightRecorder>()) {}
 
 /// Learns the names, hosts and GPUs of all processes. To be called by all.
-void Processes::meet_all(int ranks, bool on_gpus) {
+void Processes::meet_all(int ranks, int devices, bool on_gpus) {
     exec::ByteWriter self;
     self.put_text(fmt::format("{} on {}", getpid(), host_name()));
     self.put_text(host_name() + boot_id());
@@ -265,9 +269,13 @@ void Processes::meet_all(int ranks, bool on_gpus) {
     std::vector<std::string> hosts;
     for (int process = 0; process < group_->size(); ++process) {
         exec::ByteReader theirs(all[as_index(process)]);
-        std::string name = fmt::format("process {} (rank {}", process, process % ranks);
-        if (group_->size() > ranks) {
-            name += fmt::format(" of replica {}", process / ranks);
+        std::string name =
+            fmt::format("process {} (rank {}", process, process / devices % ranks);
+        if (devices > 1) {
+            name += fmt::format(", device {}", process % devices);
+        }
+        if (group_->size() > ranks * devices) {
+            name += fmt::format(" of replica {}", process / devices / ranks);
         }
         name += fmt::format(", pid {})", theirs.get_text());
         names_.push_back(std::move(name));

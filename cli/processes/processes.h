@@ -76,7 +76,7 @@ class Processes {
     exec::ProcessPlace place();
 
   private:
-    void meet_all(int ranks, bool on_gpus);
+    void meet_all(int ranks, int devices, bool on_gpus);
     /// The cores that this process has for itself; none where it shares them.
     std::optional<std::vector<int>> own_cores();
     /// That a process was lost, as an error: whose, as far as it is known.
@@ -96,7 +96,8 @@ class Processes {
 /// Error(Usage).
 std::optional<exec::LaunchedProcess> one_of_several();
 
-/// Throws Error(Usage), with `place`, unless there are as many processes as ranks in all replicas.
+/// Throws Error(Usage), with `place`, unless there are as many processes as devices of all ranks
+/// in all replicas.
 void expect_processes(int count, const SettledScenario& scenario, std::string_view place);
 
 }  // namespace pipetwin::cli

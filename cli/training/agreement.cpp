@@ -66,7 +66,8 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
     }
     const exec::MeasuredLinks links =
         exec::measured_links(processes.group(),
-                             scenario.pipeline.stages,
+                             {.ranks = scenario.pipeline.stages,
+                              .devices = scenario.pipeline.tensor_parallel},
                              processes.hosts(),
                              gpu.empty() ? nullptr : &gpu.front()->memory());
     if (links.inside || links.between) {
@@ -74,7 +75,11 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
             return old.between == "ranks" || old.between == "nodes";
         });
     }
-    for (const auto& link : {links.between, links.inside}) {
+    if (links.devices) {
+        std::erase_if(profile.links,
+                      [](const LinkCost& old) { return old.between == "devices"; });
+    }
+    for (const auto& link : {links.devices, links.between, links.inside}) {
         if (link) {
             profile.links.insert(profile.links.begin(), *link);
         }
@@ -86,9 +91,27 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
 
 void place_on_hosts(SettledScenario& scenario, const Processes& processes) {
     const std::vector<int>& hosts = processes.hosts();
-    if (std::ranges::max(hosts) > 0) {
-        scenario.cluster.placement = Placement::Written;
-        scenario.cluster.nodes = hosts;
+    if (std::ranges::max(hosts) == 0) {
+        return;
+    }
+    scenario.cluster.placement = Placement::Written;
+    scenario.cluster.nodes.clear();
+    const std::size_t devices = as_index(scenario.pipeline.tensor_parallel);
+    for (std::size_t first = 0; first < hosts.size(); first += devices) {
+        const std::span<const int> of_rank = std::span(hosts).subspan(first, devices);
+        if (std::ranges::adjacent_find(of_rank, std::ranges::not_equal_to()) != of_rank.end()) {
+            throw Error(ErrorKind::Unavailable,
+                        "processes",
+                        fmt::format("processes {} to {} are the devices of one rank, but on "
+                                    "different hosts",
+                                    first,
+                                    first + devices - 1),
+                        fmt::format("start {} neighbours on each host, as with mpirun --map-by "
+                                    "ppr:{}:node",
+                                    devices,
+                                    devices));
+        }
+        scenario.cluster.nodes.push_back(of_rank.front());
     }
 }
 
@@ -97,9 +120,11 @@ void note_links(const Profile& profile, const Processes& processes, Console& con
         return;
     }
     for (const LinkCost& link : profile.links) {
-        if (link.between == "ranks" || link.between == "nodes") {
+        if (link.between != "host") {
             console.note(fmt::format("link between {}: {} and {:.3g} Gbit/s",
-                                     link.between == "ranks" ? "processes" : "hosts",
+                                     link.between == "ranks"   ? "processes"
+                                     : link.between == "nodes" ? "hosts"
+                                                               : "devices of a rank",
                                      format_duration(link.latency),
                                      link.bytes_per_second * 8 / 1e9));
         }

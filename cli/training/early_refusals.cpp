@@ -338,7 +338,9 @@ void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& proces
     if (processes.is_alone()) {
         check_memory(scenario, plan_of, nullptr);
     } else {
-        const exec::RankOnGpu own{.rank = processes.group().index() % scenario.pipeline.stages,
+        const exec::RankOnGpu own{.rank = processes.group().index() /
+                                            scenario.pipeline.tensor_parallel %
+                                            scenario.pipeline.stages,
                                   .gpu = processes.gpu()};
         check_memory(scenario, plan_of, &own);
     }
@@ -350,12 +352,6 @@ void refuse_what_cannot_train(const RunOptions& options,
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
     refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
     refuse_what_is_only_simulated(scenario.as_scenario());
-    if (pipeline.tensor_parallel > 1 && !processes.is_alone()) {
-        throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.tensor_parallel", fmt::to_string(pipeline.tensor_parallel)},
-                    "devices that divide the layers of a rank train in one process",
-                    "start one process, or set pipeline.tensor_parallel = 1");
-    }
     refuse_order_that_cannot_train(scenario);
     refuse_what_does_not_fit(scenario, processes);
 }

@@ -600,7 +600,9 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
               "each block waits for its own"),
     keys::number<&Pipeline::tensor_parallel>("tensor_parallel", stage_range)
         .says("devices per rank, which share every layer; a divisor or a multiple of "
-              "`cluster.per_node`. Simulation and planning only"),
+              "`cluster.per_node`. Trained on CPUs, in one "
+              "process or one for each device ([what each has](internals/executor.md#devices-of-a-rank)); "
+              "on GPUs simulation and planning only"),
     keys::number<&Pipeline::context_parallel>("context_parallel", stage_range)
         .printed_by(print_unless<&Pipeline::context_parallel, 1>)
         .says("devices that have parts of every sample, each a chunk from its front and one from "

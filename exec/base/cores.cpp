@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <chrono>
 #include <cstddef>
+#include <ctime>
 
 #include "core/base/as_index.h"
 
@@ -22,6 +24,12 @@ std::vector<int> allowed_cores() {
         }
     }
     return cores;
+}
+
+Duration thread_cpu_time() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 void pin_to(int core) {

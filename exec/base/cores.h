@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "core/base/units.h"
+
 namespace pipetwin::exec {
 
 /// The cores that this thread may run on, ascending.
@@ -11,5 +13,8 @@ std::vector<int> allowed_cores();
 /// Binds the calling thread to one core. Where the system refuses, it stays where it is: pinning
 /// makes a measurement steadier, nothing depends on it.
 void pin_to(int core);
+
+/// CPU time of the calling thread.
+Duration thread_cpu_time();
 
 }  // namespace pipetwin::exec

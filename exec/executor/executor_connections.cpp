@@ -55,9 +55,13 @@ void Executor::Impl::connect_devices() {
     edges.groups.resize(as_index(plan.stage_count()));
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         if (is_here(stage)) {
+            const bool are_remote = !tensor.channel;
             edges.groups[as_index(stage)] = make_channel_group(
-                tensor.devices, tensor.device, [&](int from, int to) -> Channel& {
-                    return tensor.channel(from, to, stage);
+                {.size = tensor.devices, .index = tensor.device, .are_remote = are_remote},
+                [&](int from, int to) -> Channel& {
+                    const bool sends = from == tensor.device;
+                    return are_remote ? device_channel(stage, sends ? to : from, sends)
+                                      : tensor.channel(from, to, stage);
                 });
         }
     }
@@ -175,6 +179,10 @@ void Executor::Impl::end_remote() {
                 edge.channel.reset();
             }
         }
+    }
+    if (!device_channels.empty()) {
+        edges.groups.clear();
+        device_channels.clear();
     }
     for (Reduction& reduction : edges.reductions) {
         if (reduction.is_remote()) {

@@ -50,8 +50,17 @@ struct Executor::Impl {
     std::vector<Worker*> workers_here() const;
     ProcessGroup& group() const { return *options.place.group; }
     int replica() const { return options.replica.index; }
-    /// Index in the group of the process that has a rank of this replica.
-    int process_of(int rank) const { return exec::process_of(group(), plan, replica(), rank); }
+    /// Index in the group of the process that has this one's device of a rank, in this replica or
+    /// another.
+    int process_of(int rank) const { return process_of(replica(), rank); }
+    int process_of(int other_replica, int rank) const {
+        return exec::process_of(
+            group(),
+            plan,
+            {.replica = other_replica, .rank = rank, .device = options.tensor.device});
+    }
+    /// Opens the channel between a stage here and the same stage on another of its devices.
+    Channel& device_channel(int stage, int other, bool sends);
     /// Makes the norm and the edges of the ranks of this process.
     void connect();
     void connect_devices();
@@ -191,6 +200,7 @@ struct Executor::Impl {
     Edges edges;
     std::optional<PacedLinks> shared_links{};  ///< where links are emulated and any is shared
     std::vector<std::unique_ptr<Channel>> replica_channels;  ///< to and from other processes
+    std::vector<std::unique_ptr<Channel>> device_channels;   ///< likewise
     std::vector<std::unique_ptr<Worker>> workers;  ///< [rank]; null: another process has it
     std::unique_ptr<RemoteSum> gpu_sum;   ///< of replicas on GPUs; ends before what it sums
     std::vector<RowLayout> layouts;       ///< [rank]; empty: memory is not planned

@@ -35,8 +35,8 @@ struct ReplicaPlace {
 struct TensorPlace {
     int device = 0;
     int devices = 1;
-    /// What leads from one of them to another, for a stage; empty where there is one. Outlives the
-    /// executor.
+    /// What leads from one of them to another, for a stage; empty where there is one, or processes
+    /// have one each. Outlives the executor.
     std::function<Channel&(int from, int to, int stage)> channel{};
 };
 

@@ -77,7 +77,11 @@ std::vector<int> Executor::Impl::peers() const {
         }
     }
     for (int other = 0; other < plan->replicas; ++other) {
-        processes.insert(exec::process_of(group(), plan, other, here.front()));
+        processes.insert(process_of(other, here.front()));
+    }
+    for (int device = 0; device < options.tensor.devices; ++device) {
+        processes.insert(exec::process_of(
+            group(), plan, {.replica = replica(), .rank = here.front(), .device = device}));
     }
     processes.erase(group().index());
     return {processes.begin(), processes.end()};
@@ -130,7 +134,7 @@ void Executor::Impl::open_gpu_sum() {
     }
     std::vector<int> members;
     for (int of = 0; of < plan->replicas; ++of) {
-        members.push_back(exec::process_of(group(), plan, of, here.front()));
+        members.push_back(process_of(of, here.front()));
     }
     gpu_sum = group().open_sum(members);
 }
@@ -143,13 +147,23 @@ ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
     }
     // Beside the tags of edges and of gradients that stages share.
     const int tag = 2 * plan.stage_count() * plan.stage_count() + stage;
-    const int process = exec::process_of(group(), plan, other, here.front());
+    const int process = process_of(other, here.front());
     const auto open = [&](bool sends) {
         return replica_channels
             .emplace_back(group().open({.peer = process, .tag = tag, .sends = sends}))
             .get();
     };
     return {.to = open(true), .from = open(false), .is_remote = true};
+}
+
+Channel& Executor::Impl::device_channel(int stage, int other, bool sends) {
+    // Beside the tags of what norms of two stages have seen.
+    const int stages = plan.stage_count();
+    const int process = exec::process_of(
+        group(), plan, {.replica = replica(), .rank = here.front(), .device = other});
+    const std::unique_ptr<Channel>& channel = device_channels.emplace_back(group().open(
+        {.peer = process, .tag = 3 * stages * stages + stages + stage, .sends = sends}));
+    return *channel;
 }
 
 /// Which walk this process is in, and at which cell of its row.
@@ -181,7 +195,7 @@ void Executor::Impl::throw_lost() const {
                        "network to its host is cut";
     const std::vector<Position> positions = monitor.positions();
     for (std::size_t process = 0; process < positions.size(); ++process) {
-        const auto rank = process % static_cast<std::size_t>(plan.rank_count());
+        const std::size_t rank = as_index(place_of_process(plan, static_cast<int>(process)).rank);
         const auto& row = plan->schedule.ranks[rank];
         const bool is_own = static_cast<int>(process) == group().index();
         const Position& theirs = positions[process];
@@ -267,8 +281,9 @@ void Executor::Impl::exchange_squares(GradientNorm::Squares& squares) const {
 
 /// Replica by replica and stage by stage, as in one process.
 Score Executor::Impl::shared_score() const {
-    const Score own = score();
-    Score sum{.accuracy = {.rows = own.accuracy.rows}};
+    const bool is_first = options.tensor.device == 0;  // all devices of a rank have the same
+    const Score own = is_first ? score() : Score{};
+    Score sum{.accuracy = {.rows = score().accuracy.rows}};
     for (const auto& theirs : group().all_gather(std::as_bytes(std::span(&own, 1)))) {
         const auto part = ByteReader(theirs).get<Score>();
         sum.loss += part.loss;
@@ -299,7 +314,8 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
     }
     const std::size_t own = as_index(here.front());
     ByteWriter mine;
-    mine.put(result.loss).put(result.accuracy.right);
+    const bool is_first = options.tensor.device == 0;  // all devices of a rank have the same
+    mine.put(is_first ? result.loss : 0.0).put(is_first ? result.accuracy.right : 0.0);
     mine.put(time.wall).put(time.cpu).put(result.peak[own]);
     mine.put_all(std::span<const Span>(result.timeline.ranks[own]));
     GradientNorm::Squares squares(as_index(model_stage_count(plan->schedule)));
@@ -322,8 +338,12 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         time.cpu += theirs.get<Duration>();
         const auto peak = theirs.get<MemoryUse>();
         std::vector<Span> row = theirs.get_all<Span>();
-        const auto rank = static_cast<std::size_t>(process % plan.rank_count());
-        const int of = process / plan.rank_count();
+        const DeviceOfPlan where = place_of_process(plan, process);
+        const std::size_t rank = as_index(where.rank);
+        const int of = where.replica;
+        if (where.device != options.tensor.device) {
+            continue;
+        }
         if (of != replica()) {  // the others in their order
             const std::size_t other = as_index(of < replica() ? of : of - 1);
             result.timeline.replicas[other][rank] = std::move(row);

@@ -19,7 +19,8 @@ namespace pipetwin::exec {
 /// may use. As it is by default, the process trains alone and may use all that the program may.
 ///
 /// The group either is this process alone, which has all ranks of all replicas, or has a process
-/// for each rank of each replica, in that order. What the pointers lead to outlives the
+/// for each device of each rank of each replica, in that order: the devices of a rank are
+/// neighbours. What the pointers lead to outlives the
 /// place; none is null.
 struct ProcessPlace {
     ProcessGroup* group = &local_process_group();
@@ -31,10 +32,18 @@ struct ProcessPlace {
     int gpu = 0;                ///< with several processes: the one that the rank of this one has
 };
 
-/// The index of the process in the group that has a rank of a replica.
-int process_of(const ProcessGroup& group, const Plan& plan, int replica, int rank);
+/// The place of a device among all of a plan.
+struct DeviceOfPlan {
+    int replica = 0;
+    int rank = 0;
+    int device = 0;  ///< of the rank
+};
+/// The index of the process in the group that has a device.
+int process_of(const ProcessGroup& group, const Plan& plan, const DeviceOfPlan& of);
+/// The device that a process of several has.
+DeviceOfPlan place_of_process(const Plan& plan, int process);
 
-/// The first of the replicas that the process of this place has ranks of, and how many follow it
+/// The first of the replicas, or devices of a rank, that the process of this place has ranks of, and how many follow it
 /// without a gap, itself counted.
 struct ReplicasHere {
     int first = 0;
@@ -43,7 +52,10 @@ struct ReplicasHere {
 /// The replicas that this process has ranks of, for a plan whose ranks are shared out to the group.
 ReplicasHere replicas_here(const ProcessGroup& group, const Plan& plan);
 
-/// The ranks of a replica that this process has, ascending.
-std::vector<int> ranks_here(const ProcessGroup& group, const Plan& plan, int replica);
+/// The devices of a rank that this process has: all, or one.
+ReplicasHere devices_here(const ProcessGroup& group, const Plan& plan);
+
+/// The ranks of a replica of which this process has a device, ascending.
+std::vector<int> ranks_here(const ProcessGroup& group, const Plan& plan, int replica, int device);
 
 }  // namespace pipetwin::exec

@@ -58,8 +58,11 @@ class Processes final : public ParameterStore {
   private:
     int owner(const ParameterPlace& place) const {
         const Plan& plan = plan_of(here_);
-        return process_of(
-            group_, plan, place.replica, plan->schedule.rank_of_stage[as_index(place.stage)]);
+        return process_of(group_,
+                          plan,
+                          {.replica = place.replica,
+                           .rank = plan->schedule.rank_of_stage[as_index(place.stage)],
+                           .device = place.device});
     }
 
     void ask(int process, Request request, const ParameterPlace& place) {

@@ -34,11 +34,11 @@ void share_out_cores(ProcessPlace& place,
 Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options)
     : group_(*options.place.group),
       here_(replicas_here(group_, plan)),
-      devices_(as_index(plan->tensor_parallel)),
+      devices_here_(devices_here(group_, plan)),
+      devices_(as_index(devices_here_.count)),
       executors_(as_index(here_.count) * devices_),
       stages_(static_cast<std::size_t>(plan.stage_count())),
       others_(executors_ - 1) {
-    PIPETWIN_EXPECT(devices_ == 1 || group_.is_alone(), "devices of a rank are in one process");
     if (executors_ > 1) {
         for (std::size_t i = 0; i < executors_ * executors_ * stages_; ++i) {
             channels_.push_back(make_local_channel(std::nullopt));
@@ -57,8 +57,8 @@ std::unique_ptr<Executor> Replicas::make_executor(const Plan& plan,
     const std::size_t replica = index / devices_;
     const std::size_t device = index % devices_;
     own.replica.index = here_.first + static_cast<int>(replica);
-    own.tensor.device = static_cast<int>(device);
-    own.tensor.devices = static_cast<int>(devices_);
+    own.tensor.device = devices_here_.first + static_cast<int>(device);
+    own.tensor.devices = plan->tensor_parallel;
     if (device > 0) {  // a clock has the layers of one device
         own.layer_done = {};
         own.action_begun = {};
@@ -171,7 +171,8 @@ void Replicas::with_parameters(const std::function<void(const TrainedParameters&
     ExecutorsHere here;
     for (std::size_t index = 0; index < executors_; ++index) {
         const int replica = here_.first + static_cast<int>(index / devices_);
-        here[{replica, static_cast<int>(index % devices_)}] = pipelines_[index].get();
+        here[{replica, devices_here_.first + static_cast<int>(index % devices_)}] =
+            pipelines_[index].get();
     }
     with_all_parameters(group_, here, use);
 }

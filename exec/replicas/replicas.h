@@ -61,7 +61,8 @@ class Replicas {
 
     ProcessGroup& group_;
     ReplicasHere here_;
-    std::size_t devices_;    ///< of a rank
+    ReplicasHere devices_here_;
+    std::size_t devices_;    ///< of a rank, here
     std::size_t executors_;  ///< here: of each replica one for each device of a rank
     std::size_t stages_;
     std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage], executors

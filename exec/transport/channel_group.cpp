@@ -45,16 +45,17 @@ class Waiting {
 
 class ChannelGroup final : public Group {
   public:
-    ChannelGroup(int size, int index, const GroupChannels& channels) : size_(size), index_(index) {
-        for (int other = 0; other < size; ++other) {
-            to_.push_back(other == index ? nullptr : &channels(index, other));
-            from_.push_back(other == index ? nullptr : &channels(other, index));
+    ChannelGroup(const GroupMember& member, const GroupChannels& channels) : member_(member) {
+        for (int other = 0; other < member.size; ++other) {
+            to_.push_back(other == member.index ? nullptr : &channels(member.index, other));
+            from_.push_back(other == member.index ? nullptr : &channels(other, member.index));
         }
-        parts_.resize(as_index(size));
+        parts_.resize(as_index(member.size));
+        inboxes_.resize(as_index(member.size));
     }
 
-    int size() const override { return size_; }
-    int index() const override { return index_; }
+    int size() const override { return member_.size; }
+    int index() const override { return member_.index; }
 
     void all_reduce(View numbers) override {
         const GroupUse call = timed([&] { sum_up(numbers); });
@@ -86,10 +87,11 @@ class ChannelGroup final : public Group {
     }
 
     void sum_up(View numbers) {
-        const View own = share(numbers, index_);
-        send(numbers);
-        for_each_other([&](int other) { parts_[as_index(other)] = share(receive(other), index_); });
-        parts_[as_index(index_)] = own;
+        const View own = share(numbers, index());
+        for_each_other([&](int other) { expect(other, inbox(other, own)); });
+        for_each_other([&](int other) { send(other, share(numbers, other)); });
+        for_each_other([&](int other) { parts_[as_index(other)] = receive(other); });
+        parts_[as_index(index())] = own;
         switch (numbers.dtype) {
             case DType::F64:
                 add_up<double>(parts_, own);
@@ -103,31 +105,28 @@ class ChannelGroup final : public Group {
                 break;
         }
         // A member that has the sums of another knows that this one has read its part.
-        send(own);
-        for_each_other([&](int other) {
-            const ConstView sums = receive(other);
-            std::memcpy(share(numbers, other).data, sums.data, sums.bytes());
-        });
+        for_each_other([&](int other) { expect(other, share(numbers, other)); });
+        for_each_other([&](int other) { send(other, own); });
+        for_each_other([&](int other) { copy(receive(other), share(numbers, other)); });
         await_readers();
     }
 
     void collect(ConstView own, View all) {
-        PIPETWIN_EXPECT(all.size() == own.size() * size_, "room for the numbers of all members");
-        send(own);
+        PIPETWIN_EXPECT(all.size() == own.size() * size(), "room for the numbers of all members");
         const auto place = [&](int member) {
-            return part_of(all, {.begin = member * own.size(), .size = own.size()}).data;
+            return part_of(all, {.begin = member * own.size(), .size = own.size()});
         };
-        std::memcpy(place(index_), own.data, own.bytes());
-        for_each_other([&](int other) {
-            std::memcpy(place(other), receive(other).data, own.bytes());
-        });
+        for_each_other([&](int other) { expect(other, place(other)); });
+        for_each_other([&](int other) { send(other, own); });
+        copy(own, place(index()));
+        for_each_other([&](int other) { copy(receive(other), place(other)); });
         await_readers();
     }
 
     template <class Do>
     void for_each_other(const Do& act) const {
-        for (int other = 0; other < size_; ++other) {
-            if (other != index_) {
+        for (int other = 0; other < size(); ++other) {
+            if (other != index()) {
                 act(other);
             }
         }
@@ -135,20 +134,42 @@ class ChannelGroup final : public Group {
 
     template <class AnyView>
     AnyView share(const AnyView& of, int member) const {
-        return part_of(of, share_of(of.size(), member, size_));
+        return part_of(of, share_of(of.size(), member, size()));
     }
 
-    /// Shows the numbers to all others, which read them where they are.
-    void send(ConstView numbers) const {
-        for_each_other([&](int other) {
-            to_[as_index(other)]->send({.micro_batch = 0,
-                                        .tensor = Tensor::placed(host_memory(),
-                                                                 const_cast<void*>(numbers.data),
-                                                                 numbers.dtype,
-                                                                 1,
-                                                                 numbers.size()),
-                                        .available = {}});
-        });
+    static Tensor tensor_of(ConstView numbers) {
+        return Tensor::placed(host_memory(),
+                              const_cast<void*>(numbers.data),
+                              numbers.dtype,
+                              1,
+                              numbers.size());
+    }
+
+    static void copy(ConstView from, View to) {
+        if (from.data != to.data) {  // what came from another process is there already
+            std::memcpy(to.data, from.data, from.bytes());
+        }
+    }
+
+    /// Where what another process sends next is to go: as many numbers as in `like`.
+    View inbox(int other, ConstView like) {
+        std::vector<std::byte>& bytes = inboxes_[as_index(other)];
+        if (member_.are_remote && bytes.size() < like.bytes()) {
+            bytes.resize(like.bytes());
+        }
+        return {bytes.data(), like.dtype, 1, like.size()};
+    }
+
+    void expect(int other, View place) const {
+        if (member_.are_remote) {
+            from_[as_index(other)]->expect(tensor_of(place));
+        }
+    }
+
+    /// Shows the numbers to another member; a thread reads them where they are.
+    void send(int other, ConstView numbers) const {
+        to_[as_index(other)]->send(
+            {.micro_batch = 0, .tensor = tensor_of(numbers), .available = {}});
     }
 
     ConstView receive(int other) {
@@ -157,23 +178,28 @@ class ChannelGroup final : public Group {
         return ConstView(received.message.tensor);
     }
 
-    /// Returns when all others have read what this member has shown last.
+    /// Returns when all others have read what this member has shown.
     void await_readers() {
+        if (member_.are_remote) {
+            for_each_other([&](int other) { to_[as_index(other)]->settle(); });
+            return;
+        }
         for_each_other([&](int other) { to_[as_index(other)]->send({}); });
         for_each_other([&](int other) { receive(other); });
     }
 
-    int size_;
-    int index_;
+    GroupMember member_;
     std::vector<Channel*> to_;    ///< [member]; null: its own
     std::vector<Channel*> from_;  ///< [member]
     std::vector<ConstView> parts_;
+    std::vector<std::vector<std::byte>> inboxes_;  ///< [member] of another process
 };
 
 }  // namespace
 
-std::unique_ptr<Group> make_channel_group(int size, int index, const GroupChannels& channels) {
-    return std::make_unique<ChannelGroup>(size, index, channels);
+std::unique_ptr<Group> make_channel_group(const GroupMember& member,
+                                          const GroupChannels& channels) {
+    return std::make_unique<ChannelGroup>(member, channels);
 }
 
 }  // namespace pipetwin::exec

@@ -160,17 +160,20 @@ LinkCost link_of(const std::vector<LadderRung>& rungs) {
 }
 
 MeasuredLinks measured_links(ProcessGroup& group,
-                             int ranks,
+                             const RanksOfProcesses& of,
                              const std::vector<int>& hosts,
                              Memory* gpu) {
     constexpr Bytes usual{std::int64_t{1} << 20};  // which of two links is slower is asked for this
     MeasuredLinks links;
     std::vector<std::pair<int, int>> pairs;
-    for (int rank = 0; rank + 1 < ranks; ++rank) {
-        pairs.emplace_back(rank, rank + 1);
+    for (int rank = 0; rank + 1 < of.ranks; ++rank) {
+        pairs.emplace_back(rank * of.devices, (rank + 1) * of.devices);
     }
-    if (group.size() > ranks && gpu == nullptr) {
-        pairs.emplace_back(0, ranks);
+    if (group.size() > of.ranks * of.devices && gpu == nullptr) {
+        pairs.emplace_back(0, of.ranks * of.devices);
+    }
+    if (of.devices > 1) {
+        pairs.emplace_back(0, 1);
     }
     for (const auto& [first, second] : pairs) {
         const std::vector<LadderRung> rungs = link_ladder(group, first, second, gpu);
@@ -186,6 +189,11 @@ MeasuredLinks measured_links(ProcessGroup& group,
         link.latency = text.get<Duration>();
         link.bytes_per_second = text.get<double>();
         link.half_bandwidth = text.get<Bytes>();
+        if (of.devices > 1 && second == 1) {
+            link.between = "devices";
+            links.devices = link;
+            continue;
+        }
         std::optional<LinkCost>& slowest = one_host ? links.inside : links.between;
         if (!slowest || message_time(link, usual) > message_time(*slowest, usual)) {
             slowest = link;

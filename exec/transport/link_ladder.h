@@ -31,16 +31,24 @@ LinkCost link_of(const std::vector<LadderRung>& rungs);
 Duration message_time(const LinkCost& link, Bytes bytes);
 
 /// The slowest link of either kind, of those that pipelines of so many ranks use: between
-/// neighbours, and from the first rank to its like in the next replica.
+/// neighbours, and from the first rank to its like in the next replica; and that between two
+/// devices of the first rank.
 struct MeasuredLinks {
     std::optional<LinkCost> inside{};   ///< of a host: "ranks"
     std::optional<LinkCost> between{};  ///< hosts: "nodes"
+    std::optional<LinkCost> devices{};  ///< of a rank: "devices"
+};
+
+/// Processes of a training: ranks of a replica, and devices of a rank.
+struct RanksOfProcesses {
+    int ranks = 1;
+    int devices = 1;
 };
 
 /// [process] `hosts`: the same number for those of one host. With `gpu`, the memory of this
 /// process's, links are those between GPUs; replicas have none. In all processes the same.
 MeasuredLinks measured_links(ProcessGroup& group,
-                             int ranks,
+                             const RanksOfProcesses& of,
                              const std::vector<int>& hosts,
                              Memory* gpu = nullptr);
 

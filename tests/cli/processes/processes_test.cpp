@@ -33,9 +33,10 @@ struct Grid {
     int stages = 2;
     int replicas = 1;
     std::vector<std::string> more{};
+    int devices = 1;  ///< of a rank
 };
 void PrintTo(const Grid& grid, std::ostream* out) {
-    *out << "K=" << grid.stages << " D=" << grid.replicas;
+    *out << "K=" << grid.stages << " D=" << grid.replicas << " T=" << grid.devices;
     for (const std::string& word : grid.more) {
         *out << ' ' << word;
     }
@@ -49,10 +50,15 @@ TEST_P(SameBits, AsThreadsOfOneProcess) {
         joined({"--set",
                 "pipeline.stages=" + std::to_string(grid.stages),
                 "--set",
-                "pipeline.data_parallel=" + std::to_string(grid.replicas)},
+                "pipeline.data_parallel=" + std::to_string(grid.replicas),
+                "--set",
+                "pipeline.tensor_parallel=" + std::to_string(grid.devices),
+                "--set",
+                fmt::format("model.vocabulary={}", grid.devices > 1 ? 12 : 11)},
                joined(grid.more, even_partition(grid.stages, grid.more)));
     train_in_threads(settings);
-    const Outcome outcome = run(launch(grid.stages * grid.replicas, "processes", settings));
+    const Outcome outcome =
+        run(launch(grid.stages * grid.replicas * grid.devices, "processes", settings));
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(series("processes"), series("threads"));
     EXPECT_TRUE(checkpoint("processes") == checkpoint("threads"));
@@ -82,6 +88,28 @@ INSTANTIATE_TEST_SUITE_P(
                       "--set",
                       "training.precision=bf16"}},
         Grid{.stages = 2, .more = {"--set", "pipeline.schedule=chimera"}},
+        Grid{.stages = 1, .devices = 2},
+        Grid{.stages = 2,
+             .more = {"--set",
+                      "pipeline.schedule=zb-h1",
+                      "--set",
+                      "model.tied=true",
+                      "--set",
+                      "training.clip_norm=0.5"},
+             .devices = 2},
+        Grid{.stages = 2,
+             .replicas = 2,
+             .more = {"--set",
+                      "pipeline.shard_optimizer=true",
+                      "--set",
+                      "training.accuracy=true",
+                      "--set",
+                      "training.validate_every=2",
+                      "--set",
+                      "data.validation=0.5",
+                      "--set",
+                      "training.precision=bf16"},
+             .devices = 2},
         Grid{.stages = 2,
              .more = {"--set",
                       "pipeline.schedule=interleaved-1f1b",
