@@ -223,14 +223,6 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                         "train, set pipeline.offload = \"none\", or cluster.backend = {}",
                         exec::backends_where(&exec::BackendTraits::offloads)));
     }
-    if (pipeline.layer_recompute == LayerRecompute::Selective) {
-        throw Error(
-            ErrorKind::Infeasible,
-            KeyValue{"pipeline.recompute", "\"selective\""},
-            "recompute of core attention alone can only be simulated",
-            "'pipetwin simulate' predicts it; to train, set pipeline.recompute = \"block\", "
-            "or \"none\"");
-    }
     if (pipeline.recompute_early_stop) {
         throw Error(ErrorKind::Infeasible,
                     KeyValue{"pipeline.recompute_early_stop", "true"},

@@ -61,7 +61,7 @@ class Group {
     /// Whether the caller is in a call, and waits for another member there. Any thread.
     bool is_waiting() const { return is_waiting_; }
 
-    /// This member stops: ends the waits of the others. Any thread, any number of times.
+    /// The caller stops: ends the waits of the others. Any thread, any number of times.
     virtual void close() = 0;
 
   protected:

@@ -46,7 +46,7 @@ void Executor::Impl::connect() {
     }
 }
 
-/// Of each stage here the devices that compute it together.
+/// Makes the group of devices that compute a stage together, for each stage here.
 void Executor::Impl::connect_devices() {
     const TensorPlace& tensor = options.tensor;
     if (tensor.devices == 1) {

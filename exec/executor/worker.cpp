@@ -40,6 +40,7 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
             .recomputed_blocks = plan->layer_recompute == LayerRecompute::Block
                                      ? recomputed_blocks(model)
                                      : std::vector<LayerRange>{},
+            .recomputes_core = plan->layer_recompute == LayerRecompute::Selective,
             .blocks_together = plan->recompute_blocks,
             .layer_done = options.layer_done,
             .times_layers = options.times_layers,

@@ -136,6 +136,14 @@ class Attention final : public ExecutableLayer {
     }
     Bytes unread_bytes(int samples) const override { return softmax(samples).bytes(); }
     void free_unread(Kept& kept) const override { kept.tensors[softmax_slot] = {}; }
+    Bytes core_bytes(int samples) const override {
+        return softmax(samples).bytes() + matrix_bytes(rows(samples), sizes_.query_width());
+    }
+    void forget_core(Kept& kept) const override {
+        kept.tensors[softmax_slot] = {};
+        kept.tensors[context_slot] = {};
+    }
+    void recompute_core(LayerCall& call, Kept& kept) override;
     /// dc, and then what the kernel needs; before them the gradient behind the dropout.
     Bytes workspace_bytes(int samples) const override {
         const Bytes gradient = matrix_bytes(rows(samples), input().width);
@@ -178,6 +186,8 @@ class Attention final : public ExecutableLayer {
         return format().softmax == SoftmaxKept::LogSums ? up_to_operand(context)
                                                         : up_to_any(context);
     }
+    /// P and c = P V of Q | K | V, in new tensors.
+    void run_core(const LayerCall& call, ConstView qkv, Tensor& softmax, Tensor& context) const;
     /// From dy to dQ | dK | dV, turned back. Returns where they are until the layer's workspace is
     /// used again: there, or in the place of Q | K | V.
     View heads_backward(LayerCall& call, Kept& kept, ConstView dy);
@@ -220,20 +230,33 @@ Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberForm
 void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     const AttentionShape sizes = shape(call.samples);
     Tensor qkv = call.arena.allocate(real(), x.rows, sizes.qkv_width(), MemoryKind::Stash);
-    Tensor softmax = this->softmax(call.samples).allocate(call.arena);
-    Tensor context = call.arena.allocate(real(), x.rows, sizes.query_width(), MemoryKind::Stash);
-
     qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
     if (rotary_.is_there()) {
         call.kernels.rotate(sizes, rotary_, Turn::Forward, qkv);
     }
-    call.kernels.attention_forward(sizes, qkv, softmax, context);  // P, c = P V
+    Tensor softmax;
+    Tensor context;
+    run_core(call, qkv, softmax, context);
     out_.forward(call, context, dropout_.skip_of_layer(call, skip), y, kept);
     dropout_.forward(call, skip, y);  // y = skip + c w_out + b_out
 
     kept.tensors.push_back(std::move(qkv));
     kept.tensors.push_back(std::move(softmax));
     kept.tensors.push_back(std::move(context));
+}
+
+void Attention::run_core(const LayerCall& call,
+                         ConstView qkv,
+                         Tensor& softmax,
+                         Tensor& context) const {
+    softmax = this->softmax(call.samples).allocate(call.arena);
+    context = call.arena.allocate(real(), qkv.rows, sizes_.query_width(), MemoryKind::Stash);
+    call.kernels.attention_forward(shape(call.samples), qkv, softmax, context);
+}
+
+void Attention::recompute_core(LayerCall& call, Kept& kept) {
+    run_core(
+        call, kept.tensors[qkv_slot], kept.tensors[softmax_slot], kept.tensors[context_slot]);
 }
 
 View Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {

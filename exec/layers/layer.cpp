@@ -284,6 +284,12 @@ void ExecutableLayer::free_unread(Kept& kept) const {
     kept.tensors.clear();
 }
 
+Bytes ExecutableLayer::core_bytes(int /*samples*/) const {
+    return {};
+}
+void ExecutableLayer::forget_core(Kept& /*kept*/) const {}
+void ExecutableLayer::recompute_core(LayerCall& /*call*/, Kept& /*kept*/) {}
+
 void ExecutableLayer::create_parameters(ParameterMaker& /*maker*/,
                                         const std::string& /*path*/,
                                         bool /*ends_residual*/) {}

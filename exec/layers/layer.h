@@ -141,7 +141,7 @@ class ParameterMaker {
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
         ShareCut* share = nullptr;   ///< of the optimizer's state; null: there is all of it
-        int device = 0;  ///< of those that divide layers (`LayerSpec::cut`): the one of this stage
+        int device = 0;  ///< number of the stage's device, of those that divide layers
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
@@ -171,10 +171,10 @@ class ParameterMaker {
         int inputs = 1;  ///< of the whole matrix, where devices divide it
         Uses uses = Uses::One;
     };
-    /// As above; the parameter is the part of a matrix that `shape` says.
+    /// Makes the unit's next parameter, which is the part of a matrix that `shape` says.
     Parameter make(const std::string& name, const PaddedMatrix& shape, const Making& as);
 
-    /// Of the devices that divide layers: the one whose parts are made.
+    /// Number of the device whose parts are made, of those that divide layers.
     int device() const { return settings_.device; }
 
     /// The model's token table, if this stage has it; else null.
@@ -262,6 +262,12 @@ class ExecutableLayer {
     /// Bytes of what is kept, and of `split_bytes`, that W does not read; without the layer's
     /// input. By default all that is kept.
     virtual Bytes unread_bytes(int samples) const;
+    /// Bytes of what is kept that core attention makes of the rest: softmax and context.
+    virtual Bytes core_bytes(int samples) const;
+    /// Drops them.
+    virtual void forget_core(Kept& kept) const;
+    /// Makes them again, the same bits.
+    virtual void recompute_core(LayerCall& call, Kept& kept);
     /// True if W reads the layer's input.
     virtual bool weight_reads_input() const { return has_parameters(); }
     /// True if W reads the gradient of the layer's output.

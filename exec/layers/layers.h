@@ -22,7 +22,8 @@ class Tensor;
 /// Function that is called when a part of a layer's work is done: how the profiler times the layers
 /// inside a stage. Time in the calls of a group of devices (exec/device/group.h) is taken out of the
 /// moments. `layer` is the index in the model; `part` is Forward (in F and R),
-/// BackwardInput, BackwardWeight (in B, I and W) or Optimizer (in OPT). For a layer made of others
+/// BackwardInput, BackwardWeight (in B, I and W), Recompute (of core attention, before a B or I) or
+/// Optimizer (in OPT). For a layer made of others
 /// it is called for each of them first: parts of one layer come several times and add up.
 using LayerTimer =
     std::function<void(int layer, Op part, std::chrono::steady_clock::time_point done)>;
@@ -53,6 +54,8 @@ struct StageOptions {
     Group* group = nullptr;
     /// Blocks of the model that keep their input, and are computed again before their backward.
     std::vector<LayerRange> recomputed_blocks{};
+    /// F drops what core attention makes, and a backward computes it again before it begins.
+    bool recomputes_core = false;
     int blocks_together =
         1;  ///< of these, from the stage's first one on: the first keeps its input
     /// What it exchanges with other stages, where the model has branches; none: of a chain, a stage

@@ -25,7 +25,8 @@ LayerBytes layer_bytes(const Model& model, int index, int samples, NumberFormat 
         .workspace = made->workspace_bytes(samples),
         .split = made->split_bytes(samples),
         .input_saved = made->unread_bytes(samples),
-        .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples)};
+        .unread_gradient = made->weight_reads_gradient() ? Bytes{} : made->output_bytes(samples),
+        .core = made->core_bytes(samples)};
     const auto* const joining = dynamic_cast<const JoiningLayer*>(made.get());
     if (joining == nullptr || layer.inputs.size() == 1) {
         if (layer.keeps_input.front()) {

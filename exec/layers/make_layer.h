@@ -43,6 +43,7 @@ struct LayerBytes {
     Bytes split;
     Bytes input_saved;
     Bytes unread_gradient;
+    Bytes core;
 };
 /// Bytes of a layer's running statistics, with what they follow within a step.
 Bytes running_bytes(const Layer& layer, NumberFormat format);

@@ -29,6 +29,11 @@ class Residual final : public ExecutableLayer {
     bool backward_reads_input() const override { return branch_.backward_reads_input(); }
     bool weight_reads_gradient() const override { return branch_.weight_reads_gradient(); }
     void free_unread(Kept& kept) const override { branch_.free_unread(kept); }
+    Bytes core_bytes(int samples) const override { return branch_.core_bytes(samples); }
+    void forget_core(Kept& kept) const override { branch_.forget_core(kept); }
+    void recompute_core(LayerCall& call, Kept& kept) override {
+        branch_.recompute_core(call, kept);
+    }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool /*ends_residual*/) override {

@@ -269,6 +269,26 @@ View Sequence::begin_gradient(
     return room(call, gradient_room_.at(half)[layer], layer);
 }
 
+Bytes Sequence::core_bytes(int samples) const {
+    Bytes sum;
+    for (const auto& layer : layers_) {
+        sum += layer->core_bytes(samples);
+    }
+    return sum;
+}
+
+void Sequence::forget_core(Kept& kept) const {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        layers_[i]->forget_core(kept.inner[i]);
+    }
+}
+
+void Sequence::recompute_core(LayerCall& call, Kept& kept) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        layers_[i]->recompute_core(call, kept.inner[i]);
+    }
+}
+
 void Sequence::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     kept.inner.resize(layers_.size());
     const auto output_of = [&](std::size_t i) {

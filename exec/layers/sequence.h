@@ -56,6 +56,9 @@ class Sequence final : public ExecutableLayer {
     bool weight_reads_gradient() const override { return layers_.back()->weight_reads_gradient(); }
     bool backward_reads_input() const override { return reads_input_.front(); }
     void free_unread(Kept& kept) const override;
+    Bytes core_bytes(int samples) const override;
+    void forget_core(Kept& kept) const override;
+    void recompute_core(LayerCall& call, Kept& kept) override;
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
                            bool ends_residual) override;

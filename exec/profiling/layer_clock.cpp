@@ -36,6 +36,9 @@ void LayerClock::lap(int layer, Op part, TimePoint done) {
         case Op::Forward:
             (action == Op::Recompute ? laps.recompute : laps.forward) += done - last;
             break;
+        case Op::Recompute:
+            laps.core += done - last;
+            break;
         case Op::BackwardInput:
             laps.backward_input += done - last;
             break;

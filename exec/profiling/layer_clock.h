@@ -25,20 +25,22 @@ class LayerClock {
     void restart();
     /// The rank's device begins with an action: what forwards do during an R is recompute.
     void turn(int rank, Op op, TimePoint begin);
-    /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight or Optimizer.
+    /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight, Recompute
+    /// of core attention, or Optimizer.
     void lap(int layer, Op part, TimePoint done);
 
     /// How long the parts of a layer's work took, over all micro-batches of a step.
     struct Laps {
         Duration forward{};
         Duration recompute{};
+        Duration core{};         ///< recompute of core attention in a backward
         Duration any_forward{};  ///< mean of all F and R; of averages only
         Duration backward_input{};
         Duration backward_weight{};
         Duration optimizer{};
         /// All parts; `any_forward` is not among them, as it repeats two.
         Duration sum() const {
-            return forward + recompute + backward_input + backward_weight + optimizer;
+            return forward + recompute + core + backward_input + backward_weight + optimizer;
         }
     };
     /// Sums over the step, one per layer.

@@ -113,7 +113,7 @@ void MeasuredPipeline::take_out(const std::vector<double>& interference, Samples
             scale({Op::Recompute}, {&Laps::recompute});
             scale({Op::Forward, Op::Recompute}, {&Laps::any_forward});
             scale({Op::Backward, Op::BackwardInput, Op::BackwardWeight},
-                  {&Laps::backward_input, &Laps::backward_weight});
+                  {&Laps::core, &Laps::backward_input, &Laps::backward_weight});
             scale({Op::Optimizer}, {&Laps::optimizer});
         }
     }
@@ -128,6 +128,7 @@ void MeasuredPipeline::average_over_calls(std::vector<LayerClock::Laps>& layers)
         laps.any_forward = (laps.forward + laps.recompute) / std::max(1, forwards + recomputes);
         laps.forward /= std::max(1, forwards);
         laps.recompute /= std::max(1, recomputes);
+        laps.core /= plan_.micro_batches();
         laps.backward_input /= plan_.micro_batches();
         laps.backward_weight /= plan_.micro_batches();
     }
@@ -154,7 +155,7 @@ void MeasuredPipeline::fit_to_actions(std::vector<LayerClock::Laps>& layers,
         Part{{Op::Forward}, {&Laps::forward}},
         Part{{Op::Recompute}, {&Laps::recompute}},
         Part{{Op::Backward, Op::BackwardInput, Op::BackwardWeight},
-             {&Laps::backward_input, &Laps::backward_weight}},
+             {&Laps::core, &Laps::backward_input, &Laps::backward_weight}},
         Part{{Op::Optimizer}, {&Laps::optimizer}},
     };
     for (int rank = 0; rank < plan_.rank_count(); ++rank) {

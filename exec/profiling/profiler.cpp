@@ -84,6 +84,9 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
                                       ? options.recompute
                                       : RecomputeRules(Recompute::Always);
     scenario.pipeline.recompute_timing = options.recompute_timing;
+    if (options.recomputes_core) {
+        scenario.pipeline.layer_recompute = LayerRecompute::Selective;
+    }
     if (workers == options.busy_workers) {
         scenario.pipeline.partition = options.partition;
     }
@@ -126,6 +129,24 @@ void add_shares(Profile& profile, const Model& model, int devices, NumberFormat 
     }
 }
 
+void add_core(Profile& profile, const Model& model, int devices, NumberFormat format) {
+    const Model part = divided_among(model, devices);
+    for (int index = 0; index < model.layer_count(); ++index) {
+        const auto note = [&](std::vector<LayerSample>& samples, const Model& of) {
+            for (LayerSample& sample : samples) {
+                const Bytes core = layer_bytes(of, index, sample.micro_batch_size, format).core;
+                sample.core_saved = core;
+                sample.core_forward = core > Bytes{} ? sample.forward / 4 : Duration{};
+            }
+        };
+        LayerCost& cost = profile.layers[as_index(index)];
+        note(cost.samples, model);
+        if (devices > 1) {
+            note(cost.shared[devices], part);
+        }
+    }
+}
+
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     const NumberFormat format = number_format(options.precision, options.backend);
     const auto width = static_cast<std::int64_t>(size_of(format.real));
@@ -155,6 +176,9 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
         }
     }
     add_shares(profile, kept, options.tensor_parallel, format);
+    if (options.recomputes_core) {
+        add_core(profile, kept, options.tensor_parallel, format);
+    }
     profile.tied_bytes = Bytes{kept.tied_count() * width};
     profile.layers.back().parameter_count -= model.tied_count();
     profile.links.push_back({.between = "ranks"});
@@ -230,6 +254,7 @@ void fill_in(Profile& profile, int size, int devices, const Samples& measured) {
         LayerSample& sample =
             *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
         sample.forward = part(&LayerClock::Laps::any_forward);
+        sample.core_forward = part(&LayerClock::Laps::core);
         sample.backward_input = part(&LayerClock::Laps::backward_input);
         sample.backward_weight = part(&LayerClock::Laps::backward_weight);
         layer.optimizer = part(&LayerClock::Laps::optimizer);
@@ -556,6 +581,7 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.group_size = pipeline.group_size;
     options.recompute = pipeline.recompute;
     options.recompute_timing = pipeline.recompute_timing;
+    options.recomputes_core = pipeline.layer_recompute == LayerRecompute::Selective;
     options.partition = pipeline.partition.known();
     options.backend = traits(scenario.cluster.backend).measured_on;
     options.offload = traits(options.backend).offloads && pipeline.offload == Offload::Stash;

@@ -33,6 +33,8 @@ struct ProfilerOptions {
     int group_size = 0;  ///< of interleaved-1f1b
     RecomputeRules recompute;
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
+    /// Backwards compute core attention again, which is measured apart.
+    bool recomputes_core = false;
     std::optional<std::vector<int>> partition;  ///< of `busy_workers` stages; none: `partition_of`
     /// The partition that a plan with these costs has; null: as make_plan has it.
     std::function<std::vector<int>(const SettledScenario& scenario, const Profile& costs)>
@@ -98,6 +100,10 @@ class ProfileRounds {
 /// `devices` that divide the layers has of them: its bytes, and an equal part of the times. Throws
 /// Error(Infeasible) for layers that they cannot divide (core/model/tensor_division.h).
 void add_shares(Profile& profile, const Model& model, int devices, NumberFormat format);
+
+/// Notes what core attention keeps of each layer of `model`, which is as the devices of its backend
+/// keep it, and a quarter of the forward as its time; likewise of one of `devices`.
+void add_core(Profile& profile, const Model& model, int devices, NumberFormat format);
 
 /// Everything of such a profile that is known without measuring; every layer takes the same time.
 Profile unmeasured_profile(const Model& model, const ProfilerOptions& options);

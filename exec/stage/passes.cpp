@@ -299,6 +299,8 @@ void Stage::Impl::run_forward(
         tell(i, Op::Forward);
         if (!keep || blocks[i]) {
             kept[i].clear();
+        } else if (options.recomputes_core) {
+            layers[i]->forget_core(kept[i]);
         }
         free_values_read(stash, i, false, keep);
         if (keep && i == outputs->last_reader_of_received() && !outputs->keeps_received() &&
@@ -564,6 +566,10 @@ void Stage::Impl::run_backward(int micro_batch,
     for (std::size_t i = layers.size(); i-- > 0;) {
         compute_again(stash, call, i);
         call.after_part = part_teller(i);
+        if (options.recomputes_core) {
+            layers[i]->recompute_core(call, stash.layers[i]);
+            tell(i, Op::Recompute);
+        }
         backward_layer(call, stash, i, gradients, op);
         tell(i, Op::BackwardInput);
         if (op == Op::BackwardInput) {

@@ -281,6 +281,9 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
         }
     }
     exec::add_shares(profile, kept, shape.tensor_parallel, format);
+    if (shape.layer_recompute == LayerRecompute::Selective) {
+        exec::add_core(profile, kept, shape.tensor_parallel, format);
+    }
     return profile;
 }
 

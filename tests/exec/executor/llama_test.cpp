@@ -50,8 +50,10 @@ std::vector<Shape> in_every_mode(Shape shape) {
         all.push_back(shape);
     }
     shape.recompute = Recompute::None;
-    shape.layer_recompute = LayerRecompute::Block;
-    all.push_back(shape);
+    for (const LayerRecompute mode : {LayerRecompute::Block, LayerRecompute::Selective}) {
+        shape.layer_recompute = mode;
+        all.push_back(shape);
+    }
     return all;
 }
 

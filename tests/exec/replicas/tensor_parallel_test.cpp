@@ -195,6 +195,18 @@ TEST_P(DividedLayers, HaveTheSameBitsInEveryPipeline) {
             }
         }
     }
+    const Shape selective{.stages = 3,
+                          .micro_batches = 3,
+                          .batch = batch,
+                          .schedule = "1f1b",
+                          .layer_recompute = LayerRecompute::Selective,
+                          .tensor_parallel = 2};
+    EXPECT_EQ(trained(model, selective),
+              trained(model,
+                      {.micro_batches = 3,
+                       .batch = batch,
+                       .schedule = "1f1b",
+                       .tensor_parallel = 2}));
     const Shape looped{.stages = 2,
                        .chunks = 2,
                        .micro_batches = 4,
