@@ -269,8 +269,7 @@ void Processes::meet_all(int ranks, int devices, bool on_gpus) {
     std::vector<std::string> hosts;
     for (int process = 0; process < group_->size(); ++process) {
         exec::ByteReader theirs(all[as_index(process)]);
-        std::string name =
-            fmt::format("process {} (rank {}", process, process / devices % ranks);
+        std::string name = fmt::format("process {} (rank {}", process, process / devices % ranks);
         if (devices > 1) {
             name += fmt::format(", device {}", process % devices);
         }

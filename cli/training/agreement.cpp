@@ -64,20 +64,18 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
                                        .own_multiprocessors = false,
                                        .memory = exec::ladder_memory});
     }
-    const exec::MeasuredLinks links =
-        exec::measured_links(processes.group(),
-                             {.ranks = scenario.pipeline.stages,
-                              .devices = scenario.pipeline.tensor_parallel},
-                             processes.hosts(),
-                             gpu.empty() ? nullptr : &gpu.front()->memory());
+    const exec::MeasuredLinks links = exec::measured_links(
+        processes.group(),
+        {.ranks = scenario.pipeline.stages, .devices = scenario.pipeline.tensor_parallel},
+        processes.hosts(),
+        gpu.empty() ? nullptr : &gpu.front()->memory());
     if (links.inside || links.between) {
         std::erase_if(profile.links, [](const LinkCost& old) {
             return old.between == "ranks" || old.between == "nodes";
         });
     }
     if (links.devices) {
-        std::erase_if(profile.links,
-                      [](const LinkCost& old) { return old.between == "devices"; });
+        std::erase_if(profile.links, [](const LinkCost& old) { return old.between == "devices"; });
     }
     for (const auto& link : {links.devices, links.between, links.inside}) {
         if (link) {

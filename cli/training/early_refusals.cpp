@@ -203,10 +203,11 @@ void refuse_devices_that_only_simulate(const Scenario& scenario) {
          {std::pair("pipeline.sequence_parallel", pipeline.sequence_parallel == true),
           std::pair("pipeline.scatter_boundaries", pipeline.scatter_boundaries == true)}) {
         if (on) {
-            throw Error(ErrorKind::Infeasible,
-                        KeyValue{key, "true"},
-                        "devices that divide the sequence between layers can only be simulated",
-                        fmt::format("'pipetwin simulate' predicts it; to train, set {} = false", key));
+            throw Error(
+                ErrorKind::Infeasible,
+                KeyValue{key, "true"},
+                "devices that divide the sequence between layers can only be simulated",
+                fmt::format("'pipetwin simulate' predicts it; to train, set {} = false", key));
         }
     }
 }
@@ -331,8 +332,8 @@ void refuse_what_does_not_fit(const SettledScenario& scenario, Processes& proces
         check_memory(scenario, plan_of, nullptr);
     } else {
         const exec::RankOnGpu own{.rank = processes.group().index() /
-                                            scenario.pipeline.tensor_parallel %
-                                            scenario.pipeline.stages,
+                                          scenario.pipeline.tensor_parallel %
+                                          scenario.pipeline.stages,
                                   .gpu = processes.gpu()};
         check_memory(scenario, plan_of, &own);
     }

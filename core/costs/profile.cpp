@@ -388,10 +388,11 @@ class ProfileCheck {
         }
         number(pointer, "whole_bytes", cost.whole_bytes.count);
         if (cost.whole_bytes > cost.parameter_bytes - cost.expert_bytes) {
-            refuse(pointer + "/whole_bytes",
-                   fmt::format("{}, expected at most parameter_bytes, of which it is a part that is "
-                               "no expert's",
-                               cost.whole_bytes.count));
+            refuse(
+                pointer + "/whole_bytes",
+                fmt::format("{}, expected at most parameter_bytes, of which it is a part that is "
+                            "no expert's",
+                            cost.whole_bytes.count));
         }
         number(pointer, "running_bytes", cost.running_bytes.count);
         number(pointer, "optimizer_ns", cost.optimizer.count());

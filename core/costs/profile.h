@@ -199,8 +199,8 @@ struct LayerCost {
     std::int64_t parameter_count = 0;
     Bytes parameter_bytes{};
     Bytes expert_bytes{};  ///< part of `parameter_bytes`: of routed experts
-    /// Part of `parameter_bytes` that each of the devices that share the layer has whole: norms, and
-    /// biases behind a sum.
+    /// Part of `parameter_bytes` that each of the devices that share the layer has whole: norms,
+    /// and biases behind a sum.
     Bytes whole_bytes{};
     /// Running statistics of its norms, with what they follow within a step: no optimizer and no
     /// gradient knows them.

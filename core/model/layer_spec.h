@@ -56,9 +56,9 @@ std::string_view to_string(LayerType type);
 /// What each of several devices has of a layer that they compute together
 /// (core/model/tensor_division.h). The sizes of its LayerSpec are those of one device then.
 struct TensorCut {
-    int devices = 1;   ///< 1: the layer is not divided
-    bool rows = false; ///< Linear: a part of the rows of its matrix, else of the columns
-    int blocks = 1;    ///< Linear: equal blocks of columns; a device has its part of each
+    int devices = 1;    ///< 1: the layer is not divided
+    bool rows = false;  ///< Linear: a part of the rows of its matrix, else of the columns
+    int blocks = 1;     ///< Linear: equal blocks of columns; a device has its part of each
 
     bool divides() const { return devices > 1; }
     bool operator==(const TensorCut&) const = default;

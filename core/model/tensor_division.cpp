@@ -83,7 +83,7 @@ class Division {
                                     uneven->layer,
                                     uneven->size,
                                     uneven->what),
-                        fmt::format("set tensor_parallel = {}, which divides all layers",
+                        fmt::format("set pipeline.tensor_parallel = {}, which divides all layers",
                                     nearest_devices(sizes_, devices_)));
         }
     }
@@ -142,7 +142,7 @@ class Division {
                     fmt::format("nothing says how devices share layer '{}': a unit may hold norms, "
                                 "attention, and two linear layers with an activation between them",
                                 layer),
-                    "set tensor_parallel = 1, or take a gpt or a llama");
+                    "set pipeline.tensor_parallel = 1, or take a gpt or a llama");
     }
 
     int devices_;
@@ -163,7 +163,7 @@ Model divided_among(const Model& model, int devices) {
             throw Error(ErrorKind::Infeasible,
                         KeyValue{"pipeline.tensor_parallel", fmt::to_string(devices)},
                         "devices share the layers of a chain, and this model has branches",
-                        "set tensor_parallel = 1, or take a gpt or a llama");
+                        "set pipeline.tensor_parallel = 1, or take a gpt or a llama");
         }
         units.push_back(division.unit(layer.spec, layer.input.width));
     }

@@ -601,7 +601,8 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
     keys::number<&Pipeline::tensor_parallel>("tensor_parallel", stage_range)
         .says("devices per rank, which share every layer; a divisor or a multiple of "
               "`cluster.per_node`. Trained on CPUs, in one "
-              "process or one for each device ([what each has](internals/executor.md#devices-of-a-rank)); "
+              "process or one for each device ([what each "
+              "has](internals/executor.md#devices-of-a-rank)); "
               "on GPUs simulation and planning only"),
     keys::number<&Pipeline::context_parallel>("context_parallel", stage_range)
         .printed_by(print_unless<&Pipeline::context_parallel, 1>)

@@ -135,8 +135,7 @@ PIPETWIN_SIMD_TARGETS void cross_entropy_backward(const CrossEntropyOperands<T>&
         const C log_sum = o.log_sums[r];
         const std::optional<std::size_t> target = o.target_column(r);
         // Before dx takes the place of x. Rounded once.
-        const C of_softmax =
-            target ? exponential(computed(x[*target]) - log_sum) * scale : C{0};
+        const C of_softmax = target ? exponential(computed(x[*target]) - log_sum) * scale : C{0};
         if (o.smoothing > 0) {
             PIPETWIN_ELEMENTWISE
             for (std::size_t j = 0; j < width; ++j) {
@@ -183,11 +182,8 @@ PIPETWIN_SIMD_TARGETS void class_parts(const CrossEntropyOperands<T>& o, Compute
 
 // l = m + log(sum of s_d exp(m_d - m)), m the largest m_d; in double
 template <class C>
-LossCounts cross_entropy_of_parts(const C* parts,
-                                  std::size_t devices,
-                                  const std::int32_t* targets,
-                                  std::size_t n,
-                                  C* log_sums) {
+LossCounts cross_entropy_of_parts(
+    const C* parts, std::size_t devices, const std::int32_t* targets, std::size_t n, C* log_sums) {
     LossCounts found;
     for (std::size_t r = 0; r < n; ++r) {
         if (targets[r] < 0) {
@@ -205,8 +201,7 @@ LossCounts cross_entropy_of_parts(const C* parts,
         double exponentials = 0;
         double wanted = 0;
         for (std::size_t device = 0; device < devices; ++device) {
-            exponentials +=
-                part(device, Exponentials) * std::exp(part(device, Largest) - largest);
+            exponentials += part(device, Exponentials) * std::exp(part(device, Largest) - largest);
             wanted += part(device, Wanted);
         }
         const double log_sum = largest + std::log(exponentials);

@@ -213,8 +213,8 @@ PIPETWIN_KERNEL(class_parts,
                  exec::ConstView targets,
                  const exec::ClassColumns& columns,
                  exec::View parts));
-/// Sums and log sums of `cross_entropy_forward`, without label smoothing, from the parts (d n, 4) of
-/// all devices, one behind the other.
+/// Sums and log sums of `cross_entropy_forward`, without label smoothing, from the parts (d n, 4)
+/// of all devices, one behind the other.
 PIPETWIN_KERNEL(cross_entropy_of_parts,
                 (exec::ConstView parts,
                  exec::ConstView targets,

@@ -187,7 +187,8 @@ void Executor::Impl::walk_rows() {
         std::ranges::transform(
             progress, cells.begin(), [](const Progress& of_rank) { return of_rank.cell.load(); });
         poll_peers();
-        if (const std::optional<Hang> hang = watchdog.look(cells, Clock::now(), waits_in_groups())) {
+        if (const std::optional<Hang> hang =
+                watchdog.look(cells, Clock::now(), waits_in_groups())) {
             stop_all(*hang);
             has_stragglers = !threads.wait(options.hang_limits.grace);
             return;
@@ -516,6 +517,10 @@ std::vector<double> Executor::logits(const Batch& batch, std::span<const int> po
     const WantedLogits wanted{.positions = positions, .values = values};
     impl_->evaluate(batch, step, &wanted);
     return impl_->shared_logits(std::move(values));
+}
+
+void Executor::await_stragglers() {
+    impl_->await_stragglers();
 }
 
 std::optional<Failure> Executor::last_failure() const {

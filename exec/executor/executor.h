@@ -73,7 +73,8 @@ struct Failure {
     std::optional<Action> action;  ///< none: before the first of the row
     std::string message;
 };
-/// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)"; "rank 1, device 0, step 3, ...".
+/// "rank 1, step 3, 1F2 (the forward of micro-batch 2 on stage 1)"; "rank 1, device 0, step 3,
+/// ...".
 std::string place_of(const Failure& failure);
 
 /// Trains one partitioned model by walking the plan's rows: one worker thread per rank, each with
@@ -129,6 +130,10 @@ class Executor {
     /// `score` computes the loss; 0 for samples of other replicas in this process. `positions`:
     /// [sample]. Throws as `score`.
     std::vector<double> logits(const Batch& batch, std::span<const int> positions, int step);
+
+    /// Waits for ranks that hung in the last step; `run_step` does so, too. Throws Error(Hang)
+    /// where one does not come back.
+    void await_stragglers();
 
     /// Where the last step failed; none where it did not.
     std::optional<Failure> last_failure() const;

@@ -106,13 +106,12 @@ void Executor::Impl::clean_up() {
 
 void Executor::Impl::clean_up_and_throw() {
     const StepFailures::One failure = failures.first();
-    last_failure = Failure{.rank = failure.rank,
-                           .device = options.tensor.devices > 1
-                                         ? std::optional(options.tensor.device)
-                                         : std::nullopt,
-                           .step = input.step,
-                           .action = failure.action,
-                           .message = message_of(failure.error)};
+    last_failure = Failure{
+        .rank = failure.rank,
+        .device = options.tensor.devices > 1 ? std::optional(options.tensor.device) : std::nullopt,
+        .step = input.step,
+        .action = failure.action,
+        .message = message_of(failure.error)};
     if (failures.any_for_good()) {
         lost_device = last_failure;
     }

@@ -34,8 +34,8 @@ ReplicasHere devices_here(const ProcessGroup& group, const Plan& plan) {
 }
 
 std::vector<int> ranks_here(const ProcessGroup& group, const Plan& plan, int replica, int device) {
-    PIPETWIN_EXPECT(group.is_alone() || group.size() == plan->replicas * plan.rank_count() *
-                                                            plan->tensor_parallel,
+    PIPETWIN_EXPECT(group.is_alone() ||
+                        group.size() == plan->replicas * plan.rank_count() * plan->tensor_parallel,
                     "a process for each device of each rank of each replica");
     std::vector<int> here;
     for (int rank = 0; rank < plan.rank_count(); ++rank) {

@@ -43,8 +43,8 @@ int process_of(const ProcessGroup& group, const Plan& plan, const DeviceOfPlan& 
 /// The device that a process of several has.
 DeviceOfPlan place_of_process(const Plan& plan, int process);
 
-/// The first of the replicas, or devices of a rank, that the process of this place has ranks of, and how many follow it
-/// without a gap, itself counted.
+/// The first of the replicas, or devices of a rank, that the process of this place has ranks of,
+/// and how many follow it without a gap, itself counted.
 struct ReplicasHere {
     int first = 0;
     int count = 1;

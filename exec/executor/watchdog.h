@@ -56,8 +56,8 @@ class Watchdog {
     void begin_step(TimePoint now);
 
     /// `cells`: where each rank is. `waits_in_group`: whether it waits for other devices of its
-    /// stage, which have executors of their own; empty: none does. The hang that has gone on longest
-    /// beyond its limit.
+    /// stage, which have executors of their own; empty: none does. The hang that has gone on
+    /// longest beyond its limit.
     std::optional<Hang> look(std::span<const int> cells,
                              TimePoint now,
                              std::span<const char> waits_in_group = {});

@@ -255,8 +255,7 @@ void Attention::run_core(const LayerCall& call,
 }
 
 void Attention::recompute_core(LayerCall& call, Kept& kept) {
-    run_core(
-        call, kept.tensors[qkv_slot], kept.tensors[softmax_slot], kept.tensors[context_slot]);
+    run_core(call, kept.tensors[qkv_slot], kept.tensors[softmax_slot], kept.tensors[context_slot]);
 }
 
 View Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {

@@ -82,8 +82,8 @@ Bytes target_bytes(std::int64_t rows) {
 ///
 /// The columns of padding are no classes: nothing above sees them, and their dx is 0.
 ///
-/// Where devices divide the classes, each has its columns of x and dx, and of each row they tell one
-/// another the largest number, the sum of the exponentials and the target's number.
+/// Where devices divide the classes, each has its columns of x and dx, and of each row they tell
+/// one another the largest number, the sum of the exponentials and the target's number.
 ///
 /// So micro-batches of any size add up to the mean over the mini-batch, and gradients are plain
 /// sums. Keeps its input, the targets (int32) and l. The loss is summed in double; it is not part
@@ -121,12 +121,8 @@ class CrossEntropy final : public PlainLayer {
         begin(call, kept);
         if (devices_ > 1) {
             sum_over_devices(call, x, kept);
-            return call.kernels.cross_entropy_backward(x,
-                                                       kept.tensors[0],
-                                                       kept.tensors[1],
-                                                       columns_of(call),
-                                                       kept.row_weight,
-                                                       x);
+            return call.kernels.cross_entropy_backward(
+                x, kept.tensors[0], kept.tensors[1], columns_of(call), kept.row_weight, x);
         }
         call.kernels.cross_entropy_with_gradient(
             kept.tensors[0], columns_, kept.row_weight, kept.tensors[1], sums_of(call), x);

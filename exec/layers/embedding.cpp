@@ -150,9 +150,9 @@ std::array<Embedding::Part, 2> Embedding::parts() {
         }
         return of;
     };
-    return {Part{.rows = rows(source, all - source), .tokens = &tokens_},
-            Part{.rows = rows(0, source),
-                 .tokens = spec_.source_table ? &source_tokens_ : &tokens_}};
+    return {
+        Part{.rows = rows(source, all - source), .tokens = &tokens_},
+        Part{.rows = rows(0, source), .tokens = spec_.source_table ? &source_tokens_ : &tokens_}};
 }
 
 /// Rows of a learned position table stand in the order of a sample's positions.

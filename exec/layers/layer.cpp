@@ -220,10 +220,10 @@ void ParameterMaker::draw(const Drawing& drawing,
         std::ranges::fill(numbers, static_cast<Number>(number));
     };
     const auto uniform = [&] {
-        const double limit = std::sqrt(
-            transformer ? 6 / static_cast<double>(drawing.shape.whole_rows() +
-                                                  drawing.shape.whole_columns())
-                        : drawing.inputs);
+        const double limit =
+            std::sqrt(transformer ? 6 / static_cast<double>(drawing.shape.whole_rows() +
+                                                            drawing.shape.whole_columns())
+                                  : drawing.inputs);
         for (Number& each : numbers) {
             const double number = 2 * stream.uniform(first++) - 1;
             each = static_cast<Number>(transformer ? number * limit : number / limit);
@@ -237,8 +237,9 @@ void ParameterMaker::draw(const Drawing& drawing,
         case Role::Bias:
             return gpt || transformer ? all(0) : uniform();
         case Role::Table:
-            return normal(transformer ? 1 / std::sqrt(static_cast<double>(drawing.shape.whole_columns()))
-                                      : gpt_deviation);
+            return normal(transformer
+                              ? 1 / std::sqrt(static_cast<double>(drawing.shape.whole_columns()))
+                              : gpt_deviation);
         case Role::HeWeight:
             return normal(std::sqrt(2.0 / drawing.inputs));
         case Role::Ones:

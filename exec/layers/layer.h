@@ -141,7 +141,7 @@ class ParameterMaker {
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
         ShareCut* share = nullptr;   ///< of the optimizer's state; null: there is all of it
-        int device = 0;  ///< number of the stage's device, of those that divide layers
+        int device = 0;              ///< number of the stage's device, of those that divide layers
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 

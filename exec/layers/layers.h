@@ -20,11 +20,11 @@ class Group;
 class Tensor;
 
 /// Function that is called when a part of a layer's work is done: how the profiler times the layers
-/// inside a stage. Time in the calls of a group of devices (exec/device/group.h) is taken out of the
-/// moments. `layer` is the index in the model; `part` is Forward (in F and R),
-/// BackwardInput, BackwardWeight (in B, I and W), Recompute (of core attention, before a B or I) or
-/// Optimizer (in OPT). For a layer made of others
-/// it is called for each of them first: parts of one layer come several times and add up.
+/// inside a stage. Time in the calls of a group of devices (exec/device/group.h) is taken out of
+/// the moments. `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput,
+/// BackwardWeight (in B, I and W), Recompute (of core attention, before a B or I) or Optimizer (in
+/// OPT). For a layer made of others it is called for each of them first: parts of one layer come
+/// several times and add up.
 using LayerTimer =
     std::function<void(int layer, Op part, std::chrono::steady_clock::time_point done)>;
 

@@ -38,10 +38,10 @@ void Linear::create_parameters(ParameterMaker& maker, const std::string& path, b
         return;
     }
     const int inputs = input().width * (divides_rows() ? cut_.devices : 1);
-    weight_ = maker.make(path + ".weight",
-                         part(input().width, outputs, maker.device()),
-                         {.role = ends_residual ? Role::ResidualWeight : Role::Weight,
-                          .inputs = inputs});
+    weight_ =
+        maker.make(path + ".weight",
+                   part(input().width, outputs, maker.device()),
+                   {.role = ends_residual ? Role::ResidualWeight : Role::Weight, .inputs = inputs});
     if (has_bias_) {
         bias_ = maker.make(path + ".bias",
                            divides_rows() ? PaddedMatrix{.rows = 1, .columns = outputs}

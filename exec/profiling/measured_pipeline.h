@@ -7,9 +7,9 @@
 #include "core/plan/plan.h"
 #include "exec/base/noise.h"
 #include "exec/data/batch.h"
-#include "exec/replicas/replicas.h"
 #include "exec/profiling/interference.h"
 #include "exec/profiling/layer_clock.h"
+#include "exec/replicas/replicas.h"
 
 namespace pipetwin {
 

@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/base/version.h"
 #include "core/model/model.h"
+#include "core/model/tensor_division.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/scenario.h"
@@ -22,7 +23,6 @@
 #include "exec/base/cores.h"
 #include "exec/base/noise.h"
 #include "exec/executor/backend.h"
-#include "core/model/tensor_division.h"
 #include "exec/layers/make_layer.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/transport/channel.h"
@@ -116,8 +116,8 @@ void add_shares(Profile& profile, const Model& model, int devices, NumberFormat 
         LayerCost& cost = profile.layers[as_index(index)];
         const std::int64_t all = model.layer(index).parameter_count;
         // Of P numbers W are whole: each device has (P - W) / T + W.
-        cost.whole_bytes = Bytes{
-            (devices * part.layer(index).parameter_count - all) / (devices - 1) * width};
+        cost.whole_bytes =
+            Bytes{(devices * part.layer(index).parameter_count - all) / (devices - 1) * width};
         std::vector<LayerSample>& shared = cost.shared[devices];
         for (const LayerSample& sample : cost.samples) {
             LayerSample& own = shared.emplace_back(
@@ -211,8 +211,7 @@ Duration measured_dispatch(const Samples& measured, const Samples& calm) {
 /// A layer whose times are those of one of several devices: of one that has all of it they would be
 /// as many times as long.
 void share_out(LayerCost& layer, int size, int devices) {
-    LayerSample& whole =
-        *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
+    LayerSample& whole = *std::ranges::find(layer.samples, size, &LayerSample::micro_batch_size);
     LayerSample& own =
         *std::ranges::find(layer.shared[devices], size, &LayerSample::micro_batch_size);
     own.spread = whole.spread;
@@ -233,7 +232,8 @@ void note_sums(Profile& profile, int devices, const Samples& samples) {
     if (use.sums == 0) {
         return;
     }
-    // A ring of all devices: 2 (T - 1) messages of a T-th each (core/costs/collectives/all_reduce.h).
+    // A ring of all devices: 2 (T - 1) messages of a T-th each
+    // (core/costs/collectives/all_reduce.h).
     const double messages = 2.0 * (devices - 1) * use.sums;
     const double bytes = static_cast<double>(use.summed.count) / use.sums / devices;
     const double seconds = to_seconds(use.sum_time) / messages;

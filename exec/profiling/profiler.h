@@ -25,9 +25,9 @@ namespace pipetwin::exec {
 /// The pipeline in which the layers are measured.
 struct ProfilerOptions {
     std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
-    int micro_batches = 1;  ///< of a step, so as many stashes are alive as the schedule keeps
+    int micro_batches = 1;    ///< of a step, so as many stashes are alive as the schedule keeps
     int tensor_parallel = 1;  ///< devices of a rank, which divide its layers
-    int busy_workers = 1;   ///< ranks; at most as many as there are cores and layers
+    int busy_workers = 1;     ///< ranks; at most as many as there are cores and layers
     std::string schedule{default_schedule};
     int chunks = 1;      ///< per rank
     int group_size = 0;  ///< of interleaved-1f1b

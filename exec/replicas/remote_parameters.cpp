@@ -73,7 +73,8 @@ class Processes final : public ParameterStore {
     const ExecutorsHere& here_;
 };
 
-/// The shapes of all stages, [replica x devices + device], from what each process sends of its ranks. Collective.
+/// The shapes of all stages, [replica x devices + device], from what each process sends of its
+/// ranks. Collective.
 std::vector<StageShapes> shapes_of_all(ProcessGroup& group, const ExecutorsHere& here) {
     ByteWriter mine;
     const int devices = plan_of(here)->tensor_parallel;

@@ -69,7 +69,8 @@ std::unique_ptr<Executor> Replicas::make_executor(const Plan& plan,
             return channels_[(from * executors_ + to) * stages_ + as_index(stage)].get();
         };
         own.replica.channel = [=, this](int from, int to, int stage) {
-            return channel(as_index(from) * devices_ + device, as_index(to) * devices_ + device, stage);
+            return channel(
+                as_index(from) * devices_ + device, as_index(to) * devices_ + device, stage);
         };
         own.tensor.channel = [=, this](int from, int to, int stage) -> Channel& {
             return *channel(
@@ -77,6 +78,20 @@ std::unique_ptr<Executor> Replicas::make_executor(const Plan& plan,
         };
     }
     return std::make_unique<Executor>(plan, model, std::move(own));
+}
+
+/// After a step has failed. Ranks that hung in it may still be inside of channels.
+void Replicas::reopen_channels() {
+    if (!are_closed_) {
+        return;
+    }
+    for (const auto& pipeline : pipelines_) {
+        pipeline->await_stragglers();
+    }
+    for (const auto& each : channels_) {
+        each->reopen();
+    }
+    are_closed_ = false;
 }
 
 /// Calls work(executor) for all at the same time. Throws what the first of those threw that failed
@@ -90,6 +105,7 @@ void Replicas::on_all(const Work& work) {
         failed_.reset();
         return;
     }
+    reopen_channels();
     std::vector<std::exception_ptr> errors(pipelines_.size());
     std::vector<char> stopped(pipelines_.size());
     const auto guarded = [&](std::size_t replica) {
@@ -99,6 +115,9 @@ void Replicas::on_all(const Work& work) {
             stopped[replica] = 1;  // another one has failed
         } catch (...) {
             errors[replica] = std::current_exception();
+            for (const auto& each : channels_) {
+                each->close();  // nobody waits for one that has not begun
+            }
         }
     };
     others_.run([&](std::size_t index) { guarded(index + 1); });
@@ -110,9 +129,7 @@ void Replicas::on_all(const Work& work) {
     if (first == errors.end()) {
         return;
     }
-    for (const auto& each : channels_) {
-        each->reopen();
-    }
+    are_closed_ = true;
     failed_ = static_cast<std::size_t>(first - errors.begin());
     std::rethrow_exception(*first);
 }

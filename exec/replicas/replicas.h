@@ -16,15 +16,15 @@ namespace pipetwin::exec {
 
 /// The pipelines of one training: as many executors as the plan has replicas, each with its share
 /// of every mini-batch, which have the same weights after every step. Where several devices divide
-/// the layers of a pipeline, each has an executor, which walks the same rows. Where each rank has a process
-/// of its own (ProcessPlace) there is one executor here, with one rank.
+/// the layers of a pipeline, each has an executor, which walks the same rows. Where each rank has a
+/// process of its own (ProcessPlace) there is one executor here, with one rank.
 class Replicas {
   public:
     Replicas(const Plan& plan, const Model& model, const ExecutorOptions& options);
 
     /// Runs a step (Executor::run_step). The loss is that of the whole mini-batch; timeline and
-    /// peaks are those of the first replica here, of the first of its devices. Where several fail, the failure of the first is
-    /// thrown.
+    /// peaks are those of the first replica here, of the first of its devices. Where several fail,
+    /// the failure of the first is thrown.
     void run_step(const Batch& batch, int step, StepResult& result);
 
     /// The loss and accuracy of a mini-batch without an update (Executor::score).
@@ -54,6 +54,7 @@ class Replicas {
   private:
     template <class Work>
     void on_all(const Work& work);
+    void reopen_channels();
     std::unique_ptr<Executor> make_executor(const Plan& plan,
                                             const Model& model,
                                             const ExecutorOptions& options,
@@ -69,7 +70,8 @@ class Replicas {
     /// [replica][device]
     std::vector<std::unique_ptr<Executor>> pipelines_;
     std::optional<std::size_t> failed_;
-    RankThreads others_;  ///< a thread each for all but the first
+    bool are_closed_ = false;  ///< the channels, since a step failed
+    RankThreads others_;       ///< a thread each for all but the first
 };
 
 }  // namespace pipetwin::exec

@@ -110,7 +110,8 @@ class WholeModel {
         }
     }
 
-    /// Calls copy(first byte of the part, first byte of the whole, bytes) for all numbers of `share`.
+    /// Calls copy(first byte of the part, first byte of the whole, bytes) for all numbers of
+    /// `share`.
     template <class Copy>
     void for_each_piece(const ParameterPlace& place,
                         const ElementRange& share,
@@ -166,7 +167,7 @@ class WholeModel {
     ParameterStore& store_;
     std::map<int, std::deque<Parameter>> stand_ins_;  ///< by stage
     std::deque<std::byte> addresses_;                 ///< one for each of their tensors
-    std::map<const void*, ParameterPlace> places_;       ///< by address
+    std::map<const void*, ParameterPlace> places_;    ///< by address
     bool was_written_ = false;
 };
 
@@ -244,7 +245,9 @@ std::vector<std::byte> read_tensor(Executor& executor, const ParameterPlace& pla
     return bytes;
 }
 
-void write_tensor(std::span<const std::byte> bytes, Executor& executor, const ParameterPlace& place) {
+void write_tensor(std::span<const std::byte> bytes,
+                  Executor& executor,
+                  const ParameterPlace& place) {
     executor.writer()(bytes, tensor_at(executor, place));
 }
 

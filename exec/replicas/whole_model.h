@@ -74,12 +74,14 @@ Tensor& tensor_at(Executor& executor, const ParameterPlace& place);
 /// Copies the bytes of a tensor of `executor` from its device.
 std::vector<std::byte> read_tensor(Executor& executor, const ParameterPlace& place);
 /// Copies `bytes` into a tensor of `executor`; as many as it has.
-void write_tensor(std::span<const std::byte> bytes, Executor& executor, const ParameterPlace& place);
+void write_tensor(std::span<const std::byte> bytes,
+                  Executor& executor,
+                  const ParameterPlace& place);
 
 /// Gathers the parameters of the whole model from `store` and calls `use` with them, such as for a
-/// checkpoint: each tensor is one whole, whatever share of it a replica or a device has. What is written goes
-/// to all replicas, and to all stages that have the same weights. [replica x devices of a rank +
-/// device] `shapes` of all stages.
+/// checkpoint: each tensor is one whole, whatever share of it a replica or a device has. What is
+/// written goes to all replicas, and to all stages that have the same weights. [replica x devices
+/// of a rank + device] `shapes` of all stages.
 void gather_parameters(const Plan& plan,
                        const std::vector<StageShapes>& shapes,
                        ParameterStore& store,

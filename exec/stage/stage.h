@@ -135,8 +135,8 @@ class Stage {
     /// Sums of the squares of the gradient of this replica's part of each parameter, where other
     /// replicas update the rest; to be replaced by the sums over all replicas.
     std::span<double> squares_of_share();
-    /// Adds up the squares of the parameters that devices divide, in the order of the devices; those
-    /// of others are the same on all. Collective: all devices of the stage call it.
+    /// Adds up the squares of the parameters that devices divide, in the order of the devices;
+    /// those of others are the same on all. Collective: all devices of the stage call it.
     void share_squares();
     /// Sums of the squares of the gradients without those of copies: each parameter of the model
     /// once. Valid until the next call.

@@ -65,18 +65,18 @@ struct Stage::Impl {
     std::vector<Parameter*> parameters;
     std::vector<Parameter*> state;
     StageMoments moments;
-    std::vector<double> own_moments;       ///< as a twin is sent them
-    std::vector<double> twin_moments;      ///< as a twin has sent them
-    std::span<double> loss_sums;           ///< [micro-batch]
-    std::span<double> right_sums;          ///< [micro-batch]; empty where they are not counted
-    std::vector<double> loss_scales;       ///< [micro-batch]
-    std::span<double> auxiliary_sums;      ///< [micro-batch]
-    std::vector<double> auxiliary_scales;  ///< [micro-batch]
-    std::span<double> squares;             ///< [parameter]
-    std::vector<double> counted_squares;   ///< without copies
+    std::vector<double> own_moments;         ///< as a twin is sent them
+    std::vector<double> twin_moments;        ///< as a twin has sent them
+    std::span<double> loss_sums;             ///< [micro-batch]
+    std::span<double> right_sums;            ///< [micro-batch]; empty where they are not counted
+    std::vector<double> loss_scales;         ///< [micro-batch]
+    std::span<double> auxiliary_sums;        ///< [micro-batch]
+    std::vector<double> auxiliary_scales;    ///< [micro-batch]
+    std::span<double> squares;               ///< [parameter]
+    std::vector<double> counted_squares;     ///< without copies
     std::vector<double> squares_of_devices;  ///< [device][parameter]
-    std::vector<Parameter*> shared;        ///< that another stage has, too, or that are used twice
-    bool uses_averages = false;            ///< layers read the averages of the weights
+    std::vector<Parameter*> shared;  ///< that another stage has, too, or that are used twice
+    bool uses_averages = false;      ///< layers read the averages of the weights
 
     void create_parameters(const ParameterMaker::Settings& rules, ShareCut* share);
     bool is_computed_again(const LayerRange& block, bool is_chain) const;

@@ -138,11 +138,8 @@ class ChannelGroup final : public Group {
     }
 
     static Tensor tensor_of(ConstView numbers) {
-        return Tensor::placed(host_memory(),
-                              const_cast<void*>(numbers.data),
-                              numbers.dtype,
-                              1,
-                              numbers.size());
+        return Tensor::placed(
+            host_memory(), const_cast<void*>(numbers.data), numbers.dtype, 1, numbers.size());
     }
 
     static void copy(ConstView from, View to) {

@@ -482,7 +482,7 @@ Choices::Choices(const Scenario& scenario, const Model& model, const Profile& pr
     if (!scenario.pipeline.recompute.is_auto()) {
         return;
     }
-    if (!trains_ && knows_core_attention(profile)) {
+    if (knows_core_attention(profile)) {
         layer_recomputes_.push_back(LayerRecompute::Selective);
     }
     if (has_blocks(model)) {

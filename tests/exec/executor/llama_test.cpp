@@ -111,7 +111,7 @@ TEST_P(EveryCutOfALlama, HasTheBitsOfTheWholeModelAndTheBytesOfThePlanInEverySch
         }
     }
     // Six layers have 1 + 5 + 10 + 10 cuts into one to four pieces, 5 + 10 into two or four.
-    EXPECT_EQ(steps, 4 * (4 * 26 + 3 * 15));
+    EXPECT_EQ(steps, 5 * (4 * 26 + 3 * 15));
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama,

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/base/as_index.h"
@@ -18,6 +22,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
+#include "tests/support/soak.h"
 
 /// Devices that divide the layers of a pipeline.
 namespace pipetwin::exec {
@@ -201,12 +206,10 @@ TEST_P(DividedLayers, HaveTheSameBitsInEveryPipeline) {
                           .schedule = "1f1b",
                           .layer_recompute = LayerRecompute::Selective,
                           .tensor_parallel = 2};
-    EXPECT_EQ(trained(model, selective),
-              trained(model,
-                      {.micro_batches = 3,
-                       .batch = batch,
-                       .schedule = "1f1b",
-                       .tensor_parallel = 2}));
+    EXPECT_EQ(
+        trained(model, selective),
+        trained(model,
+                {.micro_batches = 3, .batch = batch, .schedule = "1f1b", .tensor_parallel = 2}));
     const Shape looped{.stages = 2,
                        .chunks = 2,
                        .micro_batches = 4,
@@ -341,9 +344,122 @@ TEST_P(DividedLayers, AFailureOfOneDeviceEndsTheStepOfAllAndTheNextOneWorks) {
     }
 }
 
+/// The rank whose device stands still is told, with the device, and not one that waits for it.
+TEST_P(DividedLayers, ADeviceThatHangsIsFound) {
+    const Model model = model_of(GetParam());
+    const Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .tensor_parallel = 2};
+    std::atomic<int> left = 1;
+    std::atomic<bool> hangs = true;
+    ExecutorOptions options = settings_of(shape);
+    options.hang_limits = {.least = std::chrono::milliseconds(400),
+                           .factor = 10,
+                           .first_step = std::chrono::milliseconds(400),
+                           .grace = std::chrono::milliseconds(200)};
+    options.before_action = [&](int rank, const Action& action) {
+        if (rank == 1 && action.op == Op::Backward && left.fetch_sub(1) == 1) {
+            hangs.wait(true);
+        }
+    };
+    Replicas pipelines(test::plan_of(model, shape), model, options);
+    StepResult step;
+    const Error error =
+        testing::error_of([&] { pipelines.run_step(random_batch(model, batch, 1), 0, step); });
+    EXPECT_EQ(error.kind(), ErrorKind::Hang);
+    EXPECT_THAT(error.place(), ::testing::StartsWith("rank 1, device "));
+    EXPECT_THAT(error.text(), ::testing::StartsWith("it has hung for "));
+    hangs = false;
+    hangs.notify_all();
+    pipelines.run_step(random_batch(model, batch, 1), 0, step);
+    EXPECT_EQ(step.loss, trained(model, shape).losses.front());
+}
+
 INSTANTIATE_TEST_SUITE_P(Models,
                          DividedLayers,
                          ::testing::Values(Kind::Gpt, Kind::TiedGpt, Kind::Llama, Kind::TiedLlama));
+
+/// A layout drawn at random, with the fewest stages that give the same bits.
+struct Drawn {
+    Model model;
+    Shape shape;
+    Shape plain;
+};
+
+Drawn drawn_layout(std::mt19937_64& random) {
+    const auto any = [&random](std::initializer_list<int> values) {
+        return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+    };
+    const Kind kind = static_cast<Kind>(random() % 4);
+    const bool is_looped = any({0, 0, 1}) == 1;
+    Shape shape{
+        .stages = any({1, 2, 3}),
+        .micro_batches = any({2, 4}),
+        .batch = 8,
+        .schedule =
+            is_looped ? "interleaved-1f1b" : std::array{"gpipe", "1f1b", "zb-h1"}.at(random() % 3),
+        .precision = std::array{Precision::Fp32, Precision::Fp64, Precision::Bf16}.at(random() % 3),
+        .clip_norm = any({0, 1}) * 0.05,
+        .replicas = any({1, 1, 2}),
+        .tensor_parallel = any({2, 2, 4})};
+    if (is_looped) {
+        shape.stages = 2;
+        shape.chunks = 2;
+        shape.micro_batches = 2 * any({1, 2});
+    }
+    shape.shard_optimizer = shape.replicas > 1 && any({0, 1}) == 1;
+    shape.overlap_reduction = shape.replicas > 1 && any({0, 1}) == 1;
+    switch (random() % 4) {
+        case 0:
+            shape.recompute = Recompute::Always;
+            break;
+        case 1:
+            shape.layer_recompute = LayerRecompute::Block;
+            break;
+        case 2:
+            shape.layer_recompute = LayerRecompute::Selective;
+            break;
+        default:
+            break;
+    }
+    if (shape.replicas * shape.micro_batches > shape.batch) {
+        shape.micro_batches = shape.batch / shape.replicas;
+    }
+    Shape plain = shape;
+    plain.stages = 1;
+    plain.chunks = 1;
+    plain.recompute = Recompute::None;
+    plain.layer_recompute = LayerRecompute::None;
+    plain.overlap_reduction = false;
+    plain.schedule = shape.schedule == "gpipe" ? "gpipe" : "1f1b";
+    return {.model = model_of(kind, any({0, 1}) * 0.1), .shape = shape, .plain = plain};
+}
+
+/// Losses and weights have the bits of one stage, and peaks are those of the plan.
+TEST(DividedLayouts, HaveTheBitsOfOneStage) {
+    std::mt19937_64 random(tests::seed());
+    const int rounds = tests::soaked(25);
+    for (int round = 0; round < rounds; ++round) {
+        const Drawn drawn = drawn_layout(random);
+        SCOPED_TRACE(fmt::format("seed {}, round {}: {} T={} D={}",
+                                 tests::seed(),
+                                 round,
+                                 to_string(drawn.shape),
+                                 drawn.shape.tensor_parallel,
+                                 drawn.shape.replicas));
+        const Trained whole = trained(drawn.model, drawn.plain);
+        const Trained found = trained(drawn.model, drawn.shape);
+        ASSERT_EQ(found.losses, whole.losses);
+        // Norms are added up by stages' tensors in one order; sharded ones by replicas first.
+        ASSERT_TRUE(found.weights == whole.weights);
+        const Plan plan = test::plan_of(drawn.model, drawn.shape);
+        Replicas pipelines(plan, drawn.model, settings_of(drawn.shape));
+        StepResult step;
+        pipelines.run_step(random_batch(drawn.model, drawn.shape.batch, 1), 0, step);
+        const std::vector<MemoryUse> predicted = peak_memory(plan);
+        for (std::size_t rank = 0; rank < predicted.size(); ++rank) {
+            ASSERT_EQ(step.peak[rank].total(), predicted[rank].total()) << "rank " << rank;
+        }
+    }
+}
 
 }  // namespace tensor_parallel_test
 }  // namespace pipetwin::exec
