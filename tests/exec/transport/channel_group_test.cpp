@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/transport/channel_group.h"
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/base/as_index.h"
+#include "tests/support/soak.h"
+
+namespace pipetwin::exec {
+namespace channel_group_test {
+
+/// Groups of threads, and the channels between their members.
+class Threads {
+  public:
+    explicit Threads(int size) : size_(size) {
+        for (int pair = 0; pair < size * size; ++pair) {
+            channels_.push_back(make_local_channel(std::nullopt, Spin::Never));
+        }
+        for (int index = 0; index < size; ++index) {
+            members_.push_back(make_channel_group(
+                {.size = size, .index = index}, [this](int from, int to) -> Channel& {
+                    return *channels_[as_index(from * size_ + to)];
+                }));
+        }
+    }
+
+    Group& member(int index) { return *members_[as_index(index)]; }
+
+    /// Calls act(member) on a thread each.
+    template <class Do>
+    void run(const Do& act) {
+        std::vector<std::jthread> threads;
+        for (int index = 0; index < size_; ++index) {
+            threads.emplace_back([&, index] { act(member(index)); });
+        }
+    }
+
+  private:
+    int size_;
+    std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to]
+    std::vector<std::unique_ptr<Group>> members_;
+};
+
+template <class T>
+View view_of(std::vector<T>& numbers) {
+    return {numbers.data(), dtype_of<T>, 1, static_cast<std::int64_t>(numbers.size())};
+}
+
+/// Numbers whose sum depends on the order in which they are added.
+template <class T>
+std::vector<std::vector<T>> drawn_numbers(int members, std::size_t count, std::mt19937_64& random) {
+    std::normal_distribution<double> normal;
+    std::uniform_int_distribution<int> scale(-20, 20);
+    std::vector<std::vector<T>> all(as_index(members), std::vector<T>(count));
+    for (std::vector<T>& own : all) {
+        for (T& number : own) {
+            number = static_cast<T>(std::ldexp(normal(random), scale(random)));
+        }
+    }
+    return all;
+}
+
+template <class T>
+void expect_sums_in_order(int members, std::size_t count, std::mt19937_64& random) {
+    SCOPED_TRACE(::testing::Message() << members << " members, " << count << " numbers");
+    std::vector<std::vector<T>> numbers = drawn_numbers<T>(members, count, random);
+    std::vector<T> expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        T sum = numbers.front()[i];
+        for (std::size_t member = 1; member < numbers.size(); ++member) {
+            sum += numbers[member][i];
+        }
+        expected[i] = sum;
+    }
+    Threads threads(members);
+    threads.run([&](Group& group) { group.all_reduce(view_of(numbers[as_index(group.index())])); });
+    for (const std::vector<T>& own : numbers) {
+        EXPECT_EQ(0, std::memcmp(own.data(), expected.data(), count * sizeof(T)));
+    }
+}
+
+/// Fewer numbers than members, too.
+TEST(ChannelGroup, AddsUpInTheOrderOfItsMembers) {
+    std::mt19937_64 random(tests::seed());
+    for (const int members : {2, 3, 4, 7}) {
+        for (const std::size_t count : {1U, 2U, 5U, 64U, 1001U}) {
+            expect_sums_in_order<float>(members, count, random);
+            expect_sums_in_order<double>(members, count, random);
+        }
+    }
+}
+
+TEST(ChannelGroup, GathersInTheOrderOfItsMembers) {
+    constexpr int members = 3;
+    Threads threads(members);
+    std::vector<std::vector<double>> all(members, std::vector<double>(6));
+    threads.run([&](Group& group) {
+        std::vector<double> own{group.index() + 0.25, group.index() + 0.5};
+        group.all_gather(view_of(own), view_of(all[as_index(group.index())]));
+    });
+    for (const std::vector<double>& found : all) {
+        EXPECT_EQ(found, (std::vector{0.25, 0.5, 1.25, 1.5, 2.25, 2.5}));
+    }
+}
+
+/// Each member comes when it likes, and writes over its numbers as soon as a call is over: none
+/// hangs, and all have the sums of every call.
+TEST(ChannelGroup, IsRightWhateverItsMembersAreLateBy) {
+    constexpr int calls = 6;
+    for (int round = 0; round < tests::soaked(50); ++round) {
+        const std::uint64_t seed = tests::seed() * 1'000'000 + static_cast<std::uint64_t>(round);
+        SCOPED_TRACE(::testing::Message() << "seed " << seed);
+        const int members = 2 + static_cast<int>(seed % 3);
+        Threads threads(members);
+        threads.run([&](Group& group) {
+            std::mt19937_64 random(seed * 31 + as_index(group.index()));
+            std::vector<double> numbers(5);
+            for (int call = 0; call < calls; ++call) {
+                if (random() % 2 == 0) {
+                    std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+                }
+                for (std::size_t i = 0; i < numbers.size(); ++i) {
+                    numbers[i] = call * 100.0 + static_cast<double>(i) + group.index();
+                }
+                group.all_reduce(view_of(numbers));
+                for (std::size_t i = 0; i < numbers.size(); ++i) {
+                    EXPECT_EQ(numbers[i],
+                              members * (call * 100.0 + static_cast<double>(i)) +
+                                  members * (members - 1) / 2.0);
+                }
+            }
+        });
+        EXPECT_EQ(threads.member(0).use().sums, calls);
+        EXPECT_EQ(threads.member(0).use().summed, (Bytes{calls * 5 * 8}));
+        EXPECT_FALSE(threads.member(0).is_waiting());
+    }
+}
+
+TEST(ChannelGroup, EndsTheWaitsOfOthersWhereAMemberStops) {
+    Threads threads(3);
+    std::atomic<int> ended = 0;
+    threads.run([&](Group& group) {
+        if (group.index() == 1) {
+            group.close();
+            return;
+        }
+        std::vector<float> numbers(4);
+        try {
+            group.all_reduce(view_of(numbers));
+        } catch (const ChannelClosed&) {
+            group.close();
+            ++ended;
+        }
+    });
+    EXPECT_EQ(ended, 2);
+}
+
+}  // namespace channel_group_test
+}  // namespace pipetwin::exec
