@@ -110,11 +110,13 @@ TEST(Help, NamesValuesWithoutTheirChecksAndEndsBeforeColumn100) {
     const std::string quiet = "  --quiet                     Print only the result and errors";
     EXPECT_THAT(pipetwin({"simulate", "--help"}).out, HasSubstr(quiet + " (not with --verbose)\n"));
     EXPECT_THAT(pipetwin({"devices", "--help"}).out, HasSubstr(quiet + '\n'));
-    EXPECT_THAT(pipetwin({"launch", "--help"}).out,
-                HasSubstr("  --ranks N                   Number of processes, one for each rank of "
-                          "each replica:\n"
-                          "                              pipeline.stages times "
-                          "pipeline.data_parallel (required)\n"));
+    EXPECT_THAT(
+        pipetwin({"launch", "--help"}).out,
+        HasSubstr("  --ranks N                   Number of processes, one for each device of "
+                  "each rank of each replica:\n"
+                  "                              pipeline.stages times "
+                  "pipeline.data_parallel times\n"
+                  "                              pipeline.tensor_parallel (required)\n"));
 }
 
 TEST(Help, VersionGoesToStdout) {
