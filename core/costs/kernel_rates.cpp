@@ -71,9 +71,9 @@ void correct(const MeasuredFactors& by, const EstimateOptions& options, KernelRa
     rates.gap *= by.passes;
 }
 
-void add_stack(const EstimateOptions& options, KernelRates& rates) {
+void add_stack(const DeviceProfile& device, const EstimateOptions& options, KernelRates& rates) {
     const Stack& stack = *options.stack;
-    if (const CastBytes* const casts = stack.casts_of(options.precision)) {
+    if (const CastBytes* const casts = stack.casts_of(device.name, options.precision)) {
         rates.casts = *casts;
         rates.casts->memory_share = options.memory_efficiency.value_or(casts->memory_share);
     }
@@ -118,7 +118,7 @@ KernelRates kernel_rates(const DeviceProfile& device, const EstimateOptions& opt
                       .gradient_bytes = static_cast<double>(bytes_per_value(options.precision)),
                       .device = &device};
     if (options.stack) {
-        add_stack(options, rates);
+        add_stack(device, options, rates);
     }
     return rates;
 }

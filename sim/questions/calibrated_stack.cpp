@@ -244,7 +244,7 @@ MeasuredFactors least_factors(const Stack& base,
         }
     }
     const Stack::Passes& passes = base.passes;
-    const CastBytes* const casts = base.casts_of(precision);
+    const CastBytes* const casts = base.casts_of(device, precision);
     least.passes = std::max({passes.copies.value,
                              passes.activations.value,
                              passes.norms_forward.value,

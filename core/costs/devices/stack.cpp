@@ -116,9 +116,15 @@ MeasuredFactors Stack::factors_of(std::string_view device, std::string_view prec
     return row == calibrated.end() ? MeasuredFactors{} : row->factors.value;
 }
 
-const CastBytes* Stack::casts_of(std::string_view precision) const {
-    const auto row = std::ranges::find(casts, precision, &Casts::precision);
-    return row == casts.end() ? nullptr : &row->bytes.value;
+const CastBytes* Stack::casts_of(std::string_view device, std::string_view precision) const {
+    const auto row_of = [&](auto has) {
+        const auto row = std::ranges::find_if(
+            casts, [&](const Casts& of) { return of.precision == precision && has(of); });
+        return row == casts.end() ? nullptr : &row->bytes.value;
+    };
+    const CastBytes* const own =
+        row_of([device](const Casts& of) { return lists_device(of, device); });
+    return own != nullptr ? own : row_of([](const Casts& of) { return of.devices.empty(); });
 }
 
 int Stack::Collectives::buckets_of(std::int64_t numbers, Bytes bytes, int replicas) const {

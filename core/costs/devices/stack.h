@@ -182,6 +182,7 @@ struct Stack {
 
     /// Casts of the operands of narrow products.
     struct Casts {
+        std::vector<std::string> devices{};  ///< none: all that no other row lists
         std::string precision{};
         Fact<CastBytes> bytes{};
 
@@ -338,8 +339,8 @@ struct Stack {
     /// The messages beside work on a device.
     MessageLanes lanes(const DeviceProfile& device) const;
 
-    /// Casts of a precision; null: it has none.
-    const CastBytes* casts_of(std::string_view precision) const;
+    /// Casts on a device to a precision; null: nothing is known of them.
+    const CastBytes* casts_of(std::string_view device, std::string_view precision) const;
 
     /// Devices of which products are known, in the file's order, each once.
     std::vector<std::string> devices() const;

@@ -288,10 +288,13 @@ class StackReader {
     void read_casts(const TomlTable& row) {
         constexpr std::array<string_view, 2> times{"every micro-batch", "once a step"};
         stack_.casts.push_back(
-            {.precision = read_precision(row, narrow_precisions),
+            {.devices =
+                 row.has("devices") ? required_texts(row, "devices") : std::vector<std::string>{},
+             .precision = read_precision(row, narrow_precisions),
              .bytes = fact<CastBytes>(
                  row,
-                 {"precision",
+                 {"devices",
+                  "precision",
                   "input_bytes",
                   "gradient_bytes",
                   "weight_bytes",
@@ -576,7 +579,8 @@ class StackReader {
                 root_.missing("attention", fmt::format("an entry with the device '{}'", device));
             }
             for (const std::string& precision : stack_.precisions_of(device)) {
-                if (has_narrow_products(precision) && stack_.casts_of(precision) == nullptr) {
+                if (has_narrow_products(precision) &&
+                    stack_.casts_of(device, precision) == nullptr) {
                     root_.missing("casts",
                                   fmt::format("an entry with precision = \"{}\"", precision));
                 }

@@ -167,9 +167,9 @@ TEST(StackToml, IsReadWithKindsAndSources) {
     EXPECT_TRUE(stack.overlap.tensor_gather.value.in_8_bits);
     EXPECT_EQ(stack.stored.reshard, Reshard::LastMicroBatch);
     EXPECT_TRUE(stack.stored.fp32_gradients);
-    EXPECT_TRUE(stack.casts_of("fp8")->once_a_step);
-    EXPECT_EQ(stack.casts_of("fp8")->kept_of_weights, 2);
-    EXPECT_EQ(stack.casts_of("mxfp8"), nullptr);
+    EXPECT_TRUE(stack.casts_of("h100-sxm", "fp8")->once_a_step);
+    EXPECT_EQ(stack.casts_of("h100-sxm", "fp8")->kept_of_weights, 2);
+    EXPECT_EQ(stack.casts_of("h100-sxm", "mxfp8"), nullptr);
     EXPECT_EQ(stack.products_of("h100-sxm", "bf16")->large, 0.8 * 0.5);
     EXPECT_FALSE(stack.products_of("h100-sxm", "fp32"));
     EXPECT_EQ(stack.products_of("h100-sxm", "fp16"), stack.products_of("h100-sxm", "bf16"));
@@ -317,6 +317,40 @@ TEST(StackEstimate, ProductsHaveTheirSustainedRate) {
     EXPECT_NEAR(static_cast<double>(work.sample().forward.count()),
                 expected(operations, 100e12 * 0.4) + gap,
                 2);
+}
+
+TEST(StackToml, CastsOfADeviceGoBeforeThoseOfAllOthers) {
+    const Stack stack = parse_stack(changed("[[casts]]\n",
+                                            "[[casts]]\ndevices = [\"gb200\"]\n"
+                                            "precision = \"fp8\"\n"
+                                            "input_bytes = 3\n"
+                                            "gradient_bytes = 2\n"
+                                            "weight_bytes = 5\n"
+                                            "weights = \"once a step\"\n"
+                                            "memory_share = 0.6\n"
+                                            "kept_weight_bytes = 0\n"
+                                            "kind = \"counted\"\n"
+                                            "source = \"b\"\n"
+                                            "[[casts]]\n"),
+                                    "x.toml");
+    EXPECT_EQ(stack.casts_of("gb200", "fp8")->of_gradients, 2);
+    EXPECT_EQ(stack.casts_of("h100-sxm", "fp8")->of_gradients, 6);
+    EXPECT_EQ(stack.casts_of("gb200", "mxfp8"), nullptr);
+}
+
+/// Products of Blackwell take operands in 8 bits of either layout, so no transpose is written: of a
+/// weight, of a gradient, and of its product's input, which is read for that, too.
+TEST(ShippedStacks, NothingIsTransposedInEightBitsOnBlackwell) {
+    for (const char* name : {"megatron-bridge-2025", "megatron-bridge-2026"}) {
+        const auto stack = find_stack(name);
+        const CastBytes& hopper = *stack->casts_of("h100-sxm", "fp8");
+        for (const char* device : {"b200", "gb200", "b300", "gb300"}) {
+            const CastBytes& blackwell = *stack->casts_of(device, "fp8");
+            EXPECT_EQ(blackwell.of_inputs, hopper.of_inputs);
+            EXPECT_EQ(blackwell.of_gradients, hopper.of_gradients - 3);
+            EXPECT_EQ(blackwell.of_weights, hopper.of_weights - 1);
+        }
+    }
 }
 
 /// A row that lists a precision goes before the one for all others.
@@ -525,7 +559,7 @@ TEST(StackEstimate, EightBitsAreNeverSlowerWhereWeightsAreCastOnceAStep) {
         const auto stack = find_stack(name);
         for (const std::string& device : stack->devices()) {
             for (const std::string& precision : stack->precisions_of(device)) {
-                const CastBytes* const casts = stack->casts_of(precision);
+                const CastBytes* const casts = stack->casts_of(device, precision);
                 if (casts == nullptr || !casts->once_a_step) {
                     continue;
                 }
