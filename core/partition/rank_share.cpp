@@ -21,6 +21,26 @@ double of_layer(const std::vector<std::int64_t>& before, int layer) {
     return static_cast<double>(before[as_index(layer + 1)] - before[as_index(layer)]);
 }
 
+/// All layers of a kind: what they are worth to a rank, and their work.
+struct Offer {
+    double worth = 0;
+    double work = 0;
+};
+
+/// What offers, each worth something, are worth at most that have so much work together, a part of
+/// one among them.
+double most_worth(std::vector<Offer>& offers, double work) {
+    std::ranges::sort(
+        offers, [](const Offer& a, const Offer& b) { return a.worth * b.work > b.worth * a.work; });
+    double worth = 0;
+    for (const Offer& offer : offers) {
+        const double part = offer.work > work ? work / offer.work : 1.0;
+        worth += part * offer.worth;
+        work -= part * offer.work;
+    }
+    return worth;
+}
+
 /// What the rank has of a quantity whatever its layers. Before piece i lie i layers at least.
 std::int64_t besides(const RankQuantity& quantity, const std::vector<int>& pieces, int rank) {
     std::int64_t sum = quantity.fixed.empty() ? 0 : quantity.fixed[as_index(rank)];
@@ -131,6 +151,25 @@ double RankShare::worth_of(const Room& work,
     const auto at = [&](const Room& room, std::size_t piece, std::size_t kind) {
         return room.of_kind[room.of_kind.size() == kinds ? kind : piece * kinds + kind];
     };
+    // With a factor of the memory, each kind is worth what is left of it on the piece where it
+    // holds least; then the rank takes what is worth most for its work, but no more than there is.
+    const bool work_is_alike = work.of_kind.size() == kinds;
+    std::vector<Offer> offers;
+    const auto worth_of_offers = [&](double of_memory) {
+        offers.clear();
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            double most = 0;
+            for (std::size_t piece = 0; piece < pieces; ++piece) {
+                const double held = memory == nullptr ? 0 : at(*memory, piece, kind);
+                most = std::max(most, kinds_[kind].worth[values] - of_memory * held);
+            }
+            if (most > 0) {
+                offers.push_back({.worth = kinds_[kind].count * most,
+                                  .work = kinds_[kind].count * work.of_kind[kind]});
+            }
+        }
+        return most_worth(offers, work_limit);
+    };
     // The least factor of the work with that factor of the memory.
     const auto of_work = [&](double of_memory) {
         double factor = 0;
@@ -150,10 +189,12 @@ double RankShare::worth_of(const Room& work,
         return factor;
     };
     const auto worth = [&](double of_memory) {
+        const double besides = memory == nullptr ? 0.0 : of_memory * memory->limit;
+        if (work_is_alike) {
+            return worth_of_offers(of_memory) + besides;
+        }
         const double factor = of_work(of_memory);
-        return factor == never_reached
-                   ? never_reached
-                   : factor * work_limit + (memory == nullptr ? 0.0 : of_memory * memory->limit);
+        return factor == never_reached ? never_reached : factor * work_limit + besides;
     };
     if (memory == nullptr) {
         return worth(0);

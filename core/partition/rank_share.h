@@ -16,9 +16,10 @@ namespace pipetwin {
 ///
 ///     v(i) <= x work(i, p) + y memory(i, p)
 ///
-/// the layers of the rank are worth no more than x (limit of its work) + y (limit of its memory). A
-/// split keeps the limits only if all ranks together reach the sum of v. Tried are values between
-/// the share of the first quantity and the share of the memory.
+/// the layers of the rank are worth no more than x (limit of its work) + y (limit of its memory);
+/// where the work is the same on every piece, less by what the rank would need more layers of a
+/// kind for than there are. A split keeps the limits only if all ranks together reach the sum of v.
+/// Tried are values between the share of the first quantity and the share of the memory.
 class RankShare {
   public:
     /// Keeps a reference to the chain. Its pieces are not empty.
