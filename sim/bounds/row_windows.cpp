@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,6 +13,7 @@
 #include "core/base/as_index.h"
 #include "core/schedule/action.h"
 #include "core/schedule/lower.h"
+#include "sim/bounds/order_paths.h"
 
 namespace pipetwin::sim {
 
@@ -171,12 +173,6 @@ struct UnderWay {
     std::int64_t pending = 0;  ///< of them, those whose W is still to come
 };
 
-/// The sums over those moments of a row at which it has most micro-batches under way.
-struct FullMoments {
-    std::int64_t count = 0;
-    std::map<int, UnderWay> of_piece{};
-};
-
 void count_action(std::map<int, UnderWay>& now, const Schedule& order, const Action& action) {
     UnderWay& of = now[model_stage_of(order, action.stage)];
     if (action.op == Op::Forward) {
@@ -189,65 +185,44 @@ void count_action(std::map<int, UnderWay>& now, const Schedule& order, const Act
     }
 }
 
-FullMoments full_moments(const Schedule& order, const std::vector<Action>& row) {
-    std::map<int, UnderWay> now;
-    FullMoments full;
-    std::int64_t most = 0;
-    for (const Action& action : row) {
-        count_action(now, order, action);
-        std::int64_t live = 0;
-        for (const auto& [piece, of] : now) {
-            live += of.live;
-        }
-        if (live > most) {
-            full = {};
-            most = live;
-        }
-        if (live == most) {
-            ++full.count;
-            for (const auto& [piece, of] : now) {
-                full.of_piece[piece].live += of.live;
-                full.of_piece[piece].pending += of.pending;
-            }
-        }
-    }
-    return full;
+/// What a piece reads of a micro-batch, at least.
+Bytes input_of(const LayerSums& sums, int piece) {
+    return piece == 0 ? std::min(sums.input, sums.least_boundary) : sums.least_boundary;
 }
 
-/// [rank]: the mean memory of its full moments.
+/// [rank]: the memory at the moments of these stashes.
 RankQuantity mean_memory(const RankChain& chain,
-                         const Schedule& rows,
+                         const std::vector<MeanStashes>& stashes,
                          const LayerSums& sums,
                          Kept kept) {
     RankQuantity quantity{.before =
                               std::vector<std::vector<std::int64_t>>(as_index(chain.pieces()))};
+    std::vector<double> inputs(as_index(chain.ranks()));
     for (int piece = 0; piece < chain.pieces(); ++piece) {
         quantity.kind_of_piece.push_back(piece);
-    }
-    const auto mean = [](std::int64_t number, std::int64_t moments, Bytes bytes) {
-        return static_cast<double>(number) / static_cast<double>(moments) *
-               static_cast<double>(bytes.count);
-    };
-    for (const std::vector<Action>& row : rows.ranks) {
-        const FullMoments full = full_moments(rows, row);
-        double inputs = 0;
-        for (const auto& [piece, of] : full.of_piece) {
-            const std::int64_t whole = kept == Kept::All     ? of.live
-                                       : kept == Kept::Input ? of.pending
-                                                             : 0;
-            const std::int64_t split = kept == Kept::Nothing ? 0 : of.pending;
-            for (std::size_t layer = 0; layer < sums.state.size(); ++layer) {
-                const double held = mean(whole, full.count, sums.saved[layer]) +
-                                    mean(split, full.count, sums.split[layer]);
-                quantity.before[as_index(piece)].push_back(sums.state[layer].count +
-                                                           static_cast<std::int64_t>(held));
-            }
-            if (kept == Kept::Input) {
-                inputs += mean(of.live - whole, full.count, sums.least_boundary);
-            }
+        const MeanStashes& of = stashes[as_index(piece)];
+        const double whole = kept == Kept::All ? of.live : kept == Kept::Input ? of.pending : 0.0;
+        const double split = kept == Kept::Nothing ? 0.0 : of.pending;
+        std::vector<std::int64_t>& before = quantity.before[as_index(piece)];
+        before.push_back(0);
+        // Rounded down layer by layer, so that layers that are alike stay so.
+        constexpr double rounding = 1 - 1e-12;
+        for (std::size_t layer = 0; layer + 1 < sums.state.size(); ++layer) {
+            const auto bytes = [layer](const std::vector<Bytes>& sum) {
+                return static_cast<double>((sum[layer + 1] - sum[layer]).count);
+            };
+            before.push_back(
+                before.back() + (sums.state[layer + 1] - sums.state[layer]).count +
+                static_cast<std::int64_t>(std::floor(
+                    rounding * (whole * bytes(sums.saved) + split * bytes(sums.split)))));
         }
-        // Each piece's bytes were rounded down at its end, and may be one too many at its begin.
-        quantity.fixed.push_back(static_cast<std::int64_t>(inputs) - std::ssize(full.of_piece));
+        if (kept == Kept::Input) {
+            inputs[as_index(chain.rank_of_piece[as_index(piece)])] +=
+                (of.live - whole) * static_cast<double>(input_of(sums, piece).count);
+        }
+    }
+    for (const double of_rank : inputs) {
+        quantity.fixed.push_back(static_cast<std::int64_t>(of_rank));
     }
     return quantity;
 }
@@ -309,7 +284,7 @@ RankQuantity held_memory(const RankChain& chain,
             }
             if (kept == Kept::Input) {
                 quantity.fixed[as_index(chain.rank_of_piece[as_index(piece)])] +=
-                    (under_way.live - whole) * sums.least_boundary.count;
+                    (under_way.live - whole) * input_of(sums, piece).count;
             }
         }
     }
@@ -353,15 +328,17 @@ void add_mean_memory(RankChain& chain,
     if (!question.asked.memory_limit) {
         return;
     }
-    const Schedule rows = compute_only(order);
+    const std::vector<std::vector<MeanStashes>> stashes = stashes_of(order);
     const bool where_needed = question.asked.where_needed;
     const bool recomputes = question.asked.recomputed > 0;
     const auto add = [&](Kept kept, int alternative) {
-        RankQuantity quantity =
-            mean_memory(chain, rows, sums, question.holds_all ? kept : Kept::Nothing);
-        quantity.alternative = alternative;
-        quantity.limits.assign(rows.ranks.size(), question.asked.memory_limit->count);
-        chain.quantities.push_back(std::move(quantity));
+        for (const std::vector<MeanStashes>& at_moment : stashes) {
+            RankQuantity quantity =
+                mean_memory(chain, at_moment, sums, question.holds_all ? kept : Kept::Nothing);
+            quantity.alternative = alternative;
+            quantity.limits.assign(as_index(chain.ranks()), question.asked.memory_limit->count);
+            chain.quantities.push_back(std::move(quantity));
+        }
     };
     if (!where_needed) {
         add(recomputes ? Kept::Input : Kept::All, -1);

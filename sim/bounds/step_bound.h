@@ -30,7 +30,9 @@ struct BoundQuestion {
     /// [rank]: how long a message takes from the first rank to this one, at least, passed on from
     /// each to the next; empty: no time.
     std::vector<Duration> hops{};
-    std::optional<Bytes> memory_limit{};  ///< for layers: what a device has beside its context
+    /// For layers: what a device has beside its context and `gathered`.
+    std::optional<Bytes> memory_limit{};
+    Bytes gathered{};  ///< what every rank keeps free for gathered weights and summed gradients
     DeviceGroup replicas{};
     AllReduceKind all_reduce = AllReduceKind::Ring;
     bool overlap_reduction = false;

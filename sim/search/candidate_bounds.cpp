@@ -58,6 +58,20 @@ std::optional<Bytes> most_memory(const Cluster& cluster) {
     return most;
 }
 
+/// What every rank keeps free for gathered weights and gradients before their sums: as much as
+/// those layers ask for that not all ranks but one have room for.
+Bytes gathered_everywhere(const LayerSums& sums, int ranks, Bytes limit) {
+    Bytes most{};
+    for (const Bytes room : std::set<Bytes>(sums.room.begin(), sums.room.end())) {
+        Bytes state{};
+        for (std::size_t layer = 0; layer < sums.room.size(); ++layer) {
+            state += sums.room[layer] >= room ? sums.state[layer + 1] - sums.state[layer] : Bytes{};
+        }
+        most = state > (ranks - 1) * (limit - room) ? room : most;
+    }
+    return most;
+}
+
 /// Whether every schedule that is tried has backwards: not some files, nor those that cannot train.
 bool all_have_backwards(const Scenario& scenario) {
     const std::optional<std::string>& schedule = scenario.pipeline.schedule.known();
@@ -481,6 +495,10 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
         .memory_limit = most_memory(cluster),
         .all_reduce = scenario_.pipeline.all_reduce,
         .overlap_reduction = scenario_.pipeline.overlap_reduction};
+    if (question.memory_limit) {
+        question.gathered = gathered_everywhere(sums, shape.stages, *question.memory_limit);
+        *question.memory_limit -= question.gathered;
+    }
     // Where the replicas of one rank are nearer to each other than those of another, the bound does
     // without.
     const DeviceGroup group = cluster.replicas_of(0);

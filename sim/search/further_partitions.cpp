@@ -258,6 +258,126 @@ const FasterPartitions& FurtherPartitions::Prefetched::of(std::size_t index,
     return found_[index - first_];
 }
 
+namespace {
+
+/// Candidates of as many stages and micro-batches, whose bounds one thread raises: they have orders
+/// and sums of layers in common.
+class LikeCandidates {
+  public:
+    LikeCandidates(const SearchState& state, Duration best) : state_(state), best_(best) {}
+
+    void raise(Unexplored& node, RaisedBy how) {
+        try {
+            const ScheduleChoice& choice = node.candidate.choice;
+            const ShapeBounds& bounds = bounds_of(node.candidate);
+            if (how == RaisedBy::Chain) {
+                node.relaxation = bounds.closest_bound(choice, node.relaxation, best_);
+            } else if (const OrderPaths* const paths = paths_of(choice, bounds)) {
+                const auto least = bounds.least_by_ways(choice, *paths, best_);
+                node.relaxation = std::max(node.relaxation, least.value_or(best_));
+            }
+        } catch (const Error&) {  // there is no plan
+            node.relaxation = best_;
+        }
+    }
+
+  private:
+    const ShapeBounds& bounds_of(const Candidate& candidate) {
+        const CostOptions options = cost_options_of(state_.space.scenario, candidate.choice);
+        auto known = bounds_.find({candidate.shape, options});
+        if (known == bounds_.end()) {
+            known = bounds_
+                        .emplace(std::pair(candidate.shape, options),
+                                 state_.bounds.of(candidate.shape, candidate.choice))
+                        .first;
+        }
+        return known->second;
+    }
+
+    /// Null where ways say nothing. Throws Error(Infeasible) where the schedule has no such order.
+    const OrderPaths* paths_of(const ScheduleChoice& choice, const ShapeBounds& bounds) {
+        const auto [known, is_new] = paths_.try_emplace({choice.schedule, choice.chunks});
+        Known& of = known->second;
+        if (is_new) {
+            try {
+                if (const auto order = bounds.order_with_ways(choice)) {
+                    of.paths = order_paths(*order);
+                }
+            } catch (const Error& error) {
+                of.refusal = error;
+            }
+        }
+        if (of.refusal) {
+            throw *of.refusal;
+        }
+        return of.paths ? &*of.paths : nullptr;
+    }
+
+    struct Known {
+        std::optional<OrderPaths> paths{};
+        std::optional<Error> refusal{};
+    };
+    const SearchState& state_;
+    Duration best_;
+    std::map<std::pair<Shape, CostOptions>, ShapeBounds> bounds_{};
+    std::map<std::pair<std::string, int>, Known> paths_{};  ///< [schedule, chunks]
+};
+
+}  // namespace
+
+/// Raises the bounds of candidates by what their orders say, the least first, as long as that
+/// raises the least of all; and removes those that have no order, or no partition that fits or is
+/// faster than `best`.
+void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored, Duration best) const {
+    constexpr std::size_t many = 8192;  // which have orders in common
+    constexpr std::size_t few = 128;
+    const auto sort = [](std::span<Unexplored> nodes) {
+        std::ranges::sort(nodes, [](const Unexplored& a, const Unexplored& b) {
+            return std::tie(a.relaxation, a.candidate) < std::tie(b.relaxation, b.candidate);
+        });
+    };
+    const auto part_of = [](std::span<Unexplored> nodes, std::size_t first, std::size_t most) {
+        return nodes.subspan(first, std::min(most, nodes.size() - first));
+    };
+    Duration least = best;  // of those with both bounds
+    sort(unexplored);
+    for (std::size_t i = 0; i < unexplored.size() && unexplored[i].relaxation < least; i += many) {
+        const std::span<Unexplored> nodes = part_of(unexplored, i, many);
+        raise_bounds_of(nodes, RaisedBy::Ways, best);
+        sort(nodes);
+        for (std::size_t j = 0; j < nodes.size() && nodes[j].relaxation < least; j += few) {
+            const std::span<Unexplored> first_ones = part_of(nodes, j, few);
+            raise_bounds_of(first_ones, RaisedBy::Chain, best);
+            for (const Unexplored& node : first_ones) {
+                least = std::min(least, node.relaxation);
+            }
+        }
+    }
+    std::erase_if(unexplored, [&](const Unexplored& node) { return node.relaxation >= best; });
+}
+
+void FurtherPartitions::raise_bounds_of(std::span<Unexplored> nodes,
+                                        RaisedBy how,
+                                        Duration best) const {
+    std::map<std::pair<int, int>, std::vector<Unexplored*>> alike;
+    for (Unexplored& node : nodes) {
+        const Shape& shape = node.candidate.shape;
+        if (node.relaxation < best) {
+            alike[{shape.stages, shape.micro_batches}].push_back(&node);
+        }
+    }
+    std::vector<std::vector<Unexplored*>> groups;
+    for (auto& [key, of_group] : alike) {
+        groups.push_back(std::move(of_group));
+    }
+    tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
+        LikeCandidates like(state_, best);
+        for (Unexplored* const node : groups[i]) {
+            like.raise(*node, how);
+        }
+    });
+}
+
 /// Simulates what is left of the partitions of the unexplored candidates; returns what bounds the
 /// candidates that have too many.
 Duration FurtherPartitions::explore(Duration best) {
@@ -271,7 +391,9 @@ Duration FurtherPartitions::explore(Duration best) {
         return bound;
     }
     std::int64_t looked_at = 0;
-    const std::vector<Unexplored> unexplored = in_turn(std::exchange(state_.all.unexplored, {}));
+    std::vector<Unexplored> open = std::exchange(state_.all.unexplored, {});
+    raise_bounds(open, best);
+    const std::vector<Unexplored> unexplored = in_turn(std::move(open));
     Prefetched ahead(*this, unexplored);
     for (std::size_t i = 0; i < unexplored.size(); ++i) {
         const Unexplored& node = unexplored[i];

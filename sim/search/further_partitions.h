@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/base/units.h"
@@ -16,6 +17,10 @@ struct FasterPartitions {
     /// None where they are too many, or would take long to find.
     std::optional<std::vector<std::vector<int>>> all{};
 };
+
+/// Which bound of all partitions is asked for: that of the ways through an order, or that of
+/// `ShapeBounds::closest_bound`, which takes longer.
+enum class RaisedBy { Ways, Chain };
 
 /// Tries the partitions of candidates that a search leaves out at first.
 class FurtherPartitions {
@@ -54,6 +59,8 @@ class FurtherPartitions {
         std::vector<FasterPartitions> found_{};
     };
 
+    void raise_bounds(std::vector<Unexplored>& unexplored, Duration best) const;
+    void raise_bounds_of(std::span<Unexplored> nodes, RaisedBy how, Duration best) const;
     bool is_quick_to_count(const Candidate& candidate) const;
     FasterPartitions faster_partitions(const Unexplored& node,
                                        Duration best,

@@ -187,9 +187,12 @@ void ShapeBounds::add_reductions(RankQuantity& work,
     if (slope == 0) {
         return;
     }
-    for (std::size_t i = 0; i < work.before.front().size(); ++i) {
-        work.before.front()[i] +=
-            static_cast<std::int64_t>(slope * static_cast<double>(sums_.weights[i].count));
+    // Rounded down layer by layer, so that layers that are alike stay so.
+    std::int64_t before = 0;
+    for (std::size_t layer = 0; layer + 1 < work.before.front().size(); ++layer) {
+        const Bytes weights = sums_.weights[layer + 1] - sums_.weights[layer];
+        before += static_cast<std::int64_t>(slope * static_cast<double>(weights.count));
+        work.before.front()[layer + 1] += before;
     }
     for (std::int64_t& fixed : work.fixed) {
         fixed -= reduction_slack(chunks);
@@ -262,6 +265,32 @@ bool ShapeBounds::has_fixed_order(const ScheduleChoice& choice) const {
     return scenario_.pipeline.deferred_weights == 0 && !row.order_from_costs && row.trains &&
            !row.stale_gradients && !has_schedule_file(scenario_) &&
            actions_of({.shape = shape_, .choice = choice}) <= most_actions;
+}
+
+std::optional<Schedule> ShapeBounds::order_with_ways(const ScheduleChoice& choice) const {
+    const StagePlacement placement = placement_of(choice);
+    const bool has_pieces = placement == StagePlacement::Loop || placement == StagePlacement::V;
+    if (!has_pieces || of_shape_.stages * choice.chunks > sums_.layers() ||
+        !of_shape_.has_backward || !has_fixed_order(choice)) {
+        return std::nullopt;
+    }
+    return scenario_schedule(with_candidate(scenario_, {.shape = shape_, .choice = choice}));
+}
+
+std::optional<Duration> ShapeBounds::least_by_ways(const ScheduleChoice& choice,
+                                                   const OrderPaths& order,
+                                                   Duration ceiling) const {
+    const BoundQuestion asked = question(choice);
+    const bool recomputes = asked.recomputed > 0;
+    return bound_of_paths(
+        order,
+        {.sums = sums_,
+         .may_keep = !recomputes || asked.where_needed,
+         .may_recompute = recomputes,
+         .keeps_last = asked.where_needed || choice.recompute == Recompute::ExceptLast,
+         .memory = asked.memory_limit,
+         .stashes_on_device = scenario_.pipeline.offload == Offload::None},
+        ceiling);
 }
 
 /// The chain with what follows from the order of the actions, where a rank has several pieces in a
@@ -394,6 +423,7 @@ bool ShapeBounds::holds_all(const ScheduleChoice& choice, const BoundQuestion& q
     const bool keeps = scenario_.pipeline.offload == Offload::None && question.has_backward;
     const int parts = question.recomputed > 0 ? choice.chunks : 1;
     const std::set<Bytes> rooms(sums_.room.begin(), sums_.room.end());
+    const Bytes limit = *question.memory_limit + question.gathered;
     return std::ranges::all_of(rooms, [&](Bytes room) {
         Bytes state;
         Bytes saved;
@@ -404,7 +434,7 @@ bool ShapeBounds::holds_all(const ScheduleChoice& choice, const BoundQuestion& q
             }
         }
         const Bytes kept = keeps ? Bytes{saved.count / parts} : Bytes{};
-        return state + kept <= question.stages * (*question.memory_limit - room);
+        return state + kept <= question.stages * (limit - room);
     });
 }
 

@@ -11,7 +11,9 @@
 #include "core/base/units.h"
 #include "core/partition/rank_partition.h"
 #include "core/scenario/scenario.h"
+#include "core/schedule/schedule.h"
 #include "sim/bounds/layer_sums.h"
+#include "sim/bounds/order_paths.h"
 #include "sim/bounds/step_bound.h"
 #include "sim/search/candidate.h"
 
@@ -71,6 +73,17 @@ class ShapeBounds {
     /// What no partition goes below; takes longer than `least`, and is not below it. What is not
     /// below `ceiling` may be told as that.
     Duration closest_bound(const ScheduleChoice& choice, Duration least, Duration ceiling) const;
+
+    /// The order of a choice whose ranks have several pieces of one pipeline each, if it is the
+    /// same for every partition and its ways can be looked at; none else. Throws Error(Infeasible)
+    /// where the schedule has no order of the shape.
+    std::optional<Schedule> order_with_ways(const ScheduleChoice& choice) const;
+
+    /// What no partition goes below, by the ways through that order; none where no partition fits.
+    /// What is not below `ceiling` may be told as that.
+    std::optional<Duration> least_by_ways(const ScheduleChoice& choice,
+                                          const OrderPaths& order,
+                                          Duration ceiling) const;
 
     /// Every partition that the bounds let be faster than `best`; none where they are more than
     /// `most`, or too many to look at.

@@ -12,6 +12,8 @@
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
 #include "core/scenario/cluster.h"
+#include "core/schedule/generators/schedule_traits.h"
+#include "sim/bounds/order_paths.h"
 #include "sim/bounds/step_bound.h"
 #include "tests/sim/search/random_question.h"
 
@@ -19,6 +21,14 @@ namespace pipetwin::sim {
 namespace candidate_bounds_test {
 
 using namespace search_test;
+
+/// By the ways through the order of a choice; 0 where they say nothing, none where no partition
+/// fits.
+std::optional<Duration> bound_of_ways(const ShapeBounds& of_shape, const ScheduleChoice& choice) {
+    const std::optional<Schedule> order = of_shape.order_with_ways(choice);
+    return order ? of_shape.least_by_ways(choice, order_paths(*order), Duration::max())
+                 : std::optional(Duration{});
+}
 
 TEST(CandidateBounds, AreNeverAboveTheStep) {
     const std::uint64_t seed = tests::seed();
@@ -47,9 +57,17 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
                     const Candidate candidate{.shape = shape, .choice = choice};
                     const ShapeBounds of_shape = bounds.of(shape, choice);
                     const auto least = of_shape.least(choice, Duration::max());
+                    std::optional<std::optional<Duration>> by_ways;
                     for (const auto& partition : every_partition(scenario, candidate, model)) {
                         if (const auto step = step_of(scenario, profile, candidate, partition)) {
                             ++compared;
+                            by_ways = by_ways ? by_ways : bound_of_ways(of_shape, choice);
+                            ASSERT_TRUE(by_ways->has_value()) << known.name;
+                            ASSERT_LE(**by_ways, *step)
+                                << fmt::format("{}, layers {}", known.name, partition);
+                            ASSERT_LE(of_shape.closest_bound(choice, *least, Duration::max()),
+                                      *step)
+                                << fmt::format("{}, layers {}", known.name, partition);
                             ASSERT_TRUE(least.has_value()) << known.name;
                             ASSERT_LE(*least, *step) << fmt::format(
                                 "{} of {} stages x {} x {}, {} micro-batches, recompute {}{}, "
@@ -80,6 +98,64 @@ TEST(CandidateBounds, AreNeverAboveTheStep) {
         }
         EXPECT_GT(compared, 0) << known.name;
     }
+}
+
+/// Sums of so many layers, each 1 us forward and 2 us backward, that keep a kilobyte.
+LayerSums equal_layers(int layers) {
+    LayerSums sums;
+    for (int i = 0; i <= layers; ++i) {
+        sums.forward.push_back(i * Duration{1000});
+        sums.backward_input.push_back(i * Duration{1000});
+        sums.backward_weight.push_back(i * Duration{1000});
+        sums.update.emplace_back();
+        sums.state.push_back(i * Bytes{1000});
+        sums.saved.push_back(i * Bytes{1000});
+        sums.split.emplace_back();
+    }
+    return sums;
+}
+
+/// p ranks with v stages each that take F and B have a step of (m v + p - 1) (F + B).
+TEST(OrderPaths, KnowMostOfTheBubbleOfStagesThatTakeTurns) {
+    constexpr int ranks = 8;
+    constexpr int chunks = 3;
+    constexpr int micro_batches = 16;
+    const Schedule order =
+        schedule_traits(ScheduleKind::Interleaved1F1B)
+            .generate({.ranks = ranks, .chunks = chunks, .micro_batches = micro_batches}, {});
+    const LayerSums sums = equal_layers(ranks * chunks);
+    const auto bound = bound_of_paths(order_paths(order), {.sums = sums}, Duration::max());
+    ASSERT_TRUE(bound.has_value());
+    const Duration work = micro_batches * chunks * Duration{3000};
+    const Duration bubble = (ranks - 1) * Duration{3000};
+    EXPECT_LE(*bound, work + bubble);
+    EXPECT_GT(*bound, work + bubble / 2);
+}
+
+/// With all forwards first, every rank holds all micro-batches of its stages, or recomputes them.
+TEST(OrderPaths, KnowThatMemoryMakesRanksRecompute) {
+    constexpr int ranks = 4;
+    constexpr int chunks = 2;
+    const Schedule order =
+        schedule_traits(ScheduleKind::LoopedBfs)
+            .generate({.ranks = ranks, .chunks = chunks, .micro_batches = 64}, {});
+    const OrderPaths paths = order_paths(order);
+    const LayerSums sums = equal_layers(ranks * chunks);  // one layer for each stage
+    const auto bound = [&](Bytes memory) {
+        return bound_of_paths(
+            paths,
+            {.sums = sums, .may_recompute = true, .keeps_last = true, .memory = memory},
+            Duration::max());
+    };
+    // Two layers' weights, and 64 micro-batches of both.
+    const Bytes all = chunks * (1 + 64) * Bytes{1000};
+    const Bytes quarter{all.count / 4};
+    const Duration forward = 64 * chunks * Duration{1000};
+    ASSERT_TRUE(bound(all).has_value());
+    ASSERT_TRUE(bound(quarter).has_value());
+    EXPECT_LE(*bound(all), 3 * forward + (ranks - 1) * Duration{3000});
+    EXPECT_GT(*bound(quarter), 3 * forward + forward / 3);
+    EXPECT_FALSE(bound(chunks * Bytes{999}).has_value());
 }
 
 bool has_blocks(const Model& model) {
