@@ -199,16 +199,12 @@ void refuse_devices_that_only_simulate(const Scenario& scenario) {
                     "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1, "
                     "or cluster.backend = \"cpu\"");
     }
-    for (const auto& [key, on] :
-         {std::pair("pipeline.sequence_parallel", pipeline.sequence_parallel == true),
-          std::pair("pipeline.scatter_boundaries", pipeline.scatter_boundaries == true)}) {
-        if (on) {
-            throw Error(
-                ErrorKind::Infeasible,
-                KeyValue{key, "true"},
-                "devices that divide the sequence between layers can only be simulated",
-                fmt::format("'pipetwin simulate' predicts it; to train, set {} = false", key));
-        }
+    if (pipeline.scatter_boundaries == true && pipeline.sequence_parallel != true) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.scatter_boundaries", "true"},
+                    "devices that send parts of what they have whole can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, set pipeline.scatter_boundaries = "
+                    "false, or pipeline.sequence_parallel = true, with which they have parts");
     }
 }
 

@@ -52,7 +52,8 @@ Placed place_embedding(LayerPlacement& placement,
     const std::int64_t rows = std::int64_t{spec.vocabulary} * (spec.source_table ? 2 : 1) +
                               (spec.learned_positions ? spec.context : 0);
     placement.table = {.positions = spec.vocabulary, .width = spec.outputs};
-    return {{.positions = input.positions, .width = spec.outputs},
+    const int parts = spec.cut.sequence ? spec.cut.devices : 1;
+    return {{.positions = input.positions / parts, .width = spec.outputs},
             checked_product(name, rows, spec.outputs)};
 }
 
@@ -105,6 +106,10 @@ Placed place_linear(LayerPlacement& placement,
     const std::int64_t rows = std::int64_t{input.width} + (spec.bias ? 1 : 0);
     SampleShape output = input;  // of every pixel alone, where it is an image
     output.width = spec.outputs;
+    if (spec.cut.sequence) {  // all rows go in, or parts of them come out
+        output.positions = spec.cut.rows ? output.positions / spec.cut.devices
+                                         : output.positions * spec.cut.devices;
+    }
     return {output, checked_product(name, rows, spec.outputs)};
 }
 

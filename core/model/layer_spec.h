@@ -60,6 +60,10 @@ struct TensorCut {
     bool rows = false;  ///< Linear: a part of the rows of its matrix, else of the columns
     int blocks = 1;     ///< Linear: equal blocks of columns; a device has its part of each
 
+    /// What goes into the layer and comes out has a part of the rows on each device: positions of
+    /// its SampleShape are those of a part. Also of norms.
+    bool sequence = false;
+
     bool divides() const { return devices > 1; }
     bool operator==(const TensorCut&) const = default;
 };

@@ -51,14 +51,18 @@ bool is_norm(const LayerSpec& layer) {
 /// Divides the layers of a model, and notes what they divide.
 class Division {
   public:
-    explicit Division(int devices) : devices_(devices) {}
+    Division(int devices, bool sequence, int positions) : devices_(devices), sequence_(sequence) {
+        if (sequence_) {
+            divide("embedding", "positions", positions);
+        }
+    }
 
     /// A unit of the model; `width`: of what it reads.
     LayerSpec unit(const LayerSpec& spec, int width) {
         LayerSpec part = spec;
         if (part.type == LayerType::Embedding && !part.source_table && !part.scaled) {
             divide(part.name, "token ids", part.vocabulary);
-            part.cut.devices = devices_;
+            part.cut = cut();
             return part;
         }
         if ((part.type != LayerType::Residual && part.type != LayerType::Sequence) ||
@@ -100,6 +104,7 @@ class Division {
         LayerSpec& layer = layers[index];
         const bool has_next = index + 1 < layers.size();
         if (is_norm(layer)) {
+            layer.cut = cut();
             return index + 1;
         }
         if (layer.type == LayerType::Attention) {
@@ -110,7 +115,8 @@ class Division {
             LayerSpec& next = layers[index + 1];
             if (next.type == LayerType::CrossEntropy && next.label_smoothing == 0 && !layer.bias) {
                 divide(part.name, "classes", layer.outputs);
-                layer.cut = next.cut = {.devices = devices_};
+                layer.cut = cut();
+                next.cut = {.devices = devices_};  // of all rows
                 return index + 2;
             }
             if (is_activation(next) && index + 2 < layers.size() &&
@@ -119,8 +125,10 @@ class Division {
                 int inner_width = layer.outputs / blocks;
                 divide(part.name, "inner columns", inner_width);
                 layer.outputs = inner_width * blocks;
-                layer.cut = {.devices = devices_, .blocks = blocks};
-                layers[index + 2].cut = {.devices = devices_, .rows = true};
+                layer.cut = cut();
+                layer.cut.blocks = blocks;
+                layers[index + 2].cut = cut();
+                layers[index + 2].cut.rows = true;
                 return index + 3;
             }
         }
@@ -133,8 +141,10 @@ class Division {
         layer.key_value_heads = whole.key_value_heads;
         divide(name, "heads", layer.heads);
         divide(name, "heads of keys and values", layer.key_value_heads);
-        layer.cut.devices = devices_;
+        layer.cut = cut();
     }
+
+    TensorCut cut() const { return {.devices = devices_, .sequence = sequence_}; }
 
     [[noreturn]] void refuse(const std::string& layer) const {
         throw Error(ErrorKind::Infeasible,
@@ -146,16 +156,17 @@ class Division {
     }
 
     int devices_;
+    bool sequence_;
     std::vector<DividedSize> sizes_{};
 };
 
 }  // namespace
 
-Model divided_among(const Model& model, int devices) {
+Model divided_among(const Model& model, int devices, DividedSequence sequence) {
     if (devices == 1) {
         return model;
     }
-    Division division(devices);
+    Division division(devices, sequence == DividedSequence::Yes, model.layer(0).input.positions);
     std::vector<LayerSpec> units;
     for (int index = 0; index < model.layer_count(); ++index) {
         const Layer& layer = model.layer(index);

@@ -19,9 +19,15 @@ class Model;
 ///                        SwiGLU are divided
 ///     token table, head  rows of the vocabulary; the loss has that part of the classes
 ///
-/// Norms and biases behind a sum are whole. One device: the model as it is. Throws
-/// Error(Infeasible), naming layer and both numbers, for heads, widths or a vocabulary that the
-/// devices cannot divide, and for a model in which a unit holds anything else with weights.
-Model divided_among(const Model& model, int devices);
+/// Norms and biases behind a sum are whole. With `DividedSequence::Yes` what goes from unit to unit
+/// has a part of the rows of a micro-batch on each device, neighbours, and norms and dropouts work
+/// on these (Korthikanti et al., arXiv 2205.05198, section 4.2.2). One device: the model as it is.
+/// Throws Error(Infeasible), naming layer and both numbers, for heads, widths, a vocabulary or
+/// positions that the devices cannot divide, and for a model in which a unit holds anything else
+/// with weights.
+enum class DividedSequence { No, Yes };
+Model divided_among(const Model& model,
+                    int devices,
+                    DividedSequence sequence = DividedSequence::No);
 
 }  // namespace pipetwin

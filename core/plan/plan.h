@@ -77,6 +77,7 @@ struct PlanParts {
     std::vector<Bytes> kept_messages{};
     int replicas = 1;                ///< of the whole pipeline, each with its share of a mini-batch
     int tensor_parallel = 1;         ///< devices of a rank that share all of its layers
+    bool sequence_parallel = false;  ///< these have a part of the rows between layers each
     int context_parallel = 1;        ///< parts of every sample, each on as many of these
     int expert_parallel = 1;         ///< parts of the experts of a layer
     int expert_tensor_parallel = 1;  ///< devices that share each expert

@@ -73,6 +73,8 @@ PlanParts plan_settings(const SettledScenario& scenario, const Profile& profile)
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;
     parts.tensor_parallel = scenario.pipeline.tensor_parallel;
+    parts.sequence_parallel =
+        scenario.pipeline.tensor_parallel > 1 && scenario.pipeline.sequence_parallel;
     parts.context_parallel = scenario.pipeline.context_parallel;
     parts.expert_parallel = scenario.pipeline.expert_parallel;
     parts.expert_tensor_parallel = scenario.pipeline.expert_tensor_devices();

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/base/simd_targets.h"
 #include "exec/base/random.h"
 #include "exec/cpu/cpu_kernels.h"
@@ -13,6 +15,7 @@ namespace {
 template <class T>
 struct DropoutOperands {
     std::size_t size = 0;
+    std::size_t first = 0;  ///< place of the first number in the sample
     std::uint64_t key = 0;
     std::uint32_t threshold = 0;
     double scale = 1;
@@ -32,15 +35,20 @@ PIPETWIN_INLINE void drop(const DropoutOperands<T>& o, T* y) {
         const C kept = bits < threshold ? C(0) : computed(x[i]) * scale;
         y[i] = stored<T>(has_skip ? computed(skip[i]) + kept : kept);
     };
-    const std::size_t pairs = o.size / 2;
+    const std::size_t odd = std::min(o.first % 2, o.size);  // the second of a pair comes first
+    if (odd == 1) {
+        put(0, static_cast<std::uint32_t>(random.bits(o.first / 2) >> 32U));
+    }
+    const std::size_t first_pair = (o.first + odd) / 2;
+    const std::size_t pairs = (o.size - odd) / 2;
     PIPETWIN_ELEMENTWISE
     for (std::size_t k = 0; k < pairs; ++k) {
-        const std::uint64_t bits = random.bits(k);
-        put(2 * k, static_cast<std::uint32_t>(bits));
-        put(2 * k + 1, static_cast<std::uint32_t>(bits >> 32U));
+        const std::uint64_t bits = random.bits(first_pair + k);
+        put(odd + 2 * k, static_cast<std::uint32_t>(bits));
+        put(odd + 2 * k + 1, static_cast<std::uint32_t>(bits >> 32U));
     }
-    if (2 * pairs < o.size) {
-        put(2 * pairs, static_cast<std::uint32_t>(random.bits(pairs)));
+    if (odd + 2 * pairs < o.size) {
+        put(odd + 2 * pairs, static_cast<std::uint32_t>(random.bits(first_pair + pairs)));
     }
 }
 
@@ -60,9 +68,13 @@ void CpuKernels::dropout(const DropoutMask& mask, ConstView x, ConstView skip, V
         using T = decltype(zero);
         const std::int64_t size = mask.numbers_per_sample;
         const RandomStream random = RandomStream::with_key(mask.key);
-        for (std::int64_t begin = 0; begin < y.size(); begin += size) {
-            const auto sample = static_cast<std::uint64_t>(mask.first_sample + begin / size);
-            const DropoutOperands<T> o{.size = count(size),
+        std::int64_t end = 0;
+        for (std::int64_t begin = 0; begin < y.size(); begin = end) {
+            const std::int64_t place = mask.first_number + begin;
+            const auto sample = static_cast<std::uint64_t>(mask.first_sample + place / size);
+            end = std::min(begin + size - place % size, y.size());
+            const DropoutOperands<T> o{.size = count(end - begin),
+                                       .first = count(place % size),
                                        .key = random.of(sample).key(),
                                        .threshold = mask.threshold(),
                                        .scale = mask.scale(),

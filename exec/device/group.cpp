@@ -8,7 +8,8 @@ class IdleGroup final : public Group {
   public:
     int size() const override { return 1; }
     int index() const override { return 0; }
-    void all_reduce(View /*numbers*/) override {}
+    void all_reduce(View /*numbers*/, ConstView /*skip*/) override {}
+    void reduce_scatter(View /*numbers*/, ConstView /*skip*/, View /*own*/) override {}
     void all_gather(ConstView /*own*/, View /*all*/) override {}
     void close() override {}
 };

@@ -50,8 +50,13 @@ class Group {
     virtual int index() const = 0;
 
     /// `numbers` become the sums over all members, on all of them: each number is added in the
-    /// order of the members, in fp32 at least, so that all have the same bits.
-    virtual void all_reduce(View numbers) = 0;
+    /// order of the members, and then `skip`, in fp32 at least, so that all have the same bits. A
+    /// skip is the same on all members, or empty.
+    virtual void all_reduce(View numbers, ConstView skip = {}) = 0;
+    /// `own`, neighbouring rows that are a `size()`-th of those of `numbers`, become their sums,
+    /// each member its share in their order, with the bits of `all_reduce`; `skip` is of these
+    /// rows. What is left in `numbers` is undefined.
+    virtual void reduce_scatter(View numbers, ConstView skip, View own) = 0;
     /// `all`, `size()` times as many numbers as `own`, become those of all members, in their order.
     virtual void all_gather(ConstView own, View all) = 0;
 

@@ -117,6 +117,8 @@ struct DropoutMask {
     int first_sample = 0;
     std::int64_t numbers_per_sample = 0;
     double probability = 0;  ///< of being dropped, 0 up to, but not, 1
+    /// The place of the first number in the micro-batch, where other devices have those before it.
+    std::int64_t first_number = 0;
 
     /// A number is dropped if its 32 random bits are below this.
     std::uint32_t threshold() const {

@@ -141,7 +141,9 @@ Executor::Impl::Impl(Plan plan_to_walk,
                                     .cores = own_core ? cores : std::vector<int>{}};
     std::vector<std::unique_ptr<Device>> devices = make_devices(plan, here, options);
     const Model on_backend =
-        divided_among(model_on(options.backend, model), options.tensor.devices);
+        divided_among(model_on(options.backend, model),
+                      options.tensor.devices,
+                      plan->sequence_parallel ? DividedSequence::Yes : DividedSequence::No);
     for (const int rank : here) {
         add_worker(rank, on_backend, std::move(devices[as_index(rank)]), settings);
     }

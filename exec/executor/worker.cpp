@@ -409,6 +409,7 @@ Group* Worker::group_of(int stage) const {
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
     local_stage(stage).stage->zero_missing_gradients();
+    local_stage(stage).stage->add_up_terms();
     if (GradientAllReduce* const sum = all_reduce(stage)) {
         TimePoint& begun = local_stage(stage).sum_begun;
         begun = device_->now();
@@ -431,6 +432,7 @@ bool Worker::has_twin_moments(int stage) const {
 /// Waits for what another stage and other replicas have to add, where they have; returns when the
 /// last came.
 TimePoint Worker::complete_gradients(int stage) {
+    local_stage(stage).stage->add_up_terms();
     TimePoint arrived;
     if (GradientAllReduce* const sum = all_reduce(stage); sum != nullptr && sum->is_under_way()) {
         arrived = sum->finish();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -130,25 +131,26 @@ class Attention final : public ExecutableLayer {
     Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format);
 
     Bytes kept_bytes(int samples) const override {
-        const std::int64_t n = rows(samples);
+        const std::int64_t n = all_rows(samples);
         return matrix_bytes(n, sizes_.qkv_width()) + unread_bytes(samples) +
                matrix_bytes(n, sizes_.query_width());
     }
     Bytes unread_bytes(int samples) const override { return softmax(samples).bytes(); }
     void free_unread(Kept& kept) const override { kept.tensors[softmax_slot] = {}; }
     Bytes core_bytes(int samples) const override {
-        return softmax(samples).bytes() + matrix_bytes(rows(samples), sizes_.query_width());
+        return softmax(samples).bytes() + matrix_bytes(all_rows(samples), sizes_.query_width());
     }
     void forget_core(Kept& kept) const override {
         kept.tensors[softmax_slot] = {};
         kept.tensors[context_slot] = {};
     }
     void recompute_core(LayerCall& call, Kept& kept) override;
-    /// dc, and then what the kernel needs; before them the gradient behind the dropout.
+    /// dc, and then what the kernel needs; before them what the projections need, and the gradient
+    /// behind the dropout.
     Bytes workspace_bytes(int samples) const override {
         const Bytes gradient = matrix_bytes(rows(samples), input().width);
-        return dropout_.workspace_bytes(up_to_operand(gradient)) + context_room(samples) +
-               attention_scratch(shape(samples), format());
+        return room_of_projections(samples) + dropout_.workspace_bytes(up_to_operand(gradient)) +
+               context_room(samples) + attention_scratch(shape(samples), format());
     }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
@@ -171,18 +173,28 @@ class Attention final : public ExecutableLayer {
 
     AttentionShape shape(int samples) const {
         return {.samples = samples,
-                .positions = input().positions,
+                .positions = parts_ * input().positions,
                 .heads = sizes_.heads,
                 .key_value_heads = sizes_.key_value_heads,
                 .head_size = sizes_.head_size};
     }
+    /// Rows of the sequences; the layer's input has a part of them where devices divide these.
+    std::int64_t all_rows(int samples) const { return parts_ * rows(samples); }
+    Bytes room_of_projections(int samples) const {
+        return std::max(qkv_.workspace_bytes(samples), out_.workspace_bytes(samples));
+    }
+    /// The gradient of what the output projection makes.
+    ConstView projected_gradient(const LayerCall& call, ConstView dy) const {
+        return dropout_.gradient(
+            call, dy, call.workspace + room_of_projections(call.samples).count);
+    }
     KeptSoftmax softmax(int samples) const {
-        return {rows(samples) * sizes_.heads, input().positions, format()};
+        return {all_rows(samples) * sizes_.heads, parts_ * input().positions, format()};
     }
     /// Bytes of dc in the workspace, up to where the kernel's scratch memory may begin: on a GPU
     /// the operand of a product.
     Bytes context_room(int samples) const {
-        const Bytes context = matrix_bytes(rows(samples), sizes_.query_width());
+        const Bytes context = matrix_bytes(all_rows(samples), sizes_.query_width());
         return format().softmax == SoftmaxKept::LogSums ? up_to_operand(context)
                                                         : up_to_any(context);
     }
@@ -194,6 +206,7 @@ class Attention final : public ExecutableLayer {
     void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView dqkv);
 
     AttentionSizes sizes_;
+    int parts_;  ///< devices that have a part of the rows of input and output each
     Rotary rotary_;
     Linear qkv_;
     Linear out_;
@@ -206,22 +219,26 @@ std::array<int, 3> blocks_of(const AttentionSizes& sizes) {
     return {sizes.query_width(), keys, keys};
 }
 
+TensorCut by_rows(TensorCut cut) {
+    cut.rows = true;
+    return cut;
+}
+
 Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, input, format),
       sizes_(attention_sizes(spec, input.width)),
+      parts_(spec.cut.sequence ? spec.cut.devices : 1),
       rotary_(spec.rotary),
       qkv_(input,
            {.outputs = sizes_.qkv_width(),
             .bias = spec.bias,
-            .cut = {.devices = spec.cut.devices},
+            .cut = spec.cut,
             .blocks = blocks_of(sizes_)},
            format),
-      out_({.positions = input.positions, .width = sizes_.query_width()},
-           {.outputs = input.width,
-            .bias = spec.bias,
-            .cut = {.devices = spec.cut.devices, .rows = true}},
+      out_({.positions = parts_ * input.positions, .width = sizes_.query_width()},
+           {.outputs = input.width, .bias = spec.bias, .cut = by_rows(spec.cut)},
            format),
-      dropout_(spec.dropout) {
+      dropout_(spec.dropout, parts_) {
     expect_heads_that_kernels_take(spec, sizes_, format);
     contain(qkv_);
     contain(out_);
@@ -229,7 +246,8 @@ Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberForm
 
 void Attention::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept& kept) {
     const AttentionShape sizes = shape(call.samples);
-    Tensor qkv = call.arena.allocate(real(), x.rows, sizes.qkv_width(), MemoryKind::Stash);
+    Tensor qkv =
+        call.arena.allocate(real(), all_rows(call.samples), sizes.qkv_width(), MemoryKind::Stash);
     qkv_.forward(call, x, {}, qkv, kept);  // Q | K | V = x w_qkv + b_qkv
     if (rotary_.is_there()) {
         call.kernels.rotate(sizes, rotary_, Turn::Forward, qkv);
@@ -261,9 +279,9 @@ void Attention::recompute_core(LayerCall& call, Kept& kept) {
 View Attention::heads_backward(LayerCall& call, Kept& kept, ConstView dy) {
     const AttentionShape sizes = shape(call.samples);
     const Bytes gradient = matrix_bytes(dy.rows, dy.columns);
-    std::byte* const place =
-        call.workspace + dropout_.workspace_bytes(up_to_operand(gradient)).count;
-    const View dcontext(place, real(), dy.rows, sizes.query_width());
+    std::byte* const place = call.workspace + room_of_projections(call.samples).count +
+                             dropout_.workspace_bytes(up_to_operand(gradient)).count;
+    const View dcontext(place, real(), all_rows(call.samples), sizes.query_width());
     out_.backward_input(call, kept, {}, dy, {}, dcontext);  // dc = dy w_out^T
     View dqkv = kept.tensors[qkv_slot];
     call.kernels.attention_backward(sizes,
@@ -289,7 +307,7 @@ void Attention::weights_backward(
 // dx = skip + (dQ | dK | dV) w_qkv^T
 void Attention::backward_input(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    const View dqkv = heads_backward(call, kept, dropout_.gradient(call, dy, call.workspace));
+    const View dqkv = heads_backward(call, kept, projected_gradient(call, dy));
     const View kept_dqkv(kept.tensors[qkv_slot]);
     if (dqkv.data != kept_dqkv.data) {
         call.kernels.columns().copy(dqkv, kept_dqkv);  // W comes later
@@ -298,14 +316,13 @@ void Attention::backward_input(
 }
 
 void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
-    weights_backward(
-        call, kept, x, dropout_.gradient(call, dy, call.workspace), kept.tensors[qkv_slot]);
+    weights_backward(call, kept, x, projected_gradient(call, dy), kept.tensors[qkv_slot]);
 }
 
 // Both. dQ | dK | dV come first, because the weights need them, and dx last, because it may be x.
 void Attention::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
-    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    const ConstView gradient = projected_gradient(call, dy);
     const ConstView dqkv = heads_backward(call, kept, gradient);
     weights_backward(call, kept, x, gradient, dqkv);
     qkv_.backward_input(call, kept, x, dqkv, skip, dx);

@@ -20,7 +20,9 @@ DropoutMask Dropping::mask(const LayerCall& call, std::int64_t numbers) const {
 }
 
 void Dropping::apply(const LayerCall& call, ConstView x, ConstView skip, View y) const {
-    call.kernels.dropout(mask(call, y.size() / call.samples), x, skip, y);
+    DropoutMask mask = this->mask(call, parts_ * y.size() / call.samples);
+    mask.first_number = parts_ > 1 ? call.group.index() * y.size() : 0;
+    call.kernels.dropout(mask, x, skip, y);
 }
 
 void Dropping::apply_to_columns(

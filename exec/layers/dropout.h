@@ -12,8 +12,9 @@ namespace pipetwin::exec {
 class Dropping {
   public:
     /// `rises`: the probability is that times `LayerCall::progress`.
-    explicit Dropping(double probability, bool rises = false)
-        : probability_(probability), rises_(rises) {}
+    /// `parts`: devices that have as many of the rows each.
+    explicit Dropping(double probability, bool rises = false, int parts = 1)
+        : probability_(probability), rises_(rises), parts_(parts) {}
 
     /// Takes the unit's next random stream; called in the order of the layers.
     void create(ParameterMaker& maker);
@@ -35,6 +36,7 @@ class Dropping {
 
     double probability_;
     bool rises_;
+    int parts_;
     RandomStream random_{0};
 };
 
@@ -42,7 +44,9 @@ class Dropping {
 /// of the size of y.
 class OutputDropout {
   public:
-    explicit OutputDropout(double probability) : dropping_(probability) {}
+    /// `parts`: devices that have as many of y's rows each.
+    explicit OutputDropout(double probability, int parts = 1)
+        : dropping_(probability, false, parts) {}
 
     /// Takes the unit's next random stream: streams depend on the order of these calls.
     void create(ParameterMaker& maker) { dropping_.create(maker); }

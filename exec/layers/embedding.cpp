@@ -32,14 +32,19 @@ class Embedding final : public PlainLayer {
   public:
     Embedding(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
         : PlainLayer(input,
-                     {.token_ids = false, .positions = input.positions, .width = spec.outputs},
+                     {.token_ids = false,
+                      .positions = input.positions / parts_of(spec),
+                      .width = spec.outputs},
                      format),
           spec_(spec),
           context_(spec.learned_positions ? spec.context : 0),
-          dropout_(spec.dropout) {}
+          dropout_(spec.dropout, parts_of(spec)) {}
 
+    /// The gradient behind the dropout, and all rows where devices have a part of them each.
     Bytes workspace_bytes(int samples) const override {
-        return dropout_.workspace_bytes(output_bytes(samples));
+        const Bytes all =
+            spec_.cut.sequence ? matrix_bytes(rows(samples), output().width) : Bytes{};
+        return dropout_.workspace_bytes(output_bytes(samples)) + all;
     }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
@@ -57,6 +62,14 @@ class Embedding final : public PlainLayer {
     void backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) override;
 
   private:
+    /// Devices that have as many rows of the output each.
+    static int parts_of(const LayerSpec& spec) { return spec.cut.sequence ? spec.cut.devices : 1; }
+    /// A matrix of all rows, in the workspace.
+    View all_rows(const LayerCall& call) const {
+        std::byte* const place =
+            call.workspace + dropout_.workspace_bytes(output_bytes(call.samples)).count;
+        return {place, real(), rows(call.samples), output().width};
+    }
     /// One of the sequences of a sample.
     struct Part {
         EmbeddingRows rows;
@@ -170,15 +183,18 @@ AnyView Embedding::places_of(const Part& part, AnyView places) {
 void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y, Kept& /*kept*/) {
     check_tokens(*call.data, spec_.vocabulary * spec_.cut.devices);
     const bool adds_places = call.group.index() == 0;  // of a sum over devices, the first alone
+    const View terms = spec_.cut.sequence ? all_rows(call) : y;
     for (const Part& part : parts()) {
         if (part.rows.count > 0) {
             const ConstView places =
                 spec_.sinusoids ? ConstView(sinusoids_) : places_of(part, ConstView(places_.value));
             call.kernels.embedding_forward(
-                part.rows, x, part.tokens->value, adds_places ? places : ConstView{}, y);
+                part.rows, x, part.tokens->value, adds_places ? places : ConstView{}, terms);
         }
     }
-    if (spec_.cut.divides()) {
+    if (spec_.cut.sequence) {
+        call.group.reduce_scatter(terms, {}, y);
+    } else if (spec_.cut.divides()) {
         call.group.all_reduce(y);
     }
     dropout_.forward(call, {}, y);
@@ -186,7 +202,12 @@ void Embedding::forward(LayerCall& call, ConstView x, ConstView /*skip*/, View y
 
 // dtokens[id[s, t]] += c dy[s, t],  dplaces[t] += dy[s, t]
 void Embedding::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
-    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    if (spec_.cut.sequence) {  // a token of any row may be one of this device's
+        const View all = all_rows(call);
+        call.group.all_gather(gradient, all);
+        gradient = all;
+    }
     const View places = call.kernels.begun(places_.next_gradient());
     for (const Part& part : parts()) {
         if (part.rows.count > 0) {  // a token that no sample has gets no term

@@ -8,17 +8,61 @@
 
 namespace pipetwin::exec {
 
+namespace {
+
+/// With all rows of an input of which devices have parts, or parts of an output.
+SampleShape linear_output(SampleShape shape, const LinearOptions& options) {
+    if (options.cut.sequence) {
+        shape.positions = options.cut.rows ? shape.positions / options.cut.devices
+                                           : shape.positions * options.cut.devices;
+    }
+    return with_width(shape, options.outputs + options.padding);
+}
+
+}  // namespace
+
 Linear::Linear(const SampleShape& input, const LinearOptions& options, NumberFormat format)
-    : ExecutableLayer(input, with_width(input, options.outputs + options.padding), format),
+    : ExecutableLayer(input, linear_output(input, options), format),
       has_bias_(options.bias),
       tied_(options.tied),
       padding_(options.padding),
       cut_(options.cut),
       blocks_(options.blocks),
-      dropout_(options.dropout) {}
+      dropout_(options.dropout,
+               options.cut.sequence && options.cut.rows ? options.cut.devices : 1) {}
 
 Bytes Linear::workspace_bytes(int samples) const {
-    return dropout_.workspace_bytes(output_bytes(samples));
+    const Bytes gradient = dropout_.workspace_bytes(output_bytes(samples));
+    const std::int64_t all = cut_.devices * rows(samples);
+    return gathers()    ? gradient + matrix_bytes(all, input().width)
+           : scatters() ? gradient + matrix_bytes(rows(samples), output().width)
+                        : gradient;
+}
+
+View Linear::all_rows(const LayerCall& call, std::int64_t columns) const {
+    std::byte* const place =
+        call.workspace + dropout_.workspace_bytes(output_bytes(call.samples)).count;
+    const std::int64_t own = rows(call.samples);
+    return {place, real(), gathers() ? cut_.devices * own : own, columns};
+}
+
+ConstView Linear::whole_input(const LayerCall& call, ConstView x) const {
+    if (!gathers()) {
+        return x;
+    }
+    const View all = all_rows(call, x.columns);
+    call.group.all_gather(x, all);
+    return all;
+}
+
+ConstView Linear::whole_gradient(const LayerCall& call, ConstView dy) const {
+    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    if (!scatters()) {
+        return gradient;
+    }
+    const View all = all_rows(call, dy.columns);
+    call.group.all_gather(gradient, all);
+    return all;
 }
 
 void Linear::create_parameters(ParameterMaker& maker, const std::string& path, bool ends_residual) {
@@ -83,12 +127,16 @@ std::vector<Parameter*> Linear::parameters() {
 
 void Linear::product(LayerCall& call, ConstView x, ConstView skip, View y) const {
     if (tied_) {
-        call.kernels.linear_backward_input(x, weight(), skip, y);  // x e^T
+        call.kernels.linear_backward_input(whole_input(call, x), weight(), skip, y);  // x e^T
+    } else if (scatters()) {
+        const View terms = all_rows(call, y.columns);
+        call.kernels.linear_forward(x, weight(), once(call, bias_.value), {}, terms);
+        call.group.reduce_scatter(terms, skip, y);
     } else if (divides_rows()) {
-        call.kernels.linear_forward(x, weight(), once(call, bias_.value), once(call, skip), y);
-        call.group.all_reduce(y);
+        call.kernels.linear_forward(x, weight(), once(call, bias_.value), {}, y);
+        call.group.all_reduce(y, skip);
     } else {
-        call.kernels.linear_forward(x, weight(), bias_.value, skip, y);
+        call.kernels.linear_forward(whole_input(call, x), weight(), bias_.value, skip, y);
     }
 }
 
@@ -100,21 +148,30 @@ void Linear::forward(LayerCall& call, ConstView x, ConstView skip, View y, Kept&
 
 // h = x w + b,  y = h F(h)
 void Linear::forward_with_gelu(LayerCall& call, GeluForm form, ConstView x, View h, View y) const {
-    call.kernels.linear_gelu_forward(form, x, weight(), bias_.value, h, y);
+    call.kernels.linear_gelu_forward(form, whole_input(call, x), weight(), bias_.value, h, y);
 }
 
 // dx = skip + dy w^T
 void Linear::input_gradient(LayerCall& call, ConstView gradient, ConstView skip, View dx) const {
-    if (!dx.empty()) {
-        const ConstView added = divides_columns() ? once(call, skip) : skip;
+    if (dx.empty()) {
+        return call.done(Op::BackwardInput);
+    }
+    const auto product = [&](ConstView added, View to) {
         if (tied_) {
-            call.kernels.linear_forward(gradient, weight(), {}, added, dx);  // dy e
+            call.kernels.linear_forward(gradient, weight(), {}, added, to);  // dy e
         } else {
-            call.kernels.linear_backward_input(gradient, weight(), added, dx);
+            call.kernels.linear_backward_input(gradient, weight(), added, to);
         }
-        if (divides_columns()) {
-            call.group.all_reduce(dx);
-        }
+    };
+    if (gathers()) {
+        const View terms = all_rows(call, dx.columns);
+        product({}, terms);
+        call.group.reduce_scatter(terms, skip, dx);
+    } else if (divides_columns()) {
+        product({}, dx);
+        call.group.all_reduce(dx, skip);
+    } else {
+        product(skip, dx);
     }
     call.done(Op::BackwardInput);
 }
@@ -127,6 +184,7 @@ void Linear::input_gradient(LayerCall& call, ConstView gradient, const GeluBefor
 
 // dw += x^T dy,  db += sum of the rows of dy;  tied: de += dy^T x
 void Linear::weight_gradient(LayerCall& call, ConstView x, ConstView gradient) {
+    x = whole_input(call, x);
     if (tied_) {
         const GradientSum sum =
             table_ != nullptr ? table_->next_received() : weight_.next_gradient();
@@ -140,27 +198,27 @@ void Linear::weight_gradient(LayerCall& call, ConstView x, ConstView gradient) {
 
 void Linear::backward_input(
     LayerCall& call, Kept& /*kept*/, ConstView /*x*/, ConstView dy, ConstView skip, View dx) {
-    input_gradient(call, dropout_.gradient(call, dy, call.workspace), skip, dx);
+    input_gradient(call, whole_gradient(call, dy), skip, dx);
 }
 
 void Linear::backward_weight(LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy) {
-    weight_gradient(call, x, dropout_.gradient(call, dy, call.workspace));
+    weight_gradient(call, x, whole_gradient(call, dy));
 }
 
 // Both from one masked gradient; the weights first, as dx may be x itself.
 void Linear::backward(
     LayerCall& call, Kept& /*kept*/, ConstView x, ConstView dy, ConstView skip, View dx) {
-    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    const ConstView gradient = whole_gradient(call, dy);
     weight_gradient(call, x, gradient);
     input_gradient(call, gradient, skip, dx);
 }
 
 void Linear::backward_input(LayerCall& call, ConstView dy, const GeluBefore& gelu) const {
-    input_gradient(call, dropout_.gradient(call, dy, call.workspace), gelu);
+    input_gradient(call, whole_gradient(call, dy), gelu);
 }
 
 void Linear::backward(LayerCall& call, ConstView x, ConstView dy, const GeluBefore& gelu) {
-    const ConstView gradient = dropout_.gradient(call, dy, call.workspace);
+    const ConstView gradient = whole_gradient(call, dy);
     weight_gradient(call, x, gradient);
     input_gradient(call, gradient, gelu);
 }

@@ -30,6 +30,12 @@ struct LinearOptions {
 /// Tied, w = e^T with the token table e (o, i), which it shares with the embedding of the stage, or
 /// has a copy of. Its gradient of e goes where the other use's does not: both are added once, after
 /// all micro-batches, so that a sum has the same bits wherever the two are.
+///
+/// Where devices divide w by its columns, each makes its columns of y, and dx is the sum of what
+/// all make of theirs; by its rows, each reads its columns of x, and y is that sum. The first
+/// device's term has the bias in it, which is whole on all devices; the skip comes last. Where they
+/// divide the sequence, too, the whole of one side is there inside a call alone: x is gathered, and
+/// again for its part of dw, or each device gets its rows of the sum y; likewise dx and dy.
 class Linear final : public ExecutableLayer {
   public:
     Linear(const SampleShape& input, const LinearOptions& options, NumberFormat format);
@@ -76,6 +82,16 @@ class Linear final : public ExecutableLayer {
     /// x w + b on to skip.
     void product(LayerCall& call, ConstView x, ConstView skip, View y) const;
 
+    /// Whether x has a part of the rows, of which all are needed.
+    bool gathers() const { return divides_columns() && cut_.sequence; }
+    /// Whether y has a part of the rows, of which all are computed.
+    bool scatters() const { return divides_rows() && cut_.sequence; }
+    /// A matrix of all rows, in the workspace.
+    View all_rows(const LayerCall& call, std::int64_t columns) const;
+    /// All rows of x, or x itself.
+    ConstView whole_input(const LayerCall& call, ConstView x) const;
+    /// The gradient of x w + b, of all rows.
+    ConstView whole_gradient(const LayerCall& call, ConstView dy) const;
     bool divides_columns() const { return cut_.divides() && !cut_.rows; }
     bool divides_rows() const { return cut_.divides() && cut_.rows; }
     /// What a device adds to its term of a sum over devices: only the first does.

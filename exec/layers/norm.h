@@ -15,8 +15,9 @@ class Norm : public ExecutableLayer {
   public:
     /// Which of both a norm has.
     enum class Has { Nothing, Gain, GainAndBias };
-    Norm(const SampleShape& input, Has has, NumberFormat format)
-        : ExecutableLayer(input, input, format), has_(has) {}
+    /// `divides_rows`: each of several devices has a part of the rows.
+    Norm(const SampleShape& input, Has has, NumberFormat format, bool divides_rows = false)
+        : ExecutableLayer(input, input, format), has_(has), divides_rows_(divides_rows) {}
 
     bool weight_reads_input() const override { return false; }
     bool weight_reads_gradient() const override { return false; }
@@ -30,6 +31,7 @@ class Norm : public ExecutableLayer {
         if (has_ == Has::GainAndBias) {
             bias_ = maker.make(path + ".bias", 1, input().width, ParameterMaker::Role::Zeros);
         }
+        gain_.is_partial = bias_.is_partial = divides_rows_;
     }
     std::vector<Parameter*> parameters() override {
         return has_ == Has::Nothing ? std::vector<Parameter*>{}
@@ -62,6 +64,7 @@ class Norm : public ExecutableLayer {
     virtual void gradients(const LayerCall& call, const Kept& kept, const Operands& of) = 0;
 
     Has has_;
+    bool divides_rows_;
     Parameter gain_;
     Parameter bias_;
 };

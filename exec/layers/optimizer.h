@@ -101,6 +101,8 @@ struct Parameter {
     /// Rows and columns of every tensor that neither the model nor a file has. Gradients there are
     /// 0, so weights stay 0.
     MatrixPadding padding{};
+    /// The gradient is a term of the sum over the devices that divide the layer.
+    bool is_partial = false;
     /// What of the model's matrix this device has, where several divide the layer.
     MatrixCut cut{};
 

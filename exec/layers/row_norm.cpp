@@ -19,7 +19,10 @@ namespace {
 class RowNorm final : public Norm {
   public:
     RowNorm(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
-        : Norm(input, spec.type == LayerType::RmsNorm ? Has::Gain : Has::GainAndBias, format) {
+        : Norm(input,
+               spec.type == LayerType::RmsNorm ? Has::Gain : Has::GainAndBias,
+               format,
+               spec.cut.sequence) {
         if (spec.type == LayerType::RmsNorm) {
             rule_ = {.centred = false, .epsilon = spec.epsilon};
         }

@@ -17,6 +17,7 @@
 #include "core/model/tensor_division.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/plan/tensor_parallel.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
@@ -72,6 +73,7 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
     scenario.pipeline.stages = workers;
     scenario.pipeline.tensor_parallel = options.tensor_parallel;
+    scenario.pipeline.sequence_parallel = options.sequence_parallel;
     scenario.pipeline.micro_batches = options.micro_batches;
     scenario.pipeline.schedule = options.schedule;
     scenario.pipeline.chunks = options.chunks;
@@ -104,14 +106,34 @@ LayerSample with_bytes(LayerSample sample, const LayerBytes& bytes) {
     return sample;
 }
 
+/// What a layer keeps whole on each device as long as these do not divide the rows, of which
+/// `parts` has the bytes where they do: `with_tensor_parallel` makes those of these.
+void note_divided_rows(LayerSample& sample, const LayerBytes& parts, int devices) {
+    const Bytes whole = sample.saved - parts.saved;  // but for a part
+    sample.whole_saved = Bytes{whole.count / (devices - 1) * devices};
+    sample.workspace = parts.workspace;
+    sample.split = parts.split;
+    // Of what W reads the layer's input, or all of it if that is less, is divided, too.
+    const Bytes divided = std::min(sample.input, sample.whole_saved);
+    const Bytes own = parts.saved - parts.input_saved;
+    const bool reads_more = own >= part_of(divided, devices);
+    const Bytes for_weight = reads_more ? own + divided - part_of(divided, devices) : devices * own;
+    sample.input_saved = sample.saved - for_weight;
+}
+
 }  // namespace
 
-void add_shares(Profile& profile, const Model& model, int devices, NumberFormat format) {
+void add_shares(Profile& profile,
+                const Model& model,
+                int devices,
+                DividedSequence sequence,
+                NumberFormat format) {
     if (devices == 1) {
         return;
     }
     const auto width = static_cast<std::int64_t>(size_of(format.real));
     const Model part = divided_among(model, devices);
+    const Model with_parts_of_rows = divided_among(model, devices, sequence);
     for (int index = 0; index < model.layer_count(); ++index) {
         LayerCost& cost = profile.layers[as_index(index)];
         const std::int64_t all = model.layer(index).parameter_count;
@@ -120,10 +142,15 @@ void add_shares(Profile& profile, const Model& model, int devices, NumberFormat 
             Bytes{(devices * part.layer(index).parameter_count - all) / (devices - 1) * width};
         std::vector<LayerSample>& shared = cost.shared[devices];
         for (const LayerSample& sample : cost.samples) {
-            LayerSample& own = shared.emplace_back(
-                with_bytes(sample, layer_bytes(part, index, sample.micro_batch_size, format)));
+            const int size = sample.micro_batch_size;
+            LayerSample& own =
+                shared.emplace_back(with_bytes(sample, layer_bytes(part, index, size, format)));
             for (Duration LayerSample::*const time : times_of_sample) {
                 own.*time /= devices;
+            }
+            if (sequence == DividedSequence::Yes) {
+                note_divided_rows(
+                    own, layer_bytes(with_parts_of_rows, index, size, format), devices);
             }
         }
     }
@@ -175,7 +202,8 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
                                               layer_bytes(kept, index, size, format)));
         }
     }
-    add_shares(profile, kept, options.tensor_parallel, format);
+    const auto sequence = options.sequence_parallel ? DividedSequence::Yes : DividedSequence::No;
+    add_shares(profile, kept, options.tensor_parallel, sequence, format);
     if (options.recomputes_core) {
         add_core(profile, kept, options.tensor_parallel, format);
     }
@@ -576,6 +604,7 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.micro_batches = static_cast<int>(sizes.size());
     options.busy_workers = pipeline.stages;
     options.tensor_parallel = pipeline.tensor_parallel;
+    options.sequence_parallel = pipeline.tensor_parallel > 1 && pipeline.sequence_parallel;
     options.schedule = pipeline.schedule;
     options.chunks = pipeline.chunks;
     options.group_size = pipeline.group_size;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/costs/profile.h"
+#include "core/model/tensor_division.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
 #include "exec/device/number_format.h"
@@ -27,7 +28,8 @@ struct ProfilerOptions {
     std::vector<int> micro_batch_sizes;  ///< in samples; each is measured
     int micro_batches = 1;    ///< of a step, so as many stashes are alive as the schedule keeps
     int tensor_parallel = 1;  ///< devices of a rank, which divide its layers
-    int busy_workers = 1;     ///< ranks; at most as many as there are cores and layers
+    bool sequence_parallel = false;  ///< ... and the rows between them
+    int busy_workers = 1;            ///< ranks; at most as many as there are cores and layers
     std::string schedule{default_schedule};
     int chunks = 1;      ///< per rank
     int group_size = 0;  ///< of interleaved-1f1b
@@ -97,9 +99,15 @@ class ProfileRounds {
 };
 
 /// Notes in the profile of `model`, which is as the devices of its backend keep it, what each of
-/// `devices` that divide the layers has of them: its bytes, and an equal part of the times. Throws
-/// Error(Infeasible) for layers that they cannot divide (core/model/tensor_division.h).
-void add_shares(Profile& profile, const Model& model, int devices, NumberFormat format);
+/// `devices` that divide the layers has of them: its bytes, and an equal part of the times. With a
+/// divided sequence also what of these bytes is whole without it, so that a plan with
+/// `sequence_parallel` has those with it. Throws Error(Infeasible) for layers that they cannot
+/// divide (core/model/tensor_division.h).
+void add_shares(Profile& profile,
+                const Model& model,
+                int devices,
+                DividedSequence sequence,
+                NumberFormat format);
 
 /// Notes what core attention keeps of each layer of `model`, which is as the devices of its backend
 /// keep it, and a quarter of the forward as its time; likewise of one of `devices`.

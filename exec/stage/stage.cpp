@@ -333,6 +333,7 @@ void Stage::Impl::take_scales(const LayerCall& call, int micro_batch) {
 }
 
 void Stage::begin_batch() {
+    impl_->has_added_terms = false;
     for (Parameter* const parameter : parameters()) {
         parameter->has_gradient = false;
         parameter->has_received = false;
@@ -446,6 +447,18 @@ void Stage::commit_batch() {
 
 void Stage::sum_squares() {
     exec::sum_squares(impl_->device, parameters(), impl_->squares);
+}
+
+void Stage::add_up_terms() {
+    if (impl_->options.group == nullptr || std::exchange(impl_->has_added_terms, true)) {
+        return;
+    }
+    zero_missing_gradients();
+    for (Parameter* const parameter : parameters()) {
+        if (parameter->is_partial) {
+            impl_->options.group->all_reduce(parameter->gradient);
+        }
+    }
 }
 
 void Stage::share_squares() {

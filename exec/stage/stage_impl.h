@@ -76,6 +76,7 @@ struct Stage::Impl {
     std::vector<double> counted_squares;     ///< without copies
     std::vector<double> squares_of_devices;  ///< [device][parameter]
     std::vector<Parameter*> shared;  ///< that another stage has, too, or that are used twice
+    bool has_added_terms = false;    ///< of gradients, in this mini-batch
     bool uses_averages = false;      ///< layers read the averages of the weights
 
     void create_parameters(const ParameterMaker::Settings& rules, ShareCut* share);

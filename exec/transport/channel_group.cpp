@@ -18,16 +18,18 @@
 namespace pipetwin::exec {
 namespace {
 
-/// sums[i] = parts[0][i] + parts[1][i] + ..., where `sums` may be one of the parts.
+/// sums[i] = parts[0][i] + parts[1][i] + ... + skip[i], where `sums` may be one of them. The skip
+/// may be empty.
 template <class T>
-void add_up(const std::vector<ConstView>& parts, View sums) {
+void add_up(const std::vector<ConstView>& parts, ConstView skip, View sums) {
     T* const to = sums.as<T>();
+    const T* const last = skip.as<T>();
     for (std::int64_t i = 0; i < sums.size(); ++i) {
         auto sum = computed(parts.front().as<T>()[i]);
         for (std::size_t part = 1; part < parts.size(); ++part) {
             sum += computed(parts[part].as<T>()[i]);
         }
-        to[i] = stored<T>(sum);
+        to[i] = stored<T>(last != nullptr ? sum + computed(last[i]) : sum);
     }
 }
 
@@ -57,13 +59,20 @@ class ChannelGroup final : public Group {
     int size() const override { return member_.size; }
     int index() const override { return member_.index; }
 
-    void all_reduce(View numbers) override {
-        const GroupUse call = timed([&] { sum_up(numbers); });
-        use_ += {.time = call.time,
-                 .cpu = call.cpu,
-                 .sum_time = call.time,
-                 .sums = 1,
-                 .summed = Bytes{static_cast<std::int64_t>(ConstView(numbers).bytes())}};
+    void all_reduce(View numbers, ConstView skip) override {
+        const View own = share(numbers, index());
+        note_sum(numbers, timed([&] {
+                     sum_up(numbers, skip.empty() ? skip : share(skip, index()), own);
+                     spread(numbers, own);
+                 }));
+    }
+
+    void reduce_scatter(View numbers, ConstView skip, View own) override {
+        PIPETWIN_EXPECT(numbers.size() == own.size() * size(), "a share for each member");
+        note_sum(numbers, timed([&] {
+                     sum_up(numbers, skip, own);
+                     await_readers();
+                 }));
     }
 
     void all_gather(ConstView own, View all) override {
@@ -86,25 +95,34 @@ class ChannelGroup final : public Group {
         return {.time = std::chrono::steady_clock::now() - begin, .cpu = thread_cpu_time() - cpu};
     }
 
-    void sum_up(View numbers) {
-        const View own = share(numbers, index());
-        for_each_other([&](int other) { expect(other, inbox(other, own)); });
+    void note_sum(ConstView numbers, const GroupUse& call) {
+        use_ += {.time = call.time,
+                 .cpu = call.cpu,
+                 .sum_time = call.time,
+                 .sums = 1,
+                 .summed = Bytes{static_cast<std::int64_t>(numbers.bytes())}};
+    }
+
+    /// This member's share of the sums.
+    void sum_up(View numbers, ConstView skip, View own) {
+        const View mine = share(numbers, index());
+        for_each_other([&](int other) { expect(other, inbox(other, mine)); });
         for_each_other([&](int other) { send(other, share(numbers, other)); });
         for_each_other([&](int other) { parts_[as_index(other)] = receive(other); });
-        parts_[as_index(index())] = own;
+        parts_[as_index(index())] = mine;
         switch (numbers.dtype) {
             case DType::F64:
-                add_up<double>(parts_, own);
-                break;
+                return add_up<double>(parts_, skip, own);
             case DType::BF16:
-                add_up<BFloat16>(parts_, own);
-                break;
+                return add_up<BFloat16>(parts_, skip, own);
             default:
                 PIPETWIN_EXPECT(numbers.dtype == DType::F32, "sums are of real numbers");
-                add_up<float>(parts_, own);
-                break;
+                return add_up<float>(parts_, skip, own);
         }
-        // A member that has the sums of another knows that this one has read its part.
+    }
+
+    /// The sums of all. A member that has those of another knows that this one has read its part.
+    void spread(View numbers, ConstView own) {
         for_each_other([&](int other) { expect(other, share(numbers, other)); });
         for_each_other([&](int other) { send(other, own); });
         for_each_other([&](int other) { copy(receive(other), share(numbers, other)); });

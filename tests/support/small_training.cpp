@@ -235,6 +235,7 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.pipeline.partition = shape.partition;
     scenario.pipeline.data_parallel = shape.replicas;
     scenario.pipeline.tensor_parallel = shape.tensor_parallel;
+    scenario.pipeline.sequence_parallel = shape.sequence_parallel;
     scenario.pipeline.overlap_reduction = shape.overlap_reduction;
     scenario.pipeline.shard = shape.shard_optimizer ? Shard::Optimizer : Shard::None;
     scenario.cluster.backend = shape.backend;
@@ -280,7 +281,11 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
                                     .spread = 0});
         }
     }
-    exec::add_shares(profile, kept, shape.tensor_parallel, format);
+    exec::add_shares(profile,
+                     kept,
+                     shape.tensor_parallel,
+                     shape.sequence_parallel ? DividedSequence::Yes : DividedSequence::No,
+                     format);
     if (shape.layer_recompute == LayerRecompute::Selective) {
         exec::add_core(profile, kept, shape.tensor_parallel, format);
     }

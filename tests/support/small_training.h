@@ -69,6 +69,7 @@ struct Shape {
     double clip_norm = 0;
     int replicas = 1;
     int tensor_parallel = 1;
+    bool sequence_parallel = false;
     bool overlap_reduction = false;
     bool shard_optimizer = false;
     double average_decay = 0;

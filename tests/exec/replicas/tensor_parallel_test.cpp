@@ -34,6 +34,17 @@ constexpr int batch = 8;
 
 enum class Kind { Gpt, TiedGpt, Llama, TiedLlama };
 
+/// A model, and whether devices divide the rows between its layers, too.
+struct Case {
+    Kind kind;
+    bool sequence = false;
+};
+void PrintTo(const Case& each, std::ostream* out) {
+    *out << std::array{"gpt", "tied gpt", "llama", "tied llama"}.at(
+                static_cast<std::size_t>(each.kind))
+         << (each.sequence ? ", parts of rows" : "");
+}
+
 /// Models that 2 and 4 devices can divide: 4 heads, and in a Llama 4 of keys and values.
 Model model_of(Kind kind, double dropout = 0) {
     const bool tied = kind == Kind::TiedGpt || kind == Kind::TiedLlama;
@@ -43,7 +54,7 @@ Model model_of(Kind kind, double dropout = 0) {
                             .heads = 8,
                             .key_value_heads = 4,
                             .head_size = 6,
-                            .context = 7,
+                            .context = 8,
                             .vocabulary = 12,
                             .feed_forward = 16,
                             .tied = tied});
@@ -51,7 +62,7 @@ Model model_of(Kind kind, double dropout = 0) {
     return gpt_model({.layers = 2,
                       .d_model = 12,
                       .heads = 4,
-                      .context = 6,
+                      .context = 8,
                       .vocabulary = 16,
                       .tied = tied,
                       .dropout = dropout});
@@ -148,11 +159,20 @@ void expect_near(const Trained& found, const Trained& expected, double bound) {
     }
 }
 
-class DividedLayers : public ::testing::TestWithParam<Kind> {};
+class DividedLayers : public ::testing::TestWithParam<Case> {
+  protected:
+    /// The shape with so many devices of a rank.
+    static Shape divided(Shape shape, int devices = 2) {
+        shape.tensor_parallel = devices;
+        shape.sequence_parallel = devices > 1 && GetParam().sequence;
+        return shape;
+    }
+    static Model model_of_case(double dropout = 0) { return model_of(GetParam().kind, dropout); }
+};
 
 /// Plain steps at a rate of 1: weights are off where gradients are.
 TEST_P(DividedLayers, TrainAsOnOneDevice) {
-    const Model model = model_of(GetParam(), 0.1);
+    const Model model = model_of_case(0.1);
     for (const double clip : {0.0, 0.05}) {
         Shape shape{.micro_batches = 2,
                     .batch = batch,
@@ -162,40 +182,37 @@ TEST_P(DividedLayers, TrainAsOnOneDevice) {
         const Trained one = trained(model, shape);
         for (const int devices : {2, 4}) {
             SCOPED_TRACE(devices);
-            shape.tensor_parallel = devices;
-            expect_near(trained(model, shape), one, 1e-12);
+            expect_near(trained(model, divided(shape, devices)), one, 1e-12);
         }
     }
 }
 
 TEST_P(DividedLayers, AreNearInHalfPrecision) {
-    const Model model = model_of(GetParam());
+    const Model model = model_of_case();
     Shape shape{.micro_batches = 2,
                 .batch = batch,
                 .precision = Precision::Bf16,
                 .optimizer = OptimizerKind::Sgd};
     const Trained one = trained(model, shape);
-    shape.tensor_parallel = 2;
-    expect_near(trained(model, shape), one, 0.02);
+    expect_near(trained(model, divided(shape)), one, 0.02);
 }
 
 /// The sums over devices have one order, wherever the layers are and whatever carries them.
 TEST_P(DividedLayers, HaveTheSameBitsInEveryPipeline) {
-    const Model model = model_of(GetParam(), 0.1);
+    const Model model = model_of_case(0.1);
     for (const std::string schedule : {"gpipe", "1f1b", "zb-h1"}) {
-        const Trained whole = trained(model,
-                                      {.micro_batches = 3,
-                                       .batch = batch,
-                                       .schedule = schedule == "gpipe" ? "gpipe" : "1f1b",
-                                       .tensor_parallel = 2});
+        const Trained whole =
+            trained(model,
+                    divided({.micro_batches = 3,
+                             .batch = batch,
+                             .schedule = schedule == "gpipe" ? "gpipe" : "1f1b"}));
         for (const int stages : {1, 2, 3}) {
             for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
-                const Shape shape{.stages = stages,
-                                  .micro_batches = 3,
-                                  .batch = batch,
-                                  .schedule = schedule,
-                                  .recompute = recompute,
-                                  .tensor_parallel = 2};
+                const Shape shape = divided({.stages = stages,
+                                             .micro_batches = 3,
+                                             .batch = batch,
+                                             .schedule = schedule,
+                                             .recompute = recompute});
                 EXPECT_EQ(trained(model, shape), whole) << to_string(shape);
             }
         }
@@ -204,54 +221,63 @@ TEST_P(DividedLayers, HaveTheSameBitsInEveryPipeline) {
                           .micro_batches = 3,
                           .batch = batch,
                           .schedule = "1f1b",
-                          .layer_recompute = LayerRecompute::Selective,
-                          .tensor_parallel = 2};
-    EXPECT_EQ(
-        trained(model, selective),
-        trained(model,
-                {.micro_batches = 3, .batch = batch, .schedule = "1f1b", .tensor_parallel = 2}));
+                          .layer_recompute = LayerRecompute::Selective};
+    const Shape in_order{.micro_batches = 3, .batch = batch, .schedule = "1f1b"};
+    EXPECT_EQ(trained(model, divided(selective)), trained(model, divided(in_order)));
     const Shape looped{.stages = 2,
                        .chunks = 2,
                        .micro_batches = 4,
                        .batch = batch,
                        .schedule = "interleaved-1f1b",
-                       .layer_recompute = LayerRecompute::Block,
-                       .tensor_parallel = 2};
-    Shape whole{.micro_batches = 4, .batch = batch, .schedule = "1f1b", .tensor_parallel = 2};
-    EXPECT_EQ(trained(model, looped), trained(model, whole));
+                       .layer_recompute = LayerRecompute::Block};
+    const Shape of_four{.micro_batches = 4, .batch = batch, .schedule = "1f1b"};
+    EXPECT_EQ(trained(model, divided(looped)), trained(model, divided(of_four)));
+}
+
+/// Sums are added in one order, and dropouts drop the same; gradients of norms alone are sums of
+/// parts.
+TEST_P(DividedLayers, ComputeTheSameWithPartsOfRows) {
+    const Model model = model_of_case(0.1);
+    Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .tensor_parallel = 2};
+    const auto loss = [&](bool sequence) {
+        shape.sequence_parallel = sequence;
+        Replicas pipelines(test::plan_of(model, shape), model, settings_of(shape));
+        StepResult step;
+        pipelines.run_step(random_batch(model, shape.batch, 1), 0, step);
+        return step.loss;
+    };
+    EXPECT_EQ(loss(true), loss(false));
 }
 
 TEST_P(DividedLayers, HaveReplicas) {
-    const Model model = model_of(GetParam(), 0.1);
+    const Model model = model_of_case(0.1);
     Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .replicas = 2};
     shape.precision = Precision::Fp64;
     const Trained one = trained(model, shape);
     for (const bool shards : {false, true}) {
         for (const double clip : {0.0, 0.05}) {
-            Shape divided = shape;
-            divided.clip_norm = clip;
-            const Trained expected = clip == 0 ? one : trained(model, divided);
-            divided.shard_optimizer = shards;
-            divided.tensor_parallel = 2;
+            Shape clipped = shape;
+            clipped.clip_norm = clip;
+            const Trained expected = clip == 0 ? one : trained(model, clipped);
+            clipped.shard_optimizer = shards;
             // Adam divides by roots of squares of small gradients.
-            expect_near(trained(model, divided), expected, 1e-9);
+            expect_near(trained(model, divided(clipped)), expected, 1e-9);
         }
     }
 }
 
 /// To the byte, of every device.
 TEST_P(DividedLayers, TakeTheMemoryThatIsPredicted) {
-    const Model model = model_of(GetParam(), 0.1);
+    const Model model = model_of_case(0.1);
     for (const Precision precision : {Precision::Fp32, Precision::Bf16}) {
         for (const int stages : {1, 3}) {
             for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
-                const Shape shape{.stages = stages,
-                                  .micro_batches = 3,
-                                  .batch = 9,
-                                  .schedule = "1f1b",
-                                  .recompute = recompute,
-                                  .precision = precision,
-                                  .tensor_parallel = 2};
+                const Shape shape = divided({.stages = stages,
+                                             .micro_batches = 3,
+                                             .batch = 9,
+                                             .schedule = "1f1b",
+                                             .recompute = recompute,
+                                             .precision = precision});
                 const Plan plan = test::plan_of(model, shape);
                 Replicas pipelines(plan, model, settings_of(shape));
                 const std::vector<MemoryUse> predicted = peak_memory(plan);
@@ -270,7 +296,7 @@ TEST_P(DividedLayers, TakeTheMemoryThatIsPredicted) {
 
 /// Nobody can tell from a checkpoint how many devices had the layers between them.
 TEST_P(DividedLayers, AreWholeInACheckpoint) {
-    const Model model = model_of(GetParam());
+    const Model model = model_of_case();
     const auto make = [&](int devices, int replicas) {
         Shape shape{.stages = 2,
                     .micro_batches = 2,
@@ -278,7 +304,7 @@ TEST_P(DividedLayers, AreWholeInACheckpoint) {
                     .precision = Precision::Fp64,
                     .replicas = replicas,
                     .shard_optimizer = replicas > 1};
-        shape.tensor_parallel = devices;
+        shape = divided(shape, devices);
         return std::make_unique<Replicas>(test::plan_of(model, shape), model, settings_of(shape));
     };
     const auto steps = [&](Replicas& pipelines, int first, int end) {
@@ -306,7 +332,7 @@ TEST_P(DividedLayers, AreWholeInACheckpoint) {
 }
 
 TEST_P(DividedLayers, EvaluateAsOneDeviceDoes) {
-    const Model model = model_of(GetParam(), 0.1);
+    const Model model = model_of_case(0.1);
     Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .precision = Precision::Fp64};
     const auto score = [&] {
         ExecutorOptions options = settings_of(shape);
@@ -315,7 +341,7 @@ TEST_P(DividedLayers, EvaluateAsOneDeviceDoes) {
         return pipelines.score(random_batch(model, batch, 3), 0);
     };
     const Score one = score();
-    shape.tensor_parallel = 2;
+    shape = divided(shape);
     const Score two = score();
     EXPECT_NEAR(two.loss, one.loss, 1e-12 * one.loss);
     EXPECT_EQ(two.accuracy.right, one.accuracy.right);
@@ -323,8 +349,8 @@ TEST_P(DividedLayers, EvaluateAsOneDeviceDoes) {
 }
 
 TEST_P(DividedLayers, AFailureOfOneDeviceEndsTheStepOfAllAndTheNextOneWorks) {
-    const Model model = model_of(GetParam());
-    const Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .tensor_parallel = 2};
+    const Model model = model_of_case();
+    const Shape shape = divided({.stages = 2, .micro_batches = 2, .batch = batch});
     for (const Op op : {Op::Forward, Op::Backward}) {
         std::atomic<int> left = 1;
         ExecutorOptions options = settings_of(shape);
@@ -346,8 +372,8 @@ TEST_P(DividedLayers, AFailureOfOneDeviceEndsTheStepOfAllAndTheNextOneWorks) {
 
 /// The rank whose device stands still is told, with the device, and not one that waits for it.
 TEST_P(DividedLayers, ADeviceThatHangsIsFound) {
-    const Model model = model_of(GetParam());
-    const Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .tensor_parallel = 2};
+    const Model model = model_of_case();
+    const Shape shape = divided({.stages = 2, .micro_batches = 2, .batch = batch});
     std::atomic<int> left = 1;
     std::atomic<bool> hangs = true;
     ExecutorOptions options = settings_of(shape);
@@ -375,7 +401,14 @@ TEST_P(DividedLayers, ADeviceThatHangsIsFound) {
 
 INSTANTIATE_TEST_SUITE_P(Models,
                          DividedLayers,
-                         ::testing::Values(Kind::Gpt, Kind::TiedGpt, Kind::Llama, Kind::TiedLlama));
+                         ::testing::Values(Case{Kind::Gpt},
+                                           Case{Kind::TiedGpt},
+                                           Case{Kind::Llama},
+                                           Case{Kind::TiedLlama},
+                                           Case{Kind::Gpt, true},
+                                           Case{Kind::TiedGpt, true},
+                                           Case{Kind::Llama, true},
+                                           Case{Kind::TiedLlama, true}));
 
 /// A layout drawn at random, with the fewest stages that give the same bits.
 struct Drawn {
@@ -423,6 +456,7 @@ Drawn drawn_layout(std::mt19937_64& random) {
     if (shape.replicas * shape.micro_batches > shape.batch) {
         shape.micro_batches = shape.batch / shape.replicas;
     }
+    shape.sequence_parallel = any({0, 1}) == 1;
     Shape plain = shape;
     plain.stages = 1;
     plain.chunks = 1;
@@ -439,11 +473,12 @@ TEST(DividedLayouts, HaveTheBitsOfOneStage) {
     const int rounds = tests::soaked(25);
     for (int round = 0; round < rounds; ++round) {
         const Drawn drawn = drawn_layout(random);
-        SCOPED_TRACE(fmt::format("seed {}, round {}: {} T={} D={}",
+        SCOPED_TRACE(fmt::format("seed {}, round {}: {} T={}{} D={}",
                                  tests::seed(),
                                  round,
                                  to_string(drawn.shape),
                                  drawn.shape.tensor_parallel,
+                                 drawn.shape.sequence_parallel ? " parts" : "",
                                  drawn.shape.replicas));
         const Trained whole = trained(drawn.model, drawn.plain);
         const Trained found = trained(drawn.model, drawn.shape);
