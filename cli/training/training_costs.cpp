@@ -63,7 +63,7 @@ bool measures_between_steps(const RunOptions& options,
     return options.profile.empty() && processes.is_alone() && one_size &&
            pipeline.data_parallel == 1 && scenario.training.steps >= fewest_steps &&
            exec::traits(scenario.cluster.backend).on_cores &&
-           as_index(pipeline.stages) <= exec::allowed_cores().size();
+           as_index(pipeline.stages * pipeline.tensor_parallel) <= exec::allowed_cores().size();
 }
 
 RoundsBetweenSteps::RoundsBetweenSteps(const Plan& plan,

@@ -110,11 +110,11 @@ struct WantedRun {
     std::unique_ptr<exec::DataCheck> data;   ///< goes on beside what follows
 };
 
-/// Ranks of one process that have to share its cores, where the prediction gives each one of its
-/// own; 0: they need not.
+/// Ranks of one process, with each of their devices, that have to share its cores, where the
+/// prediction gives each one of its own; 0: they need not.
 int ranks_sharing_cores(const SettledRun& run, const Plan& plan, const exec::ProcessPlace& place) {
     const bool on_cores = exec::traits(run.scenario.cluster.backend).on_cores;
-    const int ranks = plan.rank_count() * plan->replicas;
+    const int ranks = plan.rank_count() * plan->replicas * plan->tensor_parallel;
     const bool share = on_cores && plan->contention.cores == 0 && place.group->is_alone() &&
                        ranks > std::ssize(exec::allowed_cores());
     return share ? ranks : 0;
@@ -129,8 +129,10 @@ void note_shared_cores(const SettledRun& run,
     if (place.shares_cores && exec::traits(run.scenario.cluster.backend).on_cores) {
         who = "the processes of a host share its cores";
     } else if (const int ranks = ranks_sharing_cores(run, plan, place); ranks > 0) {
-        who =
-            fmt::format("{} ranks share {}", ranks, counted(exec::allowed_cores().size(), "core"));
+        who = fmt::format("{} {} share {}",
+                          ranks,
+                          plan->tensor_parallel > 1 ? "devices of ranks" : "ranks",
+                          counted(exec::allowed_cores().size(), "core"));
     }
     if (!who.empty()) {
         console.note(
