@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -229,12 +231,15 @@ sim::ModelQuestion question_of(const PlanOptions& options) {
             .costs_file = costs};
 }
 
-Asked asked(const PlanOptions& options, Console& console) {
+/// Takes notes on the costs.
+using Tell = std::function<void(const std::string& note)>;
+
+Asked asked(const PlanOptions& options, const Tell& tell) {
     if (!names_model(options)) {
         Scenario scenario =
             read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
         sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
-        console.note(fmt::format("costs: {}", found.file.string()));
+        tell(fmt::format("costs: {}", found.file.string()));
         if (!options.largest) {
             sim::open_division(scenario, found.profile);
         }
@@ -268,9 +273,7 @@ Asked asked(const PlanOptions& options, Console& console) {
                     cluster_hint());
     }
     sim::ModelOnCluster model = sim::model_on_cluster(question_of(options));
-    for (const std::string& note : model.notes) {
-        console.note(note);
-    }
+    std::ranges::for_each(model.notes, tell);
     return {.scenario = std::move(model.scenario),
             .found = std::move(model.found),
             .is_model = true,
@@ -367,8 +370,8 @@ std::string findings_text(const Findings& found, const Console& console) {
 }
 
 /// Searches with one value of each swept key.
-void plan_cell(SweepCell& cell, const PlanOptions& options, Console& console) {
-    const Asked question = asked(options, console);
+void plan_cell(SweepCell& cell, const PlanOptions& options, const Tell& tell, Console& console) {
+    const Asked question = asked(options, tell);
     static_cast<void>(sim::model_with_costs(question.scenario, question.found));
     const Planned plan =
         planned(question.scenario, question.found.profile, question.nodes, false, console);
@@ -382,6 +385,12 @@ std::vector<SweepCell> swept_plans(const PlanOptions& options, Console& console)
     expect_few_cells(combination_count(options.swept));
     std::optional<Error> usage;
     std::vector<SweepCell> cells;
+    std::set<std::string> told;
+    const Tell tell_once = [&](const std::string& note) {
+        if (told.insert(note).second) {
+            console.note(note);
+        }
+    };
     for (const std::vector<Override>& swept : combinations(options.swept)) {
         SweepCell& cell = cells.emplace_back(
             SweepCell{.schedule = "-", .stages = 0, .micro_batches = 0, .swept = swept});
@@ -390,7 +399,7 @@ std::vector<SweepCell> swept_plans(const PlanOptions& options, Console& console)
         PlanOptions one = options;
         one.common.overrides.insert(one.common.overrides.end(), swept.begin(), swept.end());
         try {
-            fill_cell(cell, [&] { plan_cell(cell, one, console); });
+            fill_cell(cell, [&] { plan_cell(cell, one, tell_once, console); });
         } catch (const Error& error) {
             if (error.kind() != ErrorKind::Usage) {
                 throw;
@@ -416,7 +425,7 @@ void execute_plan(const PlanOptions& options, Console& console) {
                    console);
         return;
     }
-    Asked question = asked(options, console);
+    Asked question = asked(options, [&console](const std::string& note) { console.note(note); });
     const Scenario& scenario = question.scenario;
     std::optional<sim::Calibration> calibration =
         sim::calibrate_by_file(options.calibration,

@@ -465,6 +465,9 @@ TEST_F(Sweep, OfPlansHasTheBestOfEveryCombination) {
                                         "pipeline.micro_batches=auto"};
     const Outcome all = pipetwin(joined(plan, {"--sweep", "pipeline.stages=1,2,1000"}));
     ASSERT_EQ(all.code, 0) << all.err;
+    const std::size_t told = all.err.find("costs: ");
+    EXPECT_NE(told, std::string::npos);
+    EXPECT_EQ(all.err.find("costs: ", told + 1), std::string::npos) << "once, not for each plan";
     const auto rows = all.json()["plans"];
     ASSERT_EQ(rows.size(), 3U);
     for (const auto& row : {rows[0], rows[1]}) {
