@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@
 #include "core/base/version.h"
 #include "core/model/model.h"
 #include "core/svg/svg.h"
+#include "gui/view/run/group_table.h"
 #include "sim/calibration/step_range.h"
 #include "sim/explain/cluster_links.h"
 #include "sim/explain/explanation.h"
@@ -326,6 +328,29 @@ std::string rank_table(const FinishedRun& run) {
     return html_section("Ranks, predicted", html);
 }
 
+std::string table_of_texts(const gui::TextRows& table) {
+    std::vector<HtmlRow> rows{html_row(table.headers)};
+    std::ranges::transform(table.rows, std::back_inserter(rows), html_row);
+    return html_table(rows);
+}
+
+/// What the groups of devices send in a step; empty for one device.
+std::string groups_section(const FinishedRun& run) {
+    const gui::GroupTable table = gui::group_table(
+        run.prediction.plan, run.scenario, scenario_model(run.scenario, &run.profile), run.profile);
+    if (table.empty()) {
+        return {};
+    }
+    std::string html = table_of_texts(table.groups) +
+                       "<p class=\"note\">Sent in a step by a device of the rank that they take "
+                       "longest on.</p>\n";
+    if (!table.experts.rows.empty()) {
+        html += "<h3>Routed experts of each rank</h3>\n" + table_of_texts(table.experts) +
+                fmt::format("<p class=\"note\">{}</p>\n", html_escaped(table.load));
+    }
+    return html_section("Groups of devices, predicted", html);
+}
+
 std::string noise_table(const FinishedRun& run) {
     const Noise& noise = run.comparison.noise;
     std::vector<HtmlRow> rows{
@@ -371,7 +396,7 @@ std::string body(const FinishedRun& run) {
     html += explanation(run) + "</div>\n<div class=\"column\">\n" + summary_table(run);
     html += memory_table(run) + noise_table(run) + rank_table(run);
     html += "</div>\n</div>\n<div class=\"cards\">\n";
-    html += breakdown_table(run);
+    html += breakdown_table(run) + groups_section(run);
     html += html_section("Learning",
                          "<figure>" + learning_curve_svg(run.training.steps) + "</figure>\n");
     return html + "</div>\n" + translations_section(run);

@@ -141,6 +141,7 @@ const std::vector<std::string>& view_names() {
                                                 "runs",
                                                 "run",
                                                 "translations",
+                                                "groups",
                                                 "start",
                                                 "playground",
                                                 "side-by-side"};

@@ -29,6 +29,7 @@
 #include "gui/panels/critical_path_panel.h"
 #include "gui/panels/details_panel.h"
 #include "gui/panels/error_panel.h"
+#include "gui/panels/groups_panel.h"
 #include "gui/panels/op_table.h"
 #include "gui/panels/translations_panel.h"
 #include "gui/panels/why_panel.h"
@@ -81,6 +82,7 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       errors_(new ErrorPanel(selection_, this)),
       critical_path_(new CriticalPathPanel(selection_, this)),
       translations_(new TranslationsPanel(this)),
+      groups_(new GroupsPanel(this)),
       runs_(new CompareRunsPanel(this)),
       training_(new RunPanel({}, this)),
       legend_(new Legend(this)),
@@ -177,6 +179,7 @@ void MainWindow::build_panels() {
     add_panel(below_, runs_, "runs", tr("Compare runs"));
     add_panel(below_, training_, "run", tr("Train"));
     add_panel(below_, translations_, "translations", tr("Translations"));
+    add_panel(below_, groups_, "groups", tr("Groups"));
     across_ = splitter_of_lists(this);
     across_->addWidget(timeline_);
     across_->addWidget(right_);
@@ -369,11 +372,17 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     errors_->show_run(run_);
     critical_path_->show_run(run_);
     translations_->show_run(run_);
-    const bool is_translated = !run_->translations.empty();
-    if (!is_translated && below_->currentWidget() == translations_) {
+    show_tab(translations_, !run_->translations.empty());
+    groups_->show_run(run_);
+    show_tab(groups_, !run_->groups.empty());
+}
+
+/// Shows the tab of a panel below, or hides it; then another panel is in front.
+void MainWindow::show_tab(QWidget* panel, bool is_shown) {
+    if (!is_shown && below_->currentWidget() == panel) {
         below_->setCurrentWidget(why_);
     }
-    below_->setTabVisible(below_->indexOf(translations_), is_translated);
+    below_->setTabVisible(below_->indexOf(panel), is_shown);
 }
 
 /// Shows the step of the selection in numbers, else the one in sight; of many in sight the main
@@ -446,6 +455,7 @@ void MainWindow::set_theme(Theme theme) {
     errors_->set_colors(palette);
     critical_path_->set_colors(palette);
     translations_->set_colors(palette);
+    groups_->set_colors(palette);
     training_->set_colors(palette);
     legend_->set_colors(palette);
     start_->set_colors(palette);

@@ -27,6 +27,7 @@ class CriticalPathPanel;
 class DetailsPanel;
 class ErrorPanel;
 class Finder;
+class GroupsPanel;
 class HeatMapPanel;
 class Legend;
 class MinimapView;
@@ -143,6 +144,7 @@ class MainWindow : public QMainWindow {
     void show_panels(QTabWidget* tabs, bool shown);
     void share_room_with(const QTabWidget* panels);
     void select_panel(QTabWidget* tabs, int number);
+    void show_tab(QWidget* panel, bool is_shown);
     void open_panel(QTabWidget* tabs, int number);
     void build_chain_entries(QMenu* menu);
     void build_marks(QMenu* menu);
@@ -238,6 +240,7 @@ class MainWindow : public QMainWindow {
     ErrorPanel* errors_;
     CriticalPathPanel* critical_path_;
     TranslationsPanel* translations_;
+    GroupsPanel* groups_;
     CompareRunsPanel* runs_;
     RunPanel* training_;
     Legend* legend_;

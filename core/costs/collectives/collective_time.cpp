@@ -181,4 +181,17 @@ Duration collective_time(Collective kind,
     return Duration{static_cast<std::int64_t>(std::ceil(time))};
 }
 
+Bytes sent_bytes(Collective kind,
+                 const DeviceGroup& group,
+                 Bytes bytes,
+                 const RoutedTokens& tokens) {
+    auto sent = static_cast<double>(bytes.count);
+    if (kind == Collective::AllToAllDeduplicated) {
+        sent *= expected_places(tokens.experts, group.members, tokens.chosen) / tokens.chosen;
+    } else if (kind == Collective::AllReduce) {
+        sent *= 2;
+    }
+    return Bytes{std::llround(sent * (group.members - 1) / group.members)};
+}
+
 }  // namespace pipetwin

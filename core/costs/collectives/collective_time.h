@@ -62,4 +62,12 @@ Duration collective_time(Collective kind,
                          Bytes bytes,
                          const RoutedTokens& tokens = {});
 
+/// Bytes that one member sends to others in a collective of `bytes` M: (n - 1) / n of M, of an
+/// all-reduce twice that (rings), and of a deduplicated all-to-all M / k d (n - 1) / n, with d as
+/// above. Rounded to a byte.
+Bytes sent_bytes(Collective kind,
+                 const DeviceGroup& group,
+                 Bytes bytes,
+                 const RoutedTokens& tokens = {});
+
 }  // namespace pipetwin

@@ -398,6 +398,19 @@ void take_simulated(RunData& run, Sides& sides) {
     }
 }
 
+/// What the groups of devices send. Costs that were measured long ago may lack what this needs.
+void take_groups(RunData& run) {
+    if (!run.planned) {
+        return;
+    }
+    const PlannedRun& of = *run.planned;
+    try {
+        run.groups = group_table(of.plan, of.scenario, of.model, of.profile);
+    } catch (const std::exception& error) {
+        run.problems.push_back(fmt::format("groups of devices: {}", error.what()));
+    }
+}
+
 void take_translations(RunData& run, const fs::path& folder) {
     try {
         run.translations = read_translations(folder / report_file);
@@ -507,6 +520,7 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     if (!planned_in.empty()) {
         take_translations(run, planned_in);
     }
+    take_groups(run);
     if (sides.measured) {
         choose_replica(run, *sides.measured, replica);
         break_down(run, *sides.measured);

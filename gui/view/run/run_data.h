@@ -11,6 +11,7 @@
 #include "core/base/units.h"
 #include "core/schedule/schedule.h"
 #include "core/timeline/compare.h"
+#include "gui/view/run/group_table.h"
 #include "gui/view/run/memory_row.h"
 #include "gui/view/run/translations.h"
 #include "gui/view/run/twin.h"
@@ -73,6 +74,7 @@ struct RunData {
     std::shared_ptr<const PlannedRun> planned;  ///< null where the folder does not say
     /// The plan of a what-if of such a run, and of a schedule file; else null.
     std::shared_ptr<const Plan> own_plan;
+    GroupTable groups{};                ///< of devices of the plan; empty where that is not known
     Translations translations{};        ///< of a translation model's held-out texts
     std::vector<std::string> problems;  ///< what could not be read or compared, in sentences
     std::filesystem::path scenario{};   ///< that it was simulated from; empty for any other run
