@@ -346,6 +346,9 @@ void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored, Durati
         raise_bounds_of(nodes, RaisedBy::Ways, best);
         sort(nodes);
         for (std::size_t j = 0; j < nodes.size() && nodes[j].relaxation < least; j += few) {
+            if (!state_.goes_on(0, nodes[j].relaxation)) {
+                return;
+            }
             const std::span<Unexplored> first_ones = part_of(nodes, j, few);
             raise_bounds_of(first_ones, RaisedBy::Chain, best);
             for (const Unexplored& node : first_ones) {
