@@ -103,7 +103,7 @@ class ChannelGroup final : public Group {
                  .summed = Bytes{static_cast<std::int64_t>(numbers.bytes())}};
     }
 
-    /// This member's share of the sums.
+    /// Makes the share of the sums that is the caller's.
     void sum_up(View numbers, ConstView skip, View own) {
         const View mine = share(numbers, index());
         for_each_other([&](int other) { expect(other, inbox(other, mine)); });
