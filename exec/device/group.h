@@ -10,26 +10,19 @@ namespace pipetwin::exec {
 
 /// What a member has spent in a group.
 struct GroupUse {
-    Duration time{};      ///< in all calls, waits for the others included
-    Duration cpu{};       ///< CPU time of the thread in them
-    Duration sum_time{};  ///< in `all_reduce` alone
-    int sums = 0;         ///< calls of that
-    Bytes summed{};       ///< what it was called with
+    Duration time{};  ///< in all calls, waits for the others included
+    Duration cpu{};   ///< CPU time of the thread in them
+    /// What all members have, a gather and a reduce-scatter once, a sum, which is both, twice.
+    Bytes carried{};
 
     /// The use since another moment.
     GroupUse since(const GroupUse& then) const {
-        return {.time = time - then.time,
-                .cpu = cpu - then.cpu,
-                .sum_time = sum_time - then.sum_time,
-                .sums = sums - then.sums,
-                .summed = summed - then.summed};
+        return {.time = time - then.time, .cpu = cpu - then.cpu, .carried = carried - then.carried};
     }
     GroupUse& operator+=(const GroupUse& more) {
         time += more.time;
         cpu += more.cpu;
-        sum_time += more.sum_time;
-        sums += more.sums;
-        summed += more.summed;
+        carried += more.carried;
         return *this;
     }
 };

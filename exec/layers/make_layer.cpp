@@ -48,6 +48,17 @@ LayerBytes layer_bytes(const Model& model, int index, int samples, NumberFormat 
     return bytes;
 }
 
+LayerSample with_bytes(LayerSample sample, const LayerBytes& bytes) {
+    sample.input = bytes.input;
+    sample.output = bytes.output;
+    sample.saved = bytes.saved;
+    sample.workspace = bytes.workspace;
+    sample.split = bytes.split;
+    sample.input_saved = bytes.input_saved;
+    sample.unread_gradient = bytes.unread_gradient;
+    return sample;
+}
+
 Bytes running_bytes(const Layer& layer, NumberFormat format) {
     return make_layer(layer.spec, layer.inputs, format)->state_bytes();
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/costs/profile.h"
 #include "exec/device/number_format.h"
 #include "exec/layers/layer.h"
 
@@ -45,6 +46,8 @@ struct LayerBytes {
     Bytes unread_gradient;
     Bytes core;
 };
+/// The sample with these bytes; its core attention is not known by that.
+LayerSample with_bytes(LayerSample sample, const LayerBytes& bytes);
 /// Bytes of a layer's running statistics, with what they follow within a step.
 Bytes running_bytes(const Layer& layer, NumberFormat format);
 

@@ -95,17 +95,6 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     return scenario;
 }
 
-LayerSample with_bytes(LayerSample sample, const LayerBytes& bytes) {
-    sample.input = bytes.input;
-    sample.output = bytes.output;
-    sample.saved = bytes.saved;
-    sample.workspace = bytes.workspace;
-    sample.split = bytes.split;
-    sample.input_saved = bytes.input_saved;
-    sample.unread_gradient = bytes.unread_gradient;
-    return sample;
-}
-
 /// What a layer keeps whole on each device as long as these do not divide the rows, of which
 /// `parts` has the bytes where they do: `with_tensor_parallel` makes those of these.
 void note_divided_rows(LayerSample& sample, const LayerBytes& parts, int devices) {
@@ -113,7 +102,7 @@ void note_divided_rows(LayerSample& sample, const LayerBytes& parts, int devices
     sample.whole_saved = Bytes{whole.count / (devices - 1) * devices};
     sample.workspace = parts.workspace;
     sample.split = parts.split;
-    // Of what W reads the layer's input, or all of it if that is less, is divided, too.
+    // W reads the layer's input, which is divided, too; or less, all of which is.
     const Bytes divided = std::min(sample.input, sample.whole_saved);
     const Bytes own = parts.saved - parts.input_saved;
     const bool reads_more = own >= part_of(divided, devices);
@@ -137,7 +126,7 @@ void add_shares(Profile& profile,
     for (int index = 0; index < model.layer_count(); ++index) {
         LayerCost& cost = profile.layers[as_index(index)];
         const std::int64_t all = model.layer(index).parameter_count;
-        // Of P numbers W are whole: each device has (P - W) / T + W.
+        // A layer has P numbers, of which each device has W whole, and so (P - W) / T + W in all.
         cost.whole_bytes =
             Bytes{(devices * part.layer(index).parameter_count - all) / (devices - 1) * width};
         std::vector<LayerSample>& shared = cost.shared[devices];
@@ -250,23 +239,22 @@ void share_out(LayerCost& layer, int size, int devices) {
     layer.optimizer *= devices;
 }
 
-/// The link between devices with which sums among them take what they took, waits for each other
-/// included: as much for each as the mean of them.
+/// The link between devices with which what they tell one another takes what it took, waits for
+/// each other included.
 void note_sums(Profile& profile, int devices, const Samples& samples) {
     GroupUse use;
     for (const StepSample& step : samples) {
         use += step.groups;
     }
-    if (use.sums == 0) {
+    if (use.time == Duration{}) {
         return;
     }
-    // A ring of all devices: 2 (T - 1) messages of a T-th each
-    // (core/costs/collectives/all_reduce.h).
-    const double messages = 2.0 * (devices - 1) * use.sums;
-    const double bytes = static_cast<double>(use.summed.count) / use.sums / devices;
-    const double seconds = to_seconds(use.sum_time) / messages;
+    // In a ring half a sum is T - 1 messages of a T-th (core/costs/collectives/all_reduce.h).
+    const double bytes =
+        static_cast<double>(use.carried.count) * (devices - 1) / static_cast<double>(devices);
     std::erase_if(profile.links, [](const LinkCost& link) { return link.between == "devices"; });
-    profile.links.push_back({.between = "devices", .bytes_per_second = bytes / seconds});
+    profile.links.push_back(
+        {.between = "devices", .bytes_per_second = bytes / to_seconds(use.time)});
 }
 
 /// Writes what was measured at one size into the profile.

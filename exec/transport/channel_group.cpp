@@ -61,22 +61,22 @@ class ChannelGroup final : public Group {
 
     void all_reduce(View numbers, ConstView skip) override {
         const View own = share(numbers, index());
-        note_sum(numbers, timed([&] {
-                     sum_up(numbers, skip.empty() ? skip : share(skip, index()), own);
-                     spread(numbers, own);
-                 }));
+        note(2, numbers, [&] {
+            sum_up(numbers, skip.empty() ? skip : share(skip, index()), own);
+            spread(numbers, own);
+        });
     }
 
     void reduce_scatter(View numbers, ConstView skip, View own) override {
         PIPETWIN_EXPECT(numbers.size() == own.size() * size(), "a share for each member");
-        note_sum(numbers, timed([&] {
-                     sum_up(numbers, skip, own);
-                     await_readers();
-                 }));
+        note(1, numbers, [&] {
+            sum_up(numbers, skip, own);
+            await_readers();
+        });
     }
 
     void all_gather(ConstView own, View all) override {
-        use_ += timed([&] { collect(own, all); });
+        note(1, all, [&] { collect(own, all); });
     }
 
     void close() override {
@@ -87,20 +87,15 @@ class ChannelGroup final : public Group {
     }
 
   private:
+    /// Makes a call, and notes what it has taken to carry the numbers so many times.
     template <class Do>
-    static GroupUse timed(const Do& act) {
+    void note(int times, ConstView numbers, const Do& act) {
         const Duration cpu = thread_cpu_time();
         const TimePoint begin = std::chrono::steady_clock::now();
         act();
-        return {.time = std::chrono::steady_clock::now() - begin, .cpu = thread_cpu_time() - cpu};
-    }
-
-    void note_sum(ConstView numbers, const GroupUse& call) {
-        use_ += {.time = call.time,
-                 .cpu = call.cpu,
-                 .sum_time = call.time,
-                 .sums = 1,
-                 .summed = Bytes{static_cast<std::int64_t>(numbers.bytes())}};
+        use_ += {.time = std::chrono::steady_clock::now() - begin,
+                 .cpu = thread_cpu_time() - cpu,
+                 .carried = times * Bytes{static_cast<std::int64_t>(numbers.bytes())}};
     }
 
     /// Makes the share of the sums that is the caller's.

@@ -267,18 +267,12 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
         cost.running_bytes = exec::running_bytes(layer, format);
         for (const int size : std::set<int>(sizes.begin(), sizes.end())) {
             const exec::LayerBytes bytes = exec::layer_bytes(kept, index, size, format);
-            cost.samples.push_back({.micro_batch_size = size,
-                                    .forward = times.forward,
-                                    .backward_input = times.backward / 2,
-                                    .backward_weight = times.backward - times.backward / 2,
-                                    .input = bytes.input,
-                                    .output = bytes.output,
-                                    .saved = bytes.saved,
-                                    .workspace = bytes.workspace,
-                                    .split = bytes.split,
-                                    .input_saved = bytes.input_saved,
-                                    .unread_gradient = bytes.unread_gradient,
-                                    .spread = 0});
+            cost.samples.push_back(
+                exec::with_bytes({.micro_batch_size = size,
+                                  .forward = times.forward,
+                                  .backward_input = times.backward / 2,
+                                  .backward_weight = times.backward - times.backward / 2},
+                                 bytes));
         }
     }
     exec::add_shares(profile,

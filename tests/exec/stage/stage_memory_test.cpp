@@ -43,16 +43,7 @@ Profile byte_profile(const Model& model, const std::vector<int>& sizes, Precisio
         for (const int size : sizes) {
             const LayerBytes bytes =
                 layer_bytes(model, i, size, number_format(precision, Backend::Cpu));
-            LayerSample sample;
-            sample.micro_batch_size = size;
-            sample.input = bytes.input;
-            sample.output = bytes.output;
-            sample.saved = bytes.saved;
-            sample.workspace = bytes.workspace;
-            sample.split = bytes.split;
-            sample.input_saved = bytes.input_saved;
-            sample.unread_gradient = bytes.unread_gradient;
-            cost.samples.push_back(sample);
+            cost.samples.push_back(with_bytes({.micro_batch_size = size}, bytes));
         }
         profile.layers.push_back(cost);
     }

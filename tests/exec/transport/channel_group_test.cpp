@@ -140,8 +140,7 @@ TEST(ChannelGroup, IsRightWhateverItsMembersAreLateBy) {
                 }
             }
         });
-        EXPECT_EQ(threads.member(0).use().sums, calls);
-        EXPECT_EQ(threads.member(0).use().summed, (Bytes{calls * 5 * 8}));
+        EXPECT_EQ(threads.member(0).use().carried, (Bytes{2 * calls * 5 * 8}));
         EXPECT_FALSE(threads.member(0).is_waiting());
     }
 }
