@@ -433,7 +433,7 @@ void Executor::Impl::collect_result(StepResult& result) {
         time.wall += worker.recorder().compute_wall();
         time.cpu += worker.recorder().compute_cpu();
     }
-    time.wall -= result.groups.time;  // waits for other devices are nobody's theft
+    time.wall -= result.groups.time;  // a wait for another device is no stolen time
     time.cpu -= result.groups.cpu;
     share(result, time);
     for (std::size_t rank = 0; rank < workers.size(); ++rank) {

@@ -116,7 +116,7 @@ void Replicas::on_all(const Work& work) {
         } catch (...) {
             errors[replica] = std::current_exception();
             for (const auto& each : channels_) {
-                each->close();  // nobody waits for one that has not begun
+                each->close();  // ends the waits for the executor that failed
             }
         }
     };

@@ -18,7 +18,7 @@ std::span<const GlossaryEntry> glossary() {
                       "parallelism a rank is a group of devices. The option --stages and the key "
                       "pipeline.stages are the number of ranks: with 2 chunks per rank, the model "
                       "is cut into twice as many stages. Each replica has its own ranks; "
-                      "launch --ranks counts those of all replicas"},
+                      "launch --ranks counts the devices of all ranks and replicas"},
         GlossaryEntry{"shape",
                       "how a plan uses the devices: the numbers of ranks, of replicas, and of "
                       "devices per rank. "

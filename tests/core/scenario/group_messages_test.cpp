@@ -103,8 +103,8 @@ TEST(GroupMessages, OfExpertsThatAreComputedAgainAreSix) {
     EXPECT_GT(six.time, four.time);
 }
 
-/// Of a block with two devices and divided sequences, T h numbers of 2 bytes: 2 T h bytes x 2
-/// gathers and 2 sums of a half forward, and a gather of both inputs more backward.
+/// A block has two devices, which divide the sequence, and T h numbers of 2 bytes: 2 T h bytes for
+/// each of 2 gathers and 2 half sums in a forward; a backward gathers both inputs once more.
 TEST(GroupMessages, OfTensorParallelismAreThoseOfEachBlock) {
     const auto sent = [](int blocks) {
         const Planned llama(costs_of("llama-3-8b", blocks),

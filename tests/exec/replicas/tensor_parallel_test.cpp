@@ -370,7 +370,7 @@ TEST_P(DividedLayers, AFailureOfOneDeviceEndsTheStepOfAllAndTheNextOneWorks) {
     }
 }
 
-/// The rank whose device stands still is told, with the device, and not one that waits for it.
+/// The error names the rank and the device that hangs, not a device that waits for it.
 TEST_P(DividedLayers, ADeviceThatHangsIsFound) {
     const Model model = model_of_case();
     const Shape shape = divided({.stages = 2, .micro_batches = 2, .batch = batch});

@@ -246,7 +246,8 @@ inline std::vector<RecomputeRules> all_rules(const Schedule& schedule) {
     return result;
 }
 
-/// Of one partition, or of the balanced one; with the fastest rules where recompute is as needed.
+/// Simulates a candidate with one partition, or with the balanced one; where recompute is as
+/// needed, with the fastest rules.
 inline std::optional<Duration> step_of(const Scenario& scenario,
                                        const Profile& profile,
                                        const Candidate& candidate,
