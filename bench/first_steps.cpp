@@ -21,6 +21,7 @@
 #include "exec/data/batch.h"
 #include "exec/executor/executor.h"
 #include "exec/profiling/profiler.h"
+#include "exec/replicas/replicas.h"
 
 /// The first steps of a training, number by number, for another program that repeats them:
 ///
@@ -33,6 +34,8 @@
 /// step-1.tokens, step-1.targets, and step-1.lengths where sources are padded: fp32 and int32,
 /// sample by sample) and steps.json: sizes,
 /// losses and norms of gradients. In half precision "NAME.master" is what NAME is rounded from.
+/// Where several devices or replicas divide the training there are no gradients, as nobody has all
+/// of them.
 ///
 /// --not-deferred: running statistics move once a micro-batch, as torch's. --small-residuals:
 /// the last gains of a ResNet's blocks of three convolutions begin with 0.2, so that a deep model
@@ -103,6 +106,30 @@ void write_tensors(const fs::path& path,
     }
 }
 
+/// The weights of the whole model, whoever has parts of them.
+void write_whole_model(const fs::path& path, exec::Replicas& pipelines) {
+    pipelines.with_parameters([&](const exec::TrainedParameters& trained) {
+        SafetensorsHeader header;
+        std::vector<std::vector<std::byte>> numbers;
+        for (const std::vector<exec::Parameter*>& piece : trained.pieces) {
+            for (const exec::Parameter* const parameter : piece) {
+                const exec::Tensor& value = parameter->value;
+                header.tensors.push_back({.name = parameter->name,
+                                          .dtype = safetensors_type(value.dtype()),
+                                          .shape = {value.rows(), value.columns()}});
+                trained.read_numbers(*parameter, value, numbers.emplace_back());
+            }
+        }
+        place_tensors(header);
+        std::ofstream file(path, std::ios::binary);
+        file << print_safetensors_header(header);
+        for (const std::vector<std::byte>& bytes : numbers) {
+            file.write(reinterpret_cast<const char*>(bytes.data()),
+                       static_cast<std::streamsize>(bytes.size()));
+        }
+    });
+}
+
 /// Weights and running statistics, and the gradients of the last step.
 void write_model(const fs::path& path, exec::Executor& executor, bool with_gradients) {
     std::vector<NamedTensor> tensors;
@@ -168,17 +195,28 @@ void write_steps(const bench::CurveCommand& command) {
     const SettledScenario& scenario = command.scenario;
     const Model model = model_of(command);
     const Plan plan = exec::unmeasured_plan(scenario, model);
-    exec::Executor executor(plan, model, exec::executor_options(scenario));
+    exec::Replicas pipelines(plan, model, exec::executor_options(scenario));
+    exec::Executor& executor = pipelines.first();
+    const bool is_divided = plan->replicas * plan->tensor_parallel > 1;
+    const auto write = [&](const std::string& name, bool with_gradients) {
+        const fs::path path = command.folder / (name + ".safetensors");
+        if (is_divided) {
+            write_whole_model(path, pipelines);
+        } else {
+            write_model(path, executor, with_gradients);
+        }
+    };
     if (command.options.contains(small_residuals)) {
         make_residuals_small(executor);
     }
-    write_model(command.folder / "before.safetensors", executor, false);
+    write("before", false);
     const auto data = exec::open_data(scenario, model);
     std::vector<double> losses;
     std::vector<double> norms;
+    exec::StepResult result;
     for (int step = 0; step < scenario.training.steps; ++step) {
         const exec::Batch batch = data->batch(step, scenario.training.batch);
-        const exec::StepResult result = executor.run_step(batch, step);
+        pipelines.run_step(batch, step, result);
         losses.push_back(result.loss);
         norms.push_back(result.grad_norm);
         const std::string name = fmt::format("step-{}", step + 1);
@@ -192,7 +230,7 @@ void write_steps(const bench::CurveCommand& command) {
             write_numbers(command.folder / (name + ".lengths"), batch.lengths);
         }
         if (!command.options.contains(losses_only)) {
-            write_model(command.folder / (name + ".safetensors"), executor, true);
+            write(name, true);
         }
     }
     const SampleShape& input = model.layer(0).input;

@@ -10,6 +10,7 @@ own optimizer, clipping and schedules of the rate, undivided, and compares. A di
 its tensor.
 
 fp64: loss, norm of the gradients, every gradient, every update of a weight and every weight behind each step; 1e-10.
+Where devices or replicas divide the training, gradients are not compared: nobody has all of them.
 fp32: alike, but each step begins with the program's weights, and its gradients go into PyTorch's optimizer, so that nothing
 adds up: AdamW divides by roots of squares, which makes a tiny gradient's rounding a large one of its weight. Updates are
 compared as weights, which rounding them leaves; 1e-5.
@@ -62,6 +63,7 @@ class Case:
     schedule: str = "gpipe"
     precision: str = "fp64"
     is_long: bool = False
+    divided: dict = dataclasses.field(default_factory=dict)  # keys of the scenario's [pipeline]: no gradients are compared
 
     def __str__(self):
         return f"{self.name}, {self.schedule}, {self.precision}"
@@ -69,7 +71,7 @@ class Case:
     def scenario(self):
         training = {"batch": self.batch, "steps": self.steps, "precision": self.precision, **self.training}
         data = {"kind": "text", "path": TEXTS} if self.precision == "bf16" else {"kind": "synthetic"}
-        pipeline = {"stages": 2, "micro_batches": self.micro_batches, "schedule": self.schedule}
+        pipeline = {"stages": 2, "micro_batches": self.micro_batches, "schedule": self.schedule, **self.divided}
         return scenario_text({"model": self.model, "data": data, "training": training, "pipeline": pipeline})
 
 
@@ -159,6 +161,23 @@ def recipes():
     ]]
 
 
+def divided():
+    """Layers that several devices divide, and gradients and weights that replicas do."""
+    devices = {"tensor_parallel": 2}
+    shards = {"data_parallel": 2, "shard": "weights"}
+    clipped = {**RECIPE, "clip_norm": 0.5}
+    sizes = {"vocabulary": 38, "feed_forward": 40}
+    return [dataclasses.replace(case, batch=6, schedule="1f1b") for case in [
+        Case("GPT on 2 devices a stage", gpt(**sizes), clipped, divided=devices),
+        Case("Llama, tied, on 2 devices a stage that divide rows", llama(tied=True, **sizes), clipped,
+             divided={**devices, "sequence_parallel": True}),
+        Case("GPT, 2 replicas that divide weights", gpt(tied=True, **sizes), clipped, divided=shards),
+        Case("Llama, 2 replicas that divide gradients", llama(**sizes), clipped, divided={**shards, "shard": "gradients"}),
+        Case("Llama on 2 x 2 x 2 devices, weights divided", llama(key_value_heads=2, **sizes), clipped,
+             divided={**devices, **shards, "sequence_parallel": True}),
+    ]]
+
+
 def in_half_precision():
     training = {**RECIPE, "learning_rate": 2e-3, "warmup_steps": 5, "learning_rate_schedule": "cosine", "clip_norm": 1.0}
     texts = {"vocabulary": 256, "context": 64}
@@ -183,7 +202,7 @@ def long_models():
 def cases():
     daily = [dataclasses.replace(case, schedule=("gpipe", "1f1b")[number % 2]) for number, case in enumerate(models() + recipes())]
     return [dataclasses.replace(case, precision=precision) for case in daily for precision in ("fp64", "fp32")] + \
-        in_half_precision() + long_models()
+        divided() + in_half_precision() + long_models()
 
 
 def optimizer_of(training, weights):
@@ -262,13 +281,14 @@ def compare_steps(case, training):
     """Number by number; see above for fp32."""
     about, weights = training.about, training.weights
     is_exact = case.precision == "fp64"
-    differences = Differences("loss", "norm", "gradients", *(["updates"] if is_exact else []), "weights")
+    gradients = [] if case.divided else ["gradients"]
+    differences = Differences("loss", "norm", *gradients, *(["updates"] if is_exact else []), "weights")
     before = {name: weight.detach().clone() for name, weight in weights.items()}
     for step in range(1, case.steps + 1):
         ours = read_safetensors(training.folder / f"step-{step}.safetensors")
         loss = training.backward(step)
         differences.add("loss", f"step {step}", numbers(about["losses"][step - 1]), loss)
-        for name, weight in weights.items():
+        for name, weight in weights.items() if gradients else ():
             differences.add("gradients", f"{name}, step {step}", ours[name + ".gradient"], weight.grad)
             if not is_exact:
                 weight.grad.copy_(ours[name + ".gradient"])

@@ -226,20 +226,20 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     "recompute that leaves out a block's end can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
     }
-    if (shard > Shard::Optimizer) {
+    if (shard > Shard::Optimizer && exec::traits(scenario.cluster.backend).has_memory) {
         throw Error(ErrorKind::Infeasible,
                     KeyValue{"pipeline.shard", fmt::format("\"{}\"", to_string(shard))},
-                    "replicas that divide gradients or weights can only be simulated",
+                    "GPUs that divide gradients or weights can only be simulated",
                     "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
-                    "or \"none\"");
+                    "or \"none\", or cluster.backend = \"cpu\"");
     }
-    if (shard != Shard::None && !pipeline.shard_group.is_all()) {
+    if (shard == Shard::Optimizer && !pipeline.shard_group.is_all()) {
         throw Error(ErrorKind::Infeasible,
                     KeyValue{"pipeline.shard_group", written_value_of(pipeline.shard_group)},
-                    "groups of replicas that each divide the optimizer's state can only be "
+                    "groups of replicas that each divide the optimizer's state alone can only be "
                     "simulated",
                     "'pipetwin simulate' predicts it; to train, leave pipeline.shard_group out: "
-                    "all replicas divide it");
+                    "all replicas divide it; or set pipeline.shard = \"gradients\"");
     }
     if (shard != Shard::None && scenario.training.average_decay > 0) {
         throw Error(

@@ -50,7 +50,7 @@ ordered_json state_json(const StageState& state) {
     ordered_json object{{"weights_bytes", state.weights.count},
                         {"gradients_bytes", state.gradients.count},
                         {"optimizer_state_bytes", state.optimizer_state.count},
-                        {"workspace_bytes", state.workspace.count},
+                        {"workspace_bytes", (state.workspace + state.gathered).count},
                         {"optimizer_ns", state.optimizer.count()},
                         {"norm_ns", state.norm.count()}};
     if (state.running > Bytes{}) {

@@ -82,8 +82,8 @@ LayerSamples with_gathered_weights(const Profile& profile,
         if (is_alone) {
             messages.forward_lane = messages.backward_lane = one_after_the_other;
         } else if (gathered.lanes) {
-            messages.forward_lane.share = gathered.lanes->weights.share;
-            messages.backward_lane.share = gathered.lanes->gradients.share;
+            messages.forward_lane = gathered.lanes->weights;
+            messages.backward_lane = gathered.lanes->gradients;
         }
         messages.forward_wait =
             added(sample.forward, messages.beside_forward, messages.forward_lane);

@@ -76,6 +76,9 @@ struct PlanParts {
     /// empty: nothing.
     std::vector<Bytes> kept_messages{};
     int replicas = 1;                ///< of the whole pipeline, each with its share of a mini-batch
+    int gradient_shards = 1;         ///< neighbouring replicas that have the gradients between them
+    int weight_shards = 1;           ///< ... that have the weights between them, all step long
+    int prefetch = 0;                ///< layers whose weights are gathered ahead
     int tensor_parallel = 1;         ///< devices of a rank that share all of its layers
     bool sequence_parallel = false;  ///< these have a part of the rows between layers each
     int context_parallel = 1;        ///< parts of every sample, each on as many of these

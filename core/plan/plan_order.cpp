@@ -44,7 +44,7 @@ Bytes resident_bytes(const PlanParts& parts, std::size_t stage, Recompute recomp
     const std::int64_t messages = 1 + parts.channel_capacity.value_or(0);
     const Bytes passing = recompute == Recompute::None ? Bytes{} : cost.forward_drop_peak;
     return state.weights + state.running + state.gradients + state.optimizer_state +
-           state.workspace + messages * (cost.input + cost.output) + passing +
+           state.workspace + state.gathered + messages * (cost.input + cost.output) + passing +
            input_half_bytes(cost);
 }
 

@@ -44,6 +44,9 @@ struct StageState {
     Bytes optimizer_state{};
     Bytes running{};    ///< statistics of norms, narrow copies; of the weights' kind of memory
     Bytes workspace{};  ///< largest of its layers
+    /// For weights of its layers that are gathered, and for the gradients of one before they are
+    /// summed, where replicas divide these; the largest of a rank's stages.
+    Bytes gathered{};
     Duration optimizer{};
     Duration norm{};  ///< of its gradients
 };

@@ -543,6 +543,10 @@ Duration update_time(Duration in_fp32, std::string_view precision, const Optimiz
 
 }  // namespace
 
+namespace {
+
+/// The part of a stage's optimizer state (`all` bytes) that the first of the replicas holds that
+/// divide the stage's weights as one.
 Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules) {
     const std::int64_t unit = state_bytes(precision, rules.optimizer);
     if (rules.shards.optimizer == 1 || unit == 0) {
@@ -551,6 +555,8 @@ Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rule
     const std::int64_t shards = rules.shards.optimizer;
     return Bytes{(all.count / unit + shards - 1) / shards * unit};
 }
+
+}  // namespace
 
 Bytes least_share(const StageState& whole, const StateShards& shards) {
     return Bytes{whole.weights.count / shards.weights + whole.gradients.count / shards.gradients +
@@ -561,24 +567,42 @@ Duration norm_time(Duration update, int optimizer_slots) {
     return update / (3 + 2 * optimizer_slots);
 }
 
+DividedWeights::DividedWeights(std::string_view precision, const WeightRules& rules)
+    : number_(bytes_per_number(precision)), replicas_(rules.shards.gradients) {}
+
+Bytes DividedWeights::share_of(Bytes weights) const {
+    const std::int64_t all = replicas_ * number_;
+    return Bytes{(weights.count + all - 1) / all * number_};
+}
+
+void DividedWeights::add(Bytes weights, Bytes tied) {
+    largest_ = std::max(largest_, weights);
+    share_ += share_of(weights - tied) + share_of(tied);
+}
+
 void share_out(StageState& state,
-               Bytes largest_layer,
+               const DividedWeights& layers,
                std::string_view precision,
                const WeightRules& rules) {
     const StateShards& shards = rules.shards;
     if (shards.gradients == 1) {
+        state.optimizer_state = first_share(state.optimizer_state, precision, rules);
         return;
     }
     const Bytes all = state.weights;
+    const std::int64_t numbers = layers.share().count / bytes_per_number(precision);
     const int gradient = gradient_bytes_per_byte(precision, rules.fp32_gradients);
-    state.gradients = part_of(state.gradients, shards.gradients);
-    Bytes room = shards.whole_gradients > 0 ? shards.whole_gradients * gradient * all
-                                            : std::min(largest_layer, all) * gradient;
+    const Bytes largest = std::min(layers.largest(), all);
+    const int each = gradient + (gradient > 1 && rules.gradients_beside_sums ? 1 : 0);
+    const Bytes of_other_stages = state.gradients - all * each;
+    state.gradients = layers.share() * each + layers.share_of(of_other_stages);
+    state.optimizer_state = Bytes{numbers * state_bytes(precision, rules.optimizer)};
+    state.gathered =
+        (shards.whole_gradients > 0 ? shards.whole_gradients * all : largest) * gradient;
     if (shards.weights > 1) {
-        state.weights = part_of(state.weights, shards.weights);
-        room += std::min(largest_layer * (1 + rules.prefetch), all);
+        state.weights = layers.share();
+        state.gathered += std::min(layers.largest() * (1 + rules.prefetch), all);
     }
-    state.workspace += room;
 }
 
 std::vector<StageState> stage_states(const Profile& profile,
@@ -596,15 +620,17 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
                                      const Partition& partition,
                                      const WeightRules& rules) {
     std::vector<StageState> states(as_index(partition.stage_count()));
-    std::vector<Bytes> largest(states.size());  // weights of a layer
+    std::vector<DividedWeights> divided(states.size(), {weights.precision, rules});
     std::vector<Duration> casts(states.size());
+    const Bytes tied = part_of(rules.tied, rules.devices);
     for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
         const LayerParameters& own = weights.layers[layer];
         const auto stage = as_index(partition.stage_of_layer(static_cast<int>(layer)));
         StageState& state = states[stage];
         const Bytes part = part_of(own.parameters - own.whole, rules.devices) + own.whole;
         state.weights += part;
-        largest[stage] = std::max(largest[stage], part);
+        const bool is_end = layer == 0 || layer + 1 == weights.layers.size();
+        divided[stage].add(part, is_end ? std::min(tied, part) : Bytes{});
         state.running +=
             own.running + part_of(part_of(own.copies, rules.devices), rules.shards.weights);
         state.optimizer += own.optimizer;
@@ -613,10 +639,10 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
             state.workspace = std::max(state.workspace, samples[layer].workspace);
         }
     }
-    const Bytes tied = part_of(rules.tied, rules.devices);
     if (states.size() == 1) {
         states.front().weights -= tied;
         states.front().optimizer -= rules.tied_update;
+        divided.front().forget(tied);
     }
     const int gradient = gradient_bytes_per_byte(weights.precision, rules.fp32_gradients);
     const int beside = gradient > 1 && rules.gradients_beside_sums ? 1 : 0;
@@ -624,21 +650,22 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
         state.gradients = state.weights * (gradient + beside);
         const Bytes all{state.weights.count / bytes_per_number(weights.precision) *
                         state_bytes(weights.precision, rules.optimizer)};
-        state.optimizer_state = first_share(all, weights.precision, rules);
+        state.optimizer_state = all;
         state.optimizer /= rules.shards.optimizer;
         state.norm = norm_time(state.optimizer, rules.optimizer.numbers);
         state.optimizer = update_time(state.optimizer, weights.precision, rules.optimizer);
     }
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
         states[stage].optimizer += casts[stage];  // of updated weights, by every replica
-        share_out(states[stage], largest[stage], weights.precision, rules);
+        share_out(states[stage], divided[stage], weights.precision, rules);
     }
     if (!rules.tied_room) {
         return states;
     }
-    states.front().gradients += tied * gradient;
+    const Bytes tied_share = divided.front().share_of(tied);
+    states.front().gradients += tied_share * gradient;
     if (states.size() > 1) {
-        states.back().gradients += tied * gradient;
+        states.back().gradients += tied_share * gradient;
     }
     return states;
 }

@@ -149,15 +149,37 @@ Duration norm_time(Duration update, int optimizer_slots);
 /// those of one that shares nothing.
 Bytes least_share(const StageState& whole, const StateShards& shards);
 
-/// The part of a stage's optimizer state (`all` bytes) that the first replica holds: no less than
-/// any other's.
-Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules);
+/// Weights of a stage, layer by layer, of which replicas divide each by itself where they divide
+/// gradients; and a table that two layers have in common is one by itself. So the first replica has
+/// no less of each than any other.
+class DividedWeights {
+  public:
+    DividedWeights(std::string_view precision, const WeightRules& rules);
 
-/// Leaves a replica its part of a stage's gradients and weights, and adds room to the workspace for
-/// the layers that are gathered and for the gradient of one, before it is summed. `largest_layer`:
-/// bytes of the weights of the stage's largest layer.
+    /// Adds a layer of so many bytes of weights, `tied` of which another layer has, too.
+    void add(Bytes weights, Bytes tied = {});
+    /// Says that `tied` bytes of a layer are those of another one of the stage.
+    void forget(Bytes tied) { share_ -= share_of(tied); }
+
+    /// Bytes of the weights of the largest layer.
+    Bytes largest() const { return largest_; }
+    /// Bytes of the weights of which the first replica has the gradients.
+    Bytes share() const { return share_; }
+    /// Bytes of the first replica's part of `weights`.
+    Bytes share_of(Bytes weights) const;
+
+  private:
+    std::int64_t number_;
+    std::int64_t replicas_;
+    Bytes largest_{};
+    Bytes share_{};
+};
+
+/// Leaves the first replica, which has no less than any other, its part of a stage's optimizer
+/// state, and of its gradients and weights where these are divided; and sets the room for the
+/// layers that are gathered and for the gradient of one, before it is summed.
 void share_out(StageState& state,
-               Bytes largest_layer,
+               const DividedWeights& layers,
                std::string_view precision,
                const WeightRules& rules);
 

@@ -94,6 +94,7 @@ Cluster::Cluster(const SettledScenario& scenario,
         profiled_inside_ = profiled_link(profile, "ranks").value_or(profile.links.front());
         profiled_between_ = profiled_link(profile, "nodes");
         profiled_devices_ = profiled_link(profile, "devices");
+        profiled_replicas_ = profiled_link(profile, "replicas");
     }
     const std::size_t all = as_index(ranks) * as_index(replicas_);
     if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
@@ -412,6 +413,14 @@ std::optional<MessageLanes> Cluster::message_lanes() const {
     return stack_ ? std::optional(stack_->lanes(device ? *device : DeviceProfile{})) : std::nullopt;
 }
 
+std::optional<MessageLanes> Cluster::shard_lanes() const {
+    if (profiled_replicas_ && !stack_) {
+        constexpr MessageLane alone{.share = 0, .chunks = 1};
+        return MessageLanes{.gradients = alone, .weights = alone};
+    }
+    return message_lanes();
+}
+
 std::optional<MessageLanes> Cluster::tensor_lanes() const {
     const std::optional<MessageLanes> lanes = message_lanes();
     if (!scenario_.pipeline.tensor_overlap.value_or(lanes && lanes->hides_tensor)) {
@@ -462,7 +471,7 @@ LayerRules Cluster::layer_rules() const {
                           .weights = divided == Shard::Weights,
                           .fp32_gradients = fp32_gradients_,
                           .prefetch = pipeline.prefetch > 0,
-                          .lanes = message_lanes()};
+                          .lanes = shard_lanes()};
     } else {
         rules.accumulates = scenario_.pipeline.micro_batches > 1 &&
                             scenario_.training.accumulation == Accumulation::Separate;

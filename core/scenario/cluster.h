@@ -169,6 +169,9 @@ class Cluster {
     std::vector<int> nodes_of(int rank) const;
     void know_shares();
     LinkCost between_devices_of(int rank) const;
+    /// Lanes of sums and gathers of replicas that divide gradients: one after the other where their
+    /// time was measured, which no work hides.
+    std::optional<MessageLanes> shard_lanes() const;
     std::optional<MessageLanes> tensor_lanes() const;
     LinkCost known_inside(int rank, int other) const;
     LinkCost known_between(int rank, int other) const;
@@ -199,6 +202,9 @@ class Cluster {
     std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
     std::optional<LinkCost> profiled_between_;  ///< none: not known
     std::optional<LinkCost> profiled_devices_;  ///< of a rank; none: as between ranks
+    /// Of replicas that divide gradients or weights, with all that they wait; none: as between
+    /// ranks.
+    std::optional<LinkCost> profiled_replicas_;
 
     /// Bytes per second that sums get of shared links, if all ranks sum at the same time; 0: as
     /// many as their own links carry.

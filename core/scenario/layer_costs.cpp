@@ -81,7 +81,7 @@ bool fits_on_one_stage(const SettledScenario& scenario,
             cost.saved * others + std::max({cost.saved, cost.forward_peak, cost.backward_peak}));
     }
     const RankDevice& device = cluster.devices().front();
-    return device.context + kept_state(state) + state.workspace + most <=
+    return device.context + kept_state(state) + state.workspace + state.gathered + most <=
            device.memory_limit.value();
 }
 

@@ -72,6 +72,7 @@ PlanParts plan_settings(const SettledScenario& scenario, const Profile& profile)
     parts.channel_capacity = scenario.pipeline.channel_capacity.known();
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;
+    parts.prefetch = 2 * scenario.pipeline.prefetch;  // a block has two layers
     parts.tensor_parallel = scenario.pipeline.tensor_parallel;
     parts.sequence_parallel =
         scenario.pipeline.tensor_parallel > 1 && scenario.pipeline.sequence_parallel;

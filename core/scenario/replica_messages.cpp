@@ -60,6 +60,11 @@ WeightMessages weight_messages(const StageReplicas& replicas,
 }  // namespace
 
 void add_replica_messages(PlanParts& parts, const StageReplicas& replicas, const Schedule& grid) {
+    if (!replicas.groups.empty()) {
+        const int group = replicas.groups.front().sharing.members;
+        parts.gradient_shards = replicas.divided >= Shard::Gradients ? group : 1;
+        parts.weight_shards = replicas.divided == Shard::Weights ? group : 1;
+    }
     for (std::size_t stage = 0; stage < replicas.groups.size(); ++stage) {
         if (replicas.divided == Shard::Weights) {  // all is done micro-batch by micro-batch
             parts.all_reduce.emplace_back();

@@ -579,9 +579,9 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
               "-3, FSDP). `optimizer`: its state and the update; updated weights are gathered. "
               "`gradients`: every micro-batch reduce-scatters its gradients, overlapped with its "
               "backward. `weights`: gathered layer by layer in forward and backward, overlapped "
-              "with the computation of other layers. `gradients` and `weights` are for simulation "
-              "and planning only. `shard_optimizer = true` is an old name for `optimizer`. See "
-              "[replicas](cluster.md#replicas)"),
+              "with the computation of other layers. Both are trained on CPUs ([how](internals/"
+              "executor.md#replicas-that-divide-weights)). `shard_optimizer = true` is an old name "
+              "for `optimizer`. See [replicas](cluster.md#replicas)"),
     keys::own("shard_optimizer", read_shard_optimizer, nullptr).takes(Form::Boolean),
     ScenarioKey{.name = "shard_group",
                 .read = read_shard_group,
@@ -593,7 +593,8 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
               "`data_parallel`. `node`: the replicas of a rank that are on one node, as many on "
               "each. Every group has a whole copy: gradients are summed inside a group, and each "
               "share of them between groups, with `gradients` and `weights` for every micro-batch "
-              "(HSDP, ZeRO-1 inside of nodes). Simulation and planning only",
+              "(HSDP, ZeRO-1 inside of nodes). Trained with `gradients` and `weights`, on CPUs; "
+              "then neighbouring replicas are a group",
               "all replicas"),
     keys::number<&Pipeline::prefetch>("prefetch", prefetch_range)
         .says("for `shard = \"weights\"`: number of blocks whose weights are gathered ahead; 0: "

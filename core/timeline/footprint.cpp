@@ -549,6 +549,7 @@ MemoryChange memory_change(const Plan& plan, const Action& action) {
 MemoryUse resident_memory(const Plan& plan, int rank) {
     const std::vector<int>& rank_of = plan->schedule.rank_of_stage;
     MemoryUse use;
+    Bytes gathered;
     if (!plan->context.empty()) {
         use[MemoryKind::Context] = plan->context.at(as_index(rank));
     }
@@ -561,8 +562,10 @@ MemoryUse resident_memory(const Plan& plan, int rank) {
         use[MemoryKind::Gradients] += state.gradients;
         use[MemoryKind::Optimizer] += state.optimizer_state;
         use[MemoryKind::Workspace] = std::max(use[MemoryKind::Workspace], state.workspace);
+        gathered = std::max(gathered, state.gathered);
         use[MemoryKind::Boundary] += reserved_room(plan, static_cast<int>(stage));
     }
+    use[MemoryKind::Workspace] += gathered;
     return use;
 }
 
@@ -748,7 +751,8 @@ Bytes StagePeaks::of(int stage,
     const int rank = plan_->schedule.rank_of_stage.at(as_index(stage));
     const Schedule& schedule = plan_->schedule;
     Bytes live =
-        state.weights + state.running + state.gradients + state.optimizer_state + state.workspace;
+        state.weights + state.running + state.gradients + state.optimizer_state + state.workspace +
+        state.gathered;
     if (!plan_->context.empty()) {
         live += plan_->context.at(as_index(rank));
     }

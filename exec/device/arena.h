@@ -102,6 +102,7 @@ class Arena {
     static void deal_free_blocks(std::span<Arena* const> arenas);
 
     const Memory& memory() const { return memory_; }
+    Memory& memory() { return memory_; }
 
   private:
     friend class Tensor;

@@ -9,8 +9,14 @@ class IdleGroup final : public Group {
     int size() const override { return 1; }
     int index() const override { return 0; }
     void all_reduce(View /*numbers*/, ConstView /*skip*/) override {}
-    void reduce_scatter(View /*numbers*/, ConstView /*skip*/, View /*own*/) override {}
-    void all_gather(ConstView /*own*/, View /*all*/) override {}
+    void reduce_scatter(View /*numbers*/,
+                        ConstView /*skip*/,
+                        View /*own*/,
+                        std::span<const ElementRange> /*parts*/) override {}
+    void begin_gather(ConstView /*own*/, View /*all*/) override {}
+    void finish_gather() override {}
+    void settle_gathers() override {}
+    void abandon() override {}
     void close() override {}
 };
 

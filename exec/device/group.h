@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <span>
 
 #include "core/base/units.h"
+#include "exec/base/element_range.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
@@ -46,12 +48,30 @@ class Group {
     /// order of the members, and then `skip`, in fp32 at least, so that all have the same bits. A
     /// skip is the same on all members, or empty.
     virtual void all_reduce(View numbers, ConstView skip = {}) = 0;
-    /// `own`, neighbouring rows that are a `size()`-th of those of `numbers`, become their sums,
-    /// each member its share in their order, with the bits of `all_reduce`; `skip` is of these
-    /// rows. What is left in `numbers` is undefined.
-    virtual void reduce_scatter(View numbers, ConstView skip, View own) = 0;
-    /// `all`, `size()` times as many numbers as `own`, become those of all members, in their order.
-    virtual void all_gather(ConstView own, View all) = 0;
+    /// `own` becomes the sums of the caller's part of `numbers`, with the bits of `all_reduce`;
+    /// `skip` is of this part, and may be `own` itself. Each member has the part that `parts` says,
+    /// [member]; where that is empty, `share_of` its size and index. What is left in `numbers` is
+    /// undefined.
+    virtual void reduce_scatter(View numbers,
+                                ConstView skip,
+                                View own,
+                                std::span<const ElementRange> parts = {}) = 0;
+    /// `all` becomes the numbers of all members, in their order: `own` is the caller's part of it,
+    /// `share_of` its size and index.
+    void all_gather(ConstView own, View all) {
+        begin_gather(own, all);
+        finish_gather();
+        settle_gathers();
+    }
+    /// Begins an all_gather, and does not wait. Several may be begun before the first is finished;
+    /// until the last one is, no sum may be asked for.
+    virtual void begin_gather(ConstView own, View all) = 0;
+    /// Waits for the gather that was begun first. Others may read `own` until `settle_gathers`.
+    virtual void finish_gather() = 0;
+    /// Waits until no other member reads what this one has shown in gathers.
+    virtual void settle_gathers() = 0;
+    /// Forgets gathers that were begun, after a failed step.
+    virtual void abandon() = 0;
 
     /// What the caller has spent here so far.
     const GroupUse& use() const { return use_; }

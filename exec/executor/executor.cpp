@@ -332,6 +332,7 @@ void Executor::Impl::walk(const Batch& data,
     input.step = step;
     input.evaluation = evaluation;
     groups_before = group_use();
+    shards_before = shard_use();
     repeat_addresses();
     if (edges.norm) {
         edges.norm->restart();
@@ -386,11 +387,20 @@ Score Executor::Impl::score() const {
 }
 
 std::span<const char> Executor::Impl::waits_in_groups() {
-    group_waits.assign(edges.groups.empty() ? 0 : workers.size(), 0);
-    for (std::size_t stage = 0; stage < edges.groups.size(); ++stage) {
-        if (edges.groups[stage] != nullptr && edges.groups[stage]->is_waiting()) {
+    const bool has_groups = !edges.groups.empty() || !edges.shards.empty();
+    group_waits.assign(has_groups ? workers.size() : 0, 0);
+    const auto note = [this](std::size_t stage, const Group& group) {
+        if (group.is_waiting()) {
             group_waits[as_index(plan->schedule.rank_of_stage[stage])] = 1;
         }
+    };
+    for (std::size_t stage = 0; stage < edges.groups.size(); ++stage) {
+        if (edges.groups[stage] != nullptr) {
+            note(stage, *edges.groups[stage]);
+        }
+    }
+    for (std::size_t stage = 0; stage < edges.shards.size(); ++stage) {
+        edges.shards[stage].for_each([&](const Group& group) { note(stage, group); });
     }
     return group_waits;
 }
@@ -401,6 +411,14 @@ GroupUse Executor::Impl::group_use() const {
         if (group != nullptr) {
             all += group->use();
         }
+    }
+    return all;
+}
+
+GroupUse Executor::Impl::shard_use() const {
+    GroupUse all;
+    for (const Worker* const worker : workers_here()) {
+        all += worker->use_of_shards();
     }
     return all;
 }
@@ -433,8 +451,11 @@ void Executor::Impl::collect_result(StepResult& result) {
         time.wall += worker.recorder().compute_wall();
         time.cpu += worker.recorder().compute_cpu();
     }
-    time.wall -= result.groups.time;  // a wait for another device is no stolen time
-    time.cpu -= result.groups.cpu;
+    result.shards = shard_use().since(shards_before);
+    for (const GroupUse& use : {result.groups, result.shards}) {
+        time.wall -= use.time;  // a wait for another device is no stolen time
+        time.cpu -= use.cpu;
+    }
     share(result, time);
     for (std::size_t rank = 0; rank < workers.size(); ++rank) {
         watchdog.learn(result.timeline.ranks[rank], static_cast<int>(rank));

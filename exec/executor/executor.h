@@ -56,6 +56,7 @@ struct StepResult {
     /// emulated devices what the spans last beyond the plan's durations.
     double stolen = 0;
     GroupUse groups{};  ///< of the ranks of the first device, where several divide the layers
+    GroupUse shards{};  ///< of the ranks here, where replicas divide gradients or weights
 };
 
 /// Memory of the devices that no plan counts, such as that of libraries.

@@ -16,6 +16,7 @@ namespace pipetwin::exec {
 
 void Executor::Impl::connect() {
     connect_devices();
+    connect_shards();
     std::ptrdiff_t norms = 0;
     for (const int rank : here) {
         norms +=
@@ -63,6 +64,46 @@ void Executor::Impl::connect_devices() {
                     return are_remote ? device_channel(stage, sends ? to : from, sends)
                                       : tensor.channel(from, to, stage);
                 });
+        }
+    }
+}
+
+/// Makes the groups of replicas that have the weights or gradients of a stage between them, for
+/// each stage here. They are neighbours.
+void Executor::Impl::connect_shards() {
+    const int size = plan->gradient_shards;
+    if (size == 1) {
+        return;
+    }
+    const bool are_remote = !options.replica.channel;
+    const int index = replica() % size;
+    const auto group = [&](int stage, ReplicaLane lane) {
+        const bool inside = lane != ReplicaLane::Groups;
+        const int first = inside ? replica() - index : index;
+        const int step = inside ? 1 : size;
+        return make_channel_group(
+            {.size = inside ? size : plan->replicas / size,
+             .index = inside ? index : replica() / size,
+             .are_remote = are_remote},
+            [&](int from, int to) -> Channel& {
+                const int sender = first + from * step;
+                const int receiver = first + to * step;
+                if (!are_remote) {
+                    return *options.replica.channel(sender, receiver, stage, lane);
+                }
+                const bool sends = sender == replica();
+                return shard_channel(stage, lane, sends ? receiver : sender, sends);
+            });
+    };
+    edges.shards.resize(as_index(plan.stage_count()));
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+        if (is_here(stage)) {
+            Edges::Shards& shards = edges.shards[as_index(stage)];
+            shards.gathers = group(stage, ReplicaLane::Gathers);
+            shards.sums = group(stage, ReplicaLane::Sums);
+            if (size < plan->replicas) {
+                shards.between = group(stage, ReplicaLane::Groups);
+            }
         }
     }
 }
@@ -141,14 +182,20 @@ void Executor::Impl::connect_replicas() {
             continue;
         }
         const bool shards = !plan->weight_gather.empty();
+        const bool sums_at_once = plan->gradient_shards > 1;  // with every micro-batch
         const bool hands_over = gradient_source(plan->schedule, stage).has_value();
         Stage& own_stage = worker_of(stage).stage(stage);
         const bool has_both_ends = !hands_over && !own_stage.shared_parameters().empty();
-        ReplicaMember member{.peers = std::vector<ReplicaMember::Peer>(as_index(replicas)),
-                             .own = static_cast<std::size_t>(replica()),
-                             .rounds = {.sums = !shards || hands_over || has_both_ends,
-                                        .weights = shards,
-                                        .norm = has_gradient_norms(plan->schedule)}};
+        ReplicaMember member{
+            .peers = std::vector<ReplicaMember::Peer>(as_index(replicas)),
+            .own = static_cast<std::size_t>(replica()),
+            .rounds = {.sums = !sums_at_once && (!shards || hands_over || has_both_ends),
+                       .weights = shards,
+                       .norm = has_gradient_norms(plan->schedule)}};
+        if (sums_at_once) {
+            const int size = plan->gradient_shards;
+            member.shares = {.begin = replica() / size * size, .size = size};
+        }
         // A sum of GPUs carries gradients and weights alone.
         const bool has_peers = gpu_sum == nullptr || shards || own_stage.moments().size() > 0;
         for (int other = 0; other < replicas; ++other) {
@@ -157,15 +204,17 @@ void Executor::Impl::connect_replicas() {
             }
         }
         Device& device = worker_of(stage).device();
-        const SummedTensors tensors = summed_tensors(own_stage.parameters(), has_both_ends);
+        const SummedTensors tensors =
+            sums_at_once ? SummedTensors{} : summed_tensors(own_stage.parameters(), has_both_ends);
         std::unique_ptr<AllReduceTransport> transport =
             gpu_sum ? gpu_all_reduce(tensors, member.rounds, *gpu_sum)
                     : host_all_reduce(device, tensors, member);
-        edges.sums[as_index(stage)] = std::make_unique<GradientAllReduce>(device,
-                                                                          tensors.weights.size(),
-                                                                          own_stage.moments(),
-                                                                          std::move(member),
-                                                                          std::move(transport));
+        edges.sums[as_index(stage)] =
+            std::make_unique<GradientAllReduce>(device,
+                                                own_stage.parameters().size(),
+                                                own_stage.moments(),
+                                                std::move(member),
+                                                std::move(transport));
     }
 }
 
@@ -182,6 +231,7 @@ void Executor::Impl::end_remote() {
     }
     if (!device_channels.empty()) {
         edges.groups.clear();
+        edges.shards.clear();
         device_channels.clear();
     }
     for (Reduction& reduction : edges.reductions) {

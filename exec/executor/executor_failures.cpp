@@ -130,7 +130,7 @@ void Executor::Impl::throw_failure(const StepFailures::One& failure) {
     } catch (const Error& error) {
         if (error.kind() == ErrorKind::NotFinite && failure.action &&
             failure.action->op == Op::Forward && !has_stragglers && here.size() == workers.size() &&
-            options.tensor.devices == 1) {  // several would have to do it together
+            options.tensor.devices == 1 && plan->weight_shards == 1) {  // not several together
             throw error.with_text(error.text() + first_not_finite(*failure.action)).at(place);
         }
         throw error.at(place);

@@ -61,9 +61,13 @@ struct Executor::Impl {
     }
     /// Opens the channel between a stage here and the same stage on another of its devices.
     Channel& device_channel(int stage, int other, bool sends);
+    /// Opens the channel between a stage here and the same stage of another replica, for what those
+    /// send each other that divide its weights or gradients.
+    Channel& shard_channel(int stage, ReplicaLane lane, int other, bool sends);
     /// Makes the norm and the edges of the ranks of this process.
     void connect();
     void connect_devices();
+    void connect_shards();
     /// Gives an edge between two stages its channel; none where other processes have both.
     void connect(Edge& edge, int sender, int receiver);
     std::optional<int> room_between(int sender, int receiver) const;
@@ -148,6 +152,8 @@ struct Executor::Impl {
     std::span<const char> waits_in_groups();
     /// What the ranks here have spent in groups of devices so far.
     GroupUse group_use() const;
+    /// Likewise in sums and gathers over replicas that divide gradients.
+    GroupUse shard_use() const;
     /// Fills in what the last step gave, in all processes. Collective.
     void collect_result(StepResult& result);
     double lateness(const Timeline& timeline) const;
@@ -225,6 +231,7 @@ struct Executor::Impl {
     std::atomic<bool> is_stopped = false;  ///< a row was not walked to its end
     std::atomic<std::int64_t> walks = 0;   ///< begun
     GroupUse groups_before{};              ///< as it was when the step began
+    GroupUse shards_before{};              ///< likewise
     bool is_over = false;                  ///< a process failed: no other step follows
     std::vector<Progress> progress;        ///< [rank]: where its worker is
     std::vector<char> group_waits;         ///< [rank]: likewise

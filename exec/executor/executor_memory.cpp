@@ -36,7 +36,7 @@ bool Executor::Impl::has_room() const {
 /// Every tensor of a step gets its place before the first, but where stashes go to host memory:
 /// when they leave their device is a matter of time.
 void Executor::Impl::plan_memory() {
-    if (plan->host_link) {
+    if (plan->host_link && plan->gradient_shards == 1) {
         return;
     }
     const Batch blank = random_batch(model, static_cast<int>(plan.samples().value()), 0);
@@ -47,6 +47,9 @@ void Executor::Impl::plan_memory() {
     std::vector<RowNeeds> needs(workers.size());  // of other processes' ranks nothing is known
     for (const int rank : here) {
         needs[as_index(rank)] = workers[as_index(rank)]->rehearse(step);
+    }
+    if (plan->host_link) {
+        return;
     }
     std::vector<bool> copied;
     for (std::size_t pair = 0; pair < edges.forward.size(); ++pair) {

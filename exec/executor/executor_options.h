@@ -22,12 +22,22 @@ struct ScenarioParts;
 
 namespace pipetwin::exec {
 
+/// What a channel between replicas carries. Each kind has an order of its own.
+enum class ReplicaLane {
+    Step,     ///< gradients, weights and squares, once a step
+    Gathers,  ///< weights that replicas divide
+    Sums,     ///< gradients of a micro-batch, to those that have shares of them
+    Groups    ///< their sums, between groups of such replicas
+};
+/// Number of values of `ReplicaLane`.
+inline constexpr int replica_lane_count = 4;
+
 /// One of the pipelines of a training, which share its mini-batch.
 struct ReplicaPlace {
     int index = 0;
-    /// What leads from one replica to another, for the gradients of a stage; empty where there is
-    /// one replica, or processes have one each. Outlives the executor.
-    std::function<Channel*(int from, int to, int stage)> channel{};
+    /// What leads from one replica to another, for a stage; empty where there is one replica, or
+    /// processes have one each. Outlives the executor.
+    std::function<Channel*(int from, int to, int stage, ReplicaLane lane)> channel{};
 };
 
 /// One of the devices that compute all layers of a pipeline together. Each has an executor of its

@@ -141,8 +141,8 @@ void Executor::Impl::open_gpu_sum() {
 
 ReplicaMember::Peer Executor::Impl::replica_peer(int stage, int other) {
     if (options.replica.channel) {
-        return {.to = options.replica.channel(replica(), other, stage),
-                .from = options.replica.channel(other, replica(), stage),
+        return {.to = options.replica.channel(replica(), other, stage, ReplicaLane::Step),
+                .from = options.replica.channel(other, replica(), stage, ReplicaLane::Step),
                 .is_remote = false};
     }
     // Beside the tags of edges and of gradients that stages share.
@@ -163,6 +163,15 @@ Channel& Executor::Impl::device_channel(int stage, int other, bool sends) {
         group(), plan, {.replica = replica(), .rank = here.front(), .device = other});
     const std::unique_ptr<Channel>& channel = device_channels.emplace_back(group().open(
         {.peer = process, .tag = 3 * stages * stages + stages + stage, .sends = sends}));
+    return *channel;
+}
+
+Channel& Executor::Impl::shard_channel(int stage, ReplicaLane lane, int other, bool sends) {
+    // Beside the tags of devices.
+    const int stages = plan.stage_count();
+    const int tag = 3 * stages * stages + (2 + static_cast<int>(lane)) * stages + stage;
+    const std::unique_ptr<Channel>& channel = device_channels.emplace_back(
+        group().open({.peer = process_of(other, here.front()), .tag = tag, .sends = sends}));
     return *channel;
 }
 

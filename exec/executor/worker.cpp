@@ -100,6 +100,10 @@ Worker::Worker(const Plan& plan,
       recorder_(plan->schedule.ranks.at(as_index(rank))),
       offload_(StashOffload::of_rank(plan, rank, *device_, arena_)) {
     const StageOptions options = stage_options(plan, model, settings);
+    if (plan->gradient_shards > 1) {
+        rooms_ = std::make_unique<WeightRooms>(
+            arena_, device_->kernels(), plan->weight_shards > 1 ? plan->prefetch : 0);
+    }
     for (int index = 0; index < plan.stage_count(); ++index) {
         if (plan->schedule.rank_of_stage[as_index(index)] != rank) {
             continue;
@@ -114,6 +118,9 @@ Worker::Worker(const Plan& plan,
             slot(action.stage, action.micro_batch).recomputed = true;
         }
     }
+    if (rooms_) {
+        rooms_->reserve();
+    }
     reserve_channel_room(plan);
     device_->finish();  // the weights are there
     device_->leave_thread();
@@ -127,6 +134,13 @@ void Worker::connect_stage(LocalStage& local, const Model& model, StageOptions o
                              .first_layer = plan_->partition->first_layer(piece),
                              .layer_count = plan_->partition->layers_in(piece)};
     options.group = group_of(local.index);
+    ShardGroups shards;
+    if (rooms_) {
+        shards = edges_.shards[as_index(local.index)].groups();
+        options.rooms = rooms_.get();
+        options.shards = &shards;
+        options.divides_weights = plan_->weight_shards > 1;
+    }
     options.messages =
         messages_of(routes_of(model, *plan_->partition), piece, model_stage_count(schedule));
     const auto stages_of_pieces = [&](std::vector<int> pieces) {
@@ -149,6 +163,9 @@ void Worker::connect_stage(LocalStage& local, const Model& model, StageOptions o
 RowNeeds Worker::rehearse(const StepInput& step) {
     AllocationTrace trace;
     arena_.rehearse(&trace);
+    if (rooms_) {
+        rooms_->rehearse(true);
+    }
     for (const LocalStage& local : local_stages_) {
         local.stage->rehearse(true);
     }
@@ -161,6 +178,9 @@ RowNeeds Worker::rehearse(const StepInput& step) {
             free_all(slot.received_gradients);  // of the model's input
         }
         local.stage->rehearse(false);
+    }
+    if (rooms_) {
+        rooms_->rehearse(false);
     }
     RowNeeds needs = trace.end();
     arena_.rehearse(nullptr);
@@ -209,6 +229,9 @@ void Worker::prepare(const StepInput& step) {
     }
     device_->enter_thread();
     use_averages(evaluation);
+    if (rooms_) {
+        rooms_->begin_step(evaluation);
+    }
     for (LocalStage& local : local_stages_) {
         for (Slot& slot : local.slots) {
             free_all(slot.received_gradients);  // of the model's input, since the last step
@@ -286,10 +309,7 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
             break;
         case Op::Unshard:
         case Op::Reshard:
-            throw Error(ErrorKind::Unavailable,
-                        "",
-                        fmt::format("the executor has no {} yet", op_text(action.op)),
-                        "take a schedule without data parallelism");
+            break;  // weights are gathered layer by layer, as they are needed
     }
     if (issued_ > 1) {
         device_->prepare_launch();
@@ -405,6 +425,12 @@ Group* Worker::group_of(int stage) const {
     return edges_.groups.empty() ? nullptr : edges_.groups[as_index(stage)].get();
 }
 
+/// Time that a stage has spent in groups of devices and replicas so far.
+Duration Worker::waited(int stage) const {
+    const Group* const group = group_of(stage);
+    return (group != nullptr ? group->use().time : Duration{}) + use_of_shards().time;
+}
+
 /// Over the replicas first: what goes to another stage are their sums.
 void Worker::reduce(int stage) {
     const bool goes_on = gradient_source(plan_->schedule, stage).has_value();
@@ -493,6 +519,9 @@ TimePoint Worker::update(int stage, const StepInput& step) {
     if (GradientAllReduce* const sum = all_reduce(stage)) {
         const TimePoint begun = device_->now();
         sum->share_weights();
+        if (plan_->weight_shards == 1) {
+            local_stage(stage).stage->spread_weights();
+        }
         if (!plan_->weight_gather.empty()) {
             await_emulated(begun + plan_->weight_gather[as_index(stage)]);
         }
@@ -503,10 +532,9 @@ TimePoint Worker::update(int stage, const StepInput& step) {
 /// Tells the profiler when the device begins with an action: nothing is waited for any more.
 void Worker::mark_begin(Op op, int stage) {
     if (action_begun_ && times_layers()) {
-        const Group* const group = group_of(stage);
-        const Duration waited = group != nullptr ? group->use().time : Duration{};
-        device_->mark(
-            [this, op, waited](TimePoint begin) { action_begun_(rank_, op, begin - waited); });
+        device_->mark([this, op, waiting = waited(stage)](TimePoint begin) {
+            action_begun_(rank_, op, begin - waiting);
+        });
     }
 }
 
@@ -559,7 +587,13 @@ void Worker::abandon() {
         if (GradientAllReduce* const sum = all_reduce(local.index)) {
             sum->abandon();
         }
+        if (Group* const group = group_of(local.index)) {
+            group->abandon();
+        }
         local.stage->reset();
+    }
+    if (rooms_) {
+        rooms_->abandon();
     }
 }
 

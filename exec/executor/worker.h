@@ -19,6 +19,7 @@
 #include "exec/memory_plan/message_room.h"
 #include "exec/stage/stage.h"
 #include "exec/stage/stash_offload.h"
+#include "exec/stage/weight_rooms.h"
 #include "exec/transport/channel.h"
 
 namespace pipetwin {
@@ -81,6 +82,27 @@ struct Edges {
     std::unique_ptr<GradientNorm> norm;  ///< null where the plan has no norms
     /// [stage] The devices that compute it together; empty: one does. Null: not here.
     std::vector<std::unique_ptr<Group>> groups;
+    /// The replicas that have the weights or gradients of a stage between them.
+    struct Shards {
+        std::unique_ptr<Group> gathers;
+        std::unique_ptr<Group> sums;
+        std::unique_ptr<Group> between;  ///< null: as ShardGroups
+        ShardGroups groups() const { return {gathers.get(), sums.get(), between.get()}; }
+        /// Calls act(group) for each.
+        template <class Do>
+        void for_each(const Do& act) const {
+            for (Group* const group : {gathers.get(), sums.get(), between.get()}) {
+                if (group != nullptr) {
+                    act(*group);
+                }
+            }
+        }
+        /// As Group::close.
+        void close() const {
+            for_each([](Group& group) { group.close(); });
+        }
+    };
+    std::vector<Shards> shards;  ///< [stage]; empty: each has all of them
 };
 
 /// What every worker needs to know about the step.
@@ -161,6 +183,8 @@ class Worker {
     Arena& arena() { return arena_; }
     const Arena& arena() const { return arena_; }
     const Recorder& recorder() const { return recorder_; }
+    /// What the rank has spent in sums and gathers over replicas that divide gradients.
+    GroupUse use_of_shards() const { return rooms_ ? rooms_->use() : GroupUse{}; }
     /// Null where stashes stay on their device.
     const StashOffload* offload() const { return offload_.get(); }
     /// A stage of this rank, by its index in the model. Throws InternalError where it has none
@@ -214,6 +238,7 @@ class Worker {
     void hand_gradients_to_process(int stage);
     GradientAllReduce* all_reduce(int stage) const;
     Group* group_of(int stage) const;
+    Duration waited(int stage) const;
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
@@ -250,7 +275,8 @@ class Worker {
     int issued_ = 0;      ///< actions that are not finished: two at most
     TimePoint last_end_;  ///< of the actions that are
     bool evaluates_ = false;
-    std::atomic<int> norms_to_do_ = 0;  ///< of this step; read where the channels are closed
+    std::atomic<int> norms_to_do_ = 0;    ///< of this step; read where the channels are closed
+    std::unique_ptr<WeightRooms> rooms_;  ///< null: replicas divide no gradients
     std::unique_ptr<StashOffload> offload_;
     std::unique_ptr<CopyEngine> copies_;  ///< to other memories; null: all share one
     struct Departure {

@@ -85,7 +85,7 @@ void Worker::expect_gradients() {
             continue;
         }
         for (Parameter* const parameter : local.stage->shared_parameters()) {
-            Tensor& received = parameter->received;
+            Tensor& received = parameter->received_sum();
             edges_.reductions[as_index(*source)].channel->expect(
                 Tensor::placed(device_->memory(),
                                received.data(),
@@ -179,7 +179,7 @@ void Worker::hand_gradients_to_process(int stage) {
     Channel& channel = *reduction.channel;
     device_->finish();
     for (Parameter* const parameter : local_stage(stage).stage->shared_parameters()) {
-        Tensor& gradient = parameter->gradient;
+        Tensor& gradient = parameter->sum();
         channel.send({.micro_batch = 0,
                       .tensor = Tensor::placed(device_->memory(),
                                                gradient.data(),
@@ -305,6 +305,9 @@ void Worker::close_channels() {
         }
         if (Group* const group = group_of(local.index)) {
             group->close();
+        }
+        if (rooms_) {
+            edges_.shards[stage].close();
         }
         if (const auto other = gradient_source(plan_->schedule, local.index)) {
             edges_.reductions[stage].channel->close();

@@ -43,7 +43,9 @@ Parameter ParameterMaker::allocate(const std::string& name, const PaddedMatrix& 
     parameter.name = name;
     parameter.padding = shape.padding;
     parameter.cut = shape.cut;
-    if (settings_.share != nullptr) {
+    if (settings_.division != nullptr) {
+        divide(parameter, shape, uses);
+    } else if (settings_.share != nullptr) {
         parameter.share = settings_.share->next(shape.kept_size());
     }
     const auto state = [&] {
@@ -54,10 +56,12 @@ Parameter ParameterMaker::allocate(const std::string& name, const PaddedMatrix& 
                    ? Tensor()
                    : zeros(format.exact(), 1, parameter.share->size, MemoryKind::Optimizer);
     };
-    parameter.value = tensor_of(format.real, MemoryKind::Weights);
-    parameter.gradient = tensor_of(format.exact(), MemoryKind::Gradients);
-    if (settings_.shared || uses == Uses::Two) {
-        parameter.received = tensor_of(format.exact(), MemoryKind::Gradients);
+    if (parameter.divided == nullptr) {
+        parameter.value = tensor_of(format.real, MemoryKind::Weights);
+        parameter.gradient = tensor_of(format.exact(), MemoryKind::Gradients);
+        if (settings_.shared || uses == Uses::Two) {
+            parameter.received = tensor_of(format.exact(), MemoryKind::Gradients);
+        }
     }
     if (format.has_master_weights()) {
         parameter.master = state();
@@ -72,6 +76,82 @@ Parameter ParameterMaker::allocate(const std::string& name, const PaddedMatrix& 
         parameter.average = state();
     }
     return parameter;
+}
+
+/// Numbers of which replicas have a share each, in memory of this one.
+DividedNumbers& ParameterMaker::divided_numbers(std::int64_t count) {
+    const LayerDivision& of = *settings_.division;
+    DividedNumbers& numbers =
+        *settings_.division->made.emplace_back(std::make_unique<DividedNumbers>());
+    numbers.count = count;
+    for (int replica = 0; replica < of.replicas; ++replica) {
+        numbers.shares.push_back(share_of(count, replica, of.replicas));
+    }
+    numbers.own = numbers.shares[as_index(of.replica)];
+    const NumberFormat& format = settings_.format;
+    const auto row = [&](DType type, std::int64_t size, MemoryKind kind) {
+        return size > 0 ? arena_.allocate(type, 1, size, kind) : Tensor();
+    };
+    (of.weights ? numbers.values : numbers.whole) =
+        row(format.real, of.weights ? numbers.own.size : count, MemoryKind::Weights);
+    numbers.gradients = row(format.exact(), numbers.own.size, MemoryKind::Gradients);
+    return numbers;
+}
+
+/// Gives a parameter its place among the numbers of the layer, or of a table that another layer
+/// uses, too.
+void ParameterMaker::divide(Parameter& parameter, const PaddedMatrix& shape, Uses uses) {
+    static std::byte nowhere;  // where nothing is read or written
+    const NumberFormat& format = settings_.format;
+    const std::int64_t size = shape.kept_size();
+    if (uses == Uses::Two) {
+        parameter.divided = &divided_numbers(size);
+    } else {
+        if (numbers_ == nullptr) {
+            numbers_ = &divided_numbers(settings_.division->numbers);
+        }
+        parameter.divided = numbers_;
+    }
+    DividedNumbers& numbers = *parameter.divided;
+    parameter.first_number = std::exchange(numbers.passed, numbers.passed + size);
+    const ElementRange kept = common(numbers.own, {.begin = parameter.first_number, .size = size});
+    parameter.share = ElementRange{.begin = kept.begin - parameter.first_number, .size = kept.size};
+    Memory& memory = arena_.memory();
+    const auto part = [&](Tensor& of, std::int64_t begin) {
+        return kept.size == 0
+                   ? Tensor()
+                   : Tensor::placed(memory,
+                                    part_of(View(of), {.begin = begin, .size = kept.size}).data,
+                                    of.dtype(),
+                                    1,
+                                    kept.size);
+    };
+    const auto working = [&](DType type, void* place) {
+        return Tensor::placed(memory,
+                              place,
+                              type,
+                              shape.rows + shape.padding.rows,
+                              shape.columns + shape.padding.columns);
+    };
+    const bool has_whole = !numbers.whole.empty();
+    parameter.value = working(
+        format.real,
+        has_whole
+            ? part_of(View(numbers.whole), {.begin = parameter.first_number, .size = size}).data
+            : &nowhere);
+    parameter.gradient = working(format.exact(), &nowhere);
+    const std::int64_t begin = kept.begin - numbers.own.begin;
+    parameter.value_share =
+        has_whole ? part(numbers.whole, kept.begin) : part(numbers.values, begin);
+    parameter.gradient_share = part(numbers.gradients, begin);
+    if (uses == Uses::Two) {
+        if (numbers.own.size > 0) {
+            numbers.received =
+                arena_.allocate(format.exact(), 1, numbers.own.size, MemoryKind::Gradients);
+        }
+        parameter.received = working(format.exact(), &nowhere);
+        parameter.received_share = part(numbers.received, begin);
+    }
 }
 
 /// Calls work(piece) for all pieces of so many elements, at the same time where the device lets
@@ -109,9 +189,12 @@ void ParameterMaker::draw(Parameter& parameter, const Drawing& drawing) const {
                  static_cast<std::uint64_t>(first),
                  numbers.subspan(as_index(run.begin - piece.begin), as_index(run.size)));
         });
-        kernels_.upload(std::span<const Number>(numbers), part_of(View(parameter.value), piece));
+        if (parameter.divided == nullptr || !parameter.divided->whole.empty()) {
+            kernels_.upload(std::span<const Number>(numbers),
+                            part_of(View(parameter.value), piece));
+        }
         const ElementRange kept = common(piece, own);
-        for (Tensor* const copy : {&parameter.master, &parameter.average}) {
+        for (Tensor* const copy : {&parameter.master, &parameter.average, &parameter.value_share}) {
             if (!copy->empty() && kept.size > 0) {
                 kernels_.upload(
                     std::span<const Number>(numbers).subspan(as_index(kept.begin - piece.begin),

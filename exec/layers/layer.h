@@ -113,6 +113,16 @@ class ShareCut {
     std::int64_t next_ = 0;
 };
 
+/// How replicas divide the gradients of a layer, or its weights, too.
+struct LayerDivision {
+    int replica = 0;       ///< this one
+    int replicas = 1;      ///< that have the layer between them
+    bool weights = false;  ///< they divide these, too
+    /// Numbers of the layer's parameters, without those of a table that another layer uses, too.
+    std::int64_t numbers = 0;
+    std::vector<std::unique_ptr<DividedNumbers>> made{};
+};
+
 /// Makes the parameters of one unit of partition. Their initial values depend on (seed, index of
 /// the unit in the model, number of the parameter in the unit, element) and on nothing else.
 class ParameterMaker {
@@ -141,7 +151,8 @@ class ParameterMaker {
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
         ShareCut* share = nullptr;   ///< of the optimizer's state; null: there is all of it
-        int device = 0;              ///< number of the stage's device, of those that divide layers
+        LayerDivision* division = nullptr;  ///< null: replicas do not divide gradients
+        int device = 0;  ///< number of the stage's device, of those that divide layers
     };
     ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings);
 
@@ -198,6 +209,8 @@ class ParameterMaker {
 
   private:
     Parameter allocate(const std::string& name, const PaddedMatrix& shape, Uses uses);
+    DividedNumbers& divided_numbers(std::int64_t count);
+    void divide(Parameter& parameter, const PaddedMatrix& shape, Uses uses);
     void in_pieces_of(std::int64_t size,
                       const std::function<void(const ElementRange&)>& work) const;
     void in_small_pieces_of(std::int64_t size,
@@ -219,6 +232,7 @@ class ParameterMaker {
     Arena& arena_;
     const Kernels& kernels_;
     Settings settings_;
+    DividedNumbers* numbers_ = nullptr;  ///< of the unit, where replicas divide them
     int made_ = 0;
     int dropouts_ = 0;
 };

@@ -18,6 +18,8 @@ namespace pipetwin::exec {
 
 class Group;
 class Tensor;
+class WeightRooms;
+struct ShardGroups;
 
 /// Function that is called when a part of a layer's work is done: how the profiler times the layers
 /// inside a stage. Time in the calls of a group of devices (exec/device/group.h) is taken out of
@@ -49,6 +51,12 @@ struct StageOptions {
     /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
     int replica = 0;
     int optimizer_shards = 1;
+    /// Where replicas divide gradients (ZeRO-2), or weights, too (ZeRO-3), layer by layer: the room
+    /// of the rank, and those that have the stage between them; null: they do not. Both outlive the
+    /// stage. Then there is one share of the optimizer's state for each of the layer's.
+    WeightRooms* rooms = nullptr;
+    const ShardGroups* shards = nullptr;
+    bool divides_weights = false;
     /// The devices that compute the stage together, where they divide layers (`LayerSpec::cut`);
     /// null: there is one. Outlives the stage.
     Group* group = nullptr;

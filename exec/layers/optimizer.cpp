@@ -76,8 +76,11 @@ std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
             squares[index] = 0;
             continue;
         }
-        views.push_back({.value = part_of(View(parameter.value), share),
-                         .gradient = part_of(ConstView(parameter.gradient), share),
+        const bool is_divided = parameter.divided != nullptr;
+        views.push_back({.value = is_divided ? View(parameter.value_share)
+                                             : part_of(View(parameter.value), share),
+                         .gradient = is_divided ? ConstView(parameter.gradient_share)
+                                                : part_of(ConstView(parameter.gradient), share),
                          .first = parameter.first,
                          .second = parameter.second,
                          .master = parameter.master,

@@ -21,6 +21,22 @@ struct ScenarioParts;
 namespace pipetwin::exec {
 
 class Device;
+struct Parameter;
+
+/// Numbers of a layer's parameters, one after the other, of which each of several replicas has a
+/// share: of their gradients (ZeRO-2), or of the weights, too (ZeRO-3). A table that two layers use
+/// is one by itself.
+struct DividedNumbers {
+    std::int64_t count = 0;
+    std::vector<ElementRange> shares{};  ///< [replica]
+    ElementRange own{};                  ///< this replica's
+    Tensor whole{};           ///< all values, in one row; empty where replicas divide them
+    Tensor values{};          ///< those of the share, in one row; empty where there are all
+    Tensor gradients{};       ///< sums of the share over the mini-batch so far, in one row
+    Tensor received{};        ///< likewise, of another copy or use; empty where there is none
+    std::int64_t passed = 0;  ///< numbers that have parameters
+    std::vector<Parameter*> parameters{};  ///< in the order of their numbers
+};
 
 /// Settings of the optimizer and of its learning rate. Defaults are torch's; RMSProp has decay 0.9
 /// and epsilon 1e-8, and with momentum those of GPipe's training of AmoebaNet: decay 0.9, momentum
@@ -94,7 +110,18 @@ struct Parameter {
     Tensor received;  ///< the gradient of another copy, or use; empty where there is none
     bool has_gradient = false;  ///< `gradient` is this step's; false: whatever was there before
     bool has_received = false;  ///< likewise
-    bool is_copy = false;       ///< of a parameter that an earlier stage has: it counts there
+    /// Where replicas divide gradients: of what this is a part, from its number `first_number` on;
+    /// null: they do not. Then `gradient` and `received` are places where all of them stand while
+    /// their layer is at work, of this micro-batch alone, and so is `value` where replicas divide
+    /// weights, too.
+    DividedNumbers* divided = nullptr;
+    std::int64_t first_number = 0;
+    Tensor value_share{};     ///< the numbers of `share`, in one row
+    Tensor gradient_share{};  ///< likewise: their sum over the mini-batch
+    Tensor received_share{};
+    bool has_gradient_share = false;  ///< as `has_gradient`, of the sum
+    bool has_received_share = false;
+    bool is_copy = false;    ///< of a parameter that an earlier stage has: it counts there
     bool is_weight = false;  ///< of a product or convolution: no norm's, no bias and no embedding
     /// The part of the value that this replica updates; none: all of it.
     std::optional<ElementRange> share{};
@@ -105,6 +132,18 @@ struct Parameter {
     bool is_partial = false;
     /// What of the model's matrix this device has, where several divide the layer.
     MatrixCut cut{};
+
+    /// Whether each replica has a share of the value alone.
+    bool divides_value() const { return divided != nullptr && divided->whole.empty(); }
+    /// The value, or this replica's share of it, as it stays from step to step.
+    Tensor& kept_value() { return divides_value() ? value_share : value; }
+    /// The gradient of the mini-batch, or this replica's share of it.
+    Tensor& sum() { return divided != nullptr ? gradient_share : gradient; }
+    /// What another copy, or use, adds to it.
+    Tensor& received_sum() { return divided != nullptr ? received_share : received; }
+    /// Whether the sum is this step's.
+    bool& has_sum() { return divided != nullptr ? has_gradient_share : has_gradient; }
+    bool& has_received_sum() { return divided != nullptr ? has_received_share : has_received; }
 
     /// The value without its padding.
     PaddedMatrix matrix() const {

@@ -86,6 +86,7 @@ StepSample MeasuredPipeline::step() {
                       .time = step_time(result_.timeline),
                       .stolen = result_.stolen,
                       .groups = result_.groups,
+                      .shards = result_.shards,
                       .host_rate = host_rate_of(result_.timeline)};
     average_over_calls(sample.layers);
     if (!shared_devices_.empty()) {
@@ -208,7 +209,7 @@ Duration MeasuredPipeline::dispatch_of(const Timeline& timeline,
     for (const LayerClock::Laps& laps : layers) {
         rest -= laps.sum();
     }
-    rest -= result_.groups.time;
+    rest -= result_.groups.time + result_.shards.time;
     return std::max(Duration{}, rest / actions);
 }
 

@@ -61,7 +61,7 @@ bool has_order(const SettledScenario& scenario) {
 
 SettledScenario scenario_of(const ProfilerOptions& options, int size, int workers) {
     SettledScenario scenario;
-    scenario.training.batch = size * options.micro_batches;
+    scenario.training.batch = size * options.micro_batches * options.replicas;
     scenario.training.precision = options.precision;
     scenario.cluster.backend = options.backend;
     if (options.offload) {
@@ -74,6 +74,9 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     scenario.pipeline.stages = workers;
     scenario.pipeline.tensor_parallel = options.tensor_parallel;
     scenario.pipeline.sequence_parallel = options.sequence_parallel;
+    scenario.pipeline.data_parallel = options.replicas;
+    scenario.pipeline.shard = options.shard;
+    scenario.pipeline.prefetch = options.prefetch;
     scenario.pipeline.micro_batches = options.micro_batches;
     scenario.pipeline.schedule = options.schedule;
     scenario.pipeline.chunks = options.chunks;
@@ -239,27 +242,37 @@ void share_out(LayerCost& layer, int size, int devices) {
     layer.optimizer *= devices;
 }
 
-/// The link between devices with which what they tell one another takes what it took, waits for
-/// each other included.
-void note_sums(Profile& profile, int devices, const Samples& samples) {
+/// The link between members of groups with which what they tell one another takes what it took,
+/// waits for each other included.
+void note_sums(Profile& profile,
+               std::string_view between,
+               int members,
+               GroupUse StepSample::*of,
+               const Samples& samples) {
     GroupUse use;
     for (const StepSample& step : samples) {
-        use += step.groups;
+        use += step.*of;
     }
-    if (use.time == Duration{}) {
+    if (members == 1 || use.time == Duration{}) {
         return;
     }
-    // In a ring half a sum is T - 1 messages of a T-th (core/costs/collectives/all_reduce.h).
+    // In a ring half a sum of n is n - 1 messages of an n-th (core/costs/collectives/all_reduce.h).
     const double bytes =
-        static_cast<double>(use.carried.count) * (devices - 1) / static_cast<double>(devices);
-    std::erase_if(profile.links, [](const LinkCost& link) { return link.between == "devices"; });
-    profile.links.push_back(
-        {.between = "devices", .bytes_per_second = bytes / to_seconds(use.time)});
+        static_cast<double>(use.carried.count) * (members - 1) / static_cast<double>(members);
+    std::erase_if(profile.links, [&](const LinkCost& link) { return link.between == between; });
+    profile.links.push_back({.between = std::string(between),
+                             .bytes_per_second = bytes / to_seconds(use.time)});
 }
 
+/// Members of the groups that were measured.
+struct MeasuredGroups {
+    int devices = 1;   ///< of a rank, of which the samples are the first's
+    int replicas = 1;  ///< that divide gradients, of which they are the first's
+};
+
 /// Writes what was measured at one size into the profile.
-/// `devices`: of a rank, of which the samples are the first's.
-void fill_in(Profile& profile, int size, int devices, const Samples& measured) {
+void fill_in(Profile& profile, int size, const MeasuredGroups& groups, const Samples& measured) {
+    const int devices = groups.devices;
     const Samples samples = quiet(measured);
     for (std::size_t index = 0; index < profile.layers.size(); ++index) {
         const auto part = [&](Duration LayerClock::Laps::*member) {
@@ -287,9 +300,8 @@ void fill_in(Profile& profile, int size, int devices, const Samples& measured) {
             share_out(layer, size, devices);
         }
     }
-    if (devices > 1) {
-        note_sums(profile, devices, samples);
-    }
+    note_sums(profile, "devices", devices, &StepSample::groups, samples);
+    note_sums(profile, "replicas", groups.replicas, &StepSample::shards, samples);
     profile.dispatch = measured_dispatch(measured, samples);
     std::vector<double> host_rates;
     std::ranges::transform(samples, std::back_inserter(host_rates), &StepSample::host_rate);
@@ -392,7 +404,7 @@ class Profiler {
         if (workers_ > 1 && scenario.pipeline.partition.is_auto()) {
             fill_in(profile_,
                     size,
-                    options_.tensor_parallel,
+                    groups(),
                     steps(plan_of(scenario),
                           {.warm_up = 1,
                            .fewest = 2,
@@ -418,7 +430,7 @@ class Profiler {
                                        .budget = budget,
                                        .patience = share(patience) / size_count},
                                       WithInterference::Apart);
-        fill_in(profile_, size, options_.tensor_parallel, samples);
+        fill_in(profile_, size, groups(), samples);
         note_noise(profile_, evaluate_gate(samples));
         if (options_.measures_halves && profile_.whole_backwards && !profile_.halves_over_whole) {
             scenario.pipeline.partition = plan->partition->layers_per_stage();
@@ -455,6 +467,10 @@ class Profiler {
             }
             return std::nullopt;
         }
+    }
+
+    MeasuredGroups groups() const {
+        return {.devices = options_.tensor_parallel, .replicas = options_.replicas};
     }
 
     Plan plan_of(const SettledScenario& scenario) const {
@@ -548,6 +564,7 @@ Profile profile_model(const Model& model, const ProfilerOptions& options) {
 ProfileRounds::ProfileRounds(const Plan& plan, const Model& model, const ProfilerOptions& options)
     : size_(plan->micro_batch_sizes.front()),
       devices_(plan->tensor_parallel),
+      replicas_(plan->gradient_shards > 1 ? plan->replicas : 1),
       pipeline_(plan, model, run_options(options)) {
     PIPETWIN_EXPECT(options.micro_batch_sizes.size() == 1, "one size of micro-batch");
 }
@@ -565,7 +582,7 @@ void ProfileRounds::measure(int steps) {
 Profile ProfileRounds::profile(Profile base) const {
     PIPETWIN_EXPECT(!samples_.empty(), "a round");
     base.calibration.reset();
-    fill_in(base, size_, devices_, samples_);
+    fill_in(base, size_, {.devices = devices_, .replicas = replicas_}, samples_);
     note_noise(base, evaluate_gate(samples_));
     return base;
 }
@@ -593,6 +610,11 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.busy_workers = pipeline.stages;
     options.tensor_parallel = pipeline.tensor_parallel;
     options.sequence_parallel = pipeline.tensor_parallel > 1 && pipeline.sequence_parallel;
+    if (pipeline.data_parallel > 1 && pipeline.shard >= Shard::Gradients) {
+        options.replicas = pipeline.data_parallel;
+        options.shard = pipeline.shard;
+        options.prefetch = pipeline.prefetch;
+    }
     options.schedule = pipeline.schedule;
     options.chunks = pipeline.chunks;
     options.group_size = pipeline.group_size;

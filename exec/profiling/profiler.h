@@ -29,7 +29,12 @@ struct ProfilerOptions {
     int micro_batches = 1;    ///< of a step, so as many stashes are alive as the schedule keeps
     int tensor_parallel = 1;  ///< devices of a rank, which divide its layers
     bool sequence_parallel = false;  ///< ... and the rows between them
-    int busy_workers = 1;            ///< ranks; at most as many as there are cores and layers
+    /// Replicas that divide gradients, or weights, too, as `shard` says: their sums and gathers are
+    /// measured. Otherwise 1.
+    int replicas = 1;
+    Shard shard = Shard::None;
+    int prefetch = 1;      ///< of weights, in blocks
+    int busy_workers = 1;  ///< ranks; at most as many as there are cores and layers
     std::string schedule{default_schedule};
     int chunks = 1;      ///< per rank
     int group_size = 0;  ///< of interleaved-1f1b
@@ -91,8 +96,9 @@ class ProfileRounds {
     double apart() const;
 
   private:
-    const int size_;     ///< of a micro-batch
-    const int devices_;  ///< of a rank
+    const int size_;      ///< of a micro-batch
+    const int devices_;   ///< of a rank
+    const int replicas_;  ///< that divide gradients
     MeasuredPipeline pipeline_;
     Samples samples_{};
     std::vector<Duration> rounds_{};  ///< the median step of each

@@ -38,9 +38,10 @@ Replicas::Replicas(const Plan& plan, const Model& model, const ExecutorOptions& 
       devices_(as_index(devices_here_.count)),
       executors_(as_index(here_.count) * devices_),
       stages_(static_cast<std::size_t>(plan.stage_count())),
+      lanes_(plan->gradient_shards > 1 ? replica_lane_count : 1),
       others_(executors_ - 1) {
     if (executors_ > 1) {
-        for (std::size_t i = 0; i < executors_ * executors_ * stages_; ++i) {
+        for (std::size_t i = 0; i < executors_ * executors_ * stages_ * lanes_; ++i) {
             channels_.push_back(make_local_channel(std::nullopt));
         }
     }
@@ -59,22 +60,25 @@ std::unique_ptr<Executor> Replicas::make_executor(const Plan& plan,
     own.replica.index = here_.first + static_cast<int>(replica);
     own.tensor.device = devices_here_.first + static_cast<int>(device);
     own.tensor.devices = plan->tensor_parallel;
-    if (device > 0) {  // a clock has the layers of one device
+    if (index > 0) {  // a clock has the layers of one device
         own.layer_done = {};
         own.action_begun = {};
     }
     if (executors_ > 1) {
         share_out_cores(own.place, static_cast<std::size_t>(plan.rank_count()), executors_, index);
-        const auto channel = [this](std::size_t from, std::size_t to, int stage) {
-            return channels_[(from * executors_ + to) * stages_ + as_index(stage)].get();
+        const auto channel = [this](std::size_t from, std::size_t to, int stage, ReplicaLane lane) {
+            const std::size_t pair = (from * executors_ + to) * stages_ + as_index(stage);
+            return channels_[pair * lanes_ + static_cast<std::size_t>(lane)].get();
         };
-        own.replica.channel = [=, this](int from, int to, int stage) {
+        own.replica.channel = [=, this](int from, int to, int stage, ReplicaLane lane) {
             return channel(
-                as_index(from) * devices_ + device, as_index(to) * devices_ + device, stage);
+                as_index(from) * devices_ + device, as_index(to) * devices_ + device, stage, lane);
         };
         own.tensor.channel = [=, this](int from, int to, int stage) -> Channel& {
-            return *channel(
-                replica * devices_ + as_index(from), replica * devices_ + as_index(to), stage);
+            return *channel(replica * devices_ + as_index(from),
+                            replica * devices_ + as_index(to),
+                            stage,
+                            ReplicaLane::Step);
         };
     }
     return std::make_unique<Executor>(plan, model, std::move(own));

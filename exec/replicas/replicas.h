@@ -66,7 +66,8 @@ class Replicas {
     std::size_t devices_;    ///< of a rank, here
     std::size_t executors_;  ///< here: of each replica one for each device of a rank
     std::size_t stages_;
-    std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage], executors
+    std::size_t lanes_;
+    std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to][stage][lane], executors
     /// [replica][device]
     std::vector<std::unique_ptr<Executor>> pipelines_;
     std::optional<std::size_t> failed_;

@@ -100,7 +100,7 @@ class WholeModel {
             for (place.device = 0; place.device < plan_->tensor_parallel; ++place.device) {
                 const ParameterShape& shape = shape_of(place);
                 ElementRange share{.begin = 0, .size = shape.rows * shape.columns};
-                if (shape.share && place.part != value) {
+                if (shape.share && (place.part != value || shape.divides_value)) {
                     share = *shape.share;
                 }
                 if (share.size > 0) {
@@ -173,6 +173,16 @@ class WholeModel {
 
 }  // namespace
 
+namespace {
+
+/// One of trained_parts, or what this replica has of it.
+Tensor& part_of_parameter(Parameter& parameter, std::size_t part) {
+    Tensor Parameter::*const tensor = trained_parts.at(part);
+    return tensor == &Parameter::value ? parameter.kept_value() : parameter.*tensor;
+}
+
+}  // namespace
+
 StageShapes stage_shapes(Executor& executor) {
     StageShapes shapes;
     for (int stage = 0; stage < executor.plan().stage_count(); ++stage) {
@@ -188,8 +198,9 @@ StageShapes stage_shapes(Executor& executor) {
             shape.padding = parameter->padding;
             shape.cut = parameter->cut;
             shape.share = parameter->share;
+            shape.divides_value = parameter->divides_value();
             for (std::size_t part = 0; part < trained_parts.size(); ++part) {
-                const Tensor& tensor = parameter->*trained_parts.at(part);
+                const Tensor& tensor = part_of_parameter(*parameter, part);
                 shape.parts.at(part) = {.is_there = !tensor.empty(), .type = tensor.dtype()};
             }
         }
@@ -205,6 +216,7 @@ void put(ByteWriter& message, const StageShapes& shapes) {
             message.put_text(shape.name).put(shape.is_copy).put(shape.rows).put(shape.columns);
             message.put(shape.padding).put(shape.cut);
             message.put(shape.share.has_value()).put(shape.share.value_or(ElementRange{}));
+            message.put(shape.divides_value);
             message.put(shape.parts);
         }
     }
@@ -227,6 +239,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
             if (has_share) {
                 shape.share = share;
             }
+            shape.divides_value = message.get<bool>();
             shape.parts = message.get<decltype(shape.parts)>();
         }
     }
@@ -235,7 +248,7 @@ StageShapes get_stage_shapes(ByteReader& message) {
 
 Tensor& tensor_at(Executor& executor, const ParameterPlace& place) {
     Parameter* const parameter = executor.trained_of_stage(place.stage)[as_index(place.parameter)];
-    return parameter->*trained_parts.at(as_index(place.part));
+    return part_of_parameter(*parameter, as_index(place.part));
 }
 
 std::vector<std::byte> read_tensor(Executor& executor, const ParameterPlace& place) {

@@ -46,6 +46,7 @@ struct ParameterShape {
     MatrixPadding padding{};
     MatrixCut cut{};
     std::optional<ElementRange> share{};  ///< as Parameter
+    bool divides_value = false;           ///< replicas have shares of the value, too
     std::array<Part, trained_parts.size()> parts{};
 };
 

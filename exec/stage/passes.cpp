@@ -13,6 +13,19 @@
 /// in exec/stage/outputs.h.
 namespace pipetwin::exec {
 
+void Stage::Impl::begin_action(bool forward) const {
+    if (options.rooms != nullptr) {
+        options.rooms->begin_action(forward);
+    }
+}
+
+/// Makes the weights of a layer whole, where replicas divide them.
+void Stage::Impl::need_weights(std::size_t index) const {
+    if (options.rooms != nullptr) {
+        options.rooms->need_weights(number_in_rooms, index);
+    }
+}
+
 Tensor Stage::Impl::allocate_message(const StageOutputs::Message& message, int samples) {
     const Boundary shape = message_shape(message, samples);
     return arena.allocate(shape.type, shape.rows, shape.columns, MemoryKind::Boundary);
@@ -179,6 +192,7 @@ void Stage::Impl::allocate_value(Stash& stash, std::size_t index) {
 /// The forward of one layer into `y`.
 void Stage::Impl::compute_layer(
     LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept) {
+    need_weights(index);
     if (joining[index] != nullptr) {
         find_operands(stash, index);
         joining[index]->join(call, operands, y, kept);
@@ -266,6 +280,7 @@ void copy(const Kernels& kernels, ConstView from, View to) {
 void Stage::Impl::run_forward(
     int micro_batch, Stash& stash, const LayerCall& base, bool keep, std::span<Tensor> sent) {
     LayerCall call = base;
+    begin_action(!call.recomputation);
     if (!call.recomputation) {  // which has left its loss already
         want_sums(call, micro_batch);
     }
@@ -446,6 +461,20 @@ void Stage::Impl::backward_layer(
     if (outputs->hands_on(index)) {
         return;
     }
+    if (options.rooms == nullptr) {
+        return compute_backward(call, stash, index, gradients, op);
+    }
+    const bool gives_gradient = !outputs->reads(index).empty() || gives_input_gradient();
+    if (op != Op::BackwardWeight && gives_gradient) {  // else no backward reads weights
+        need_weights(index);
+    }
+    options.rooms->begin_gradients(number_in_rooms, index);
+    compute_backward(call, stash, index, gradients, op);
+    options.rooms->end_gradients(number_in_rooms, index);
+}
+
+void Stage::Impl::compute_backward(
+    LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
     if (joining[index] != nullptr) {
         backward_joining(call, stash, index, gradients, op);
         return;
@@ -562,6 +591,7 @@ void Stage::Impl::run_backward(int micro_batch,
     Stash& stash = this->stash(micro_batch);
     PIPETWIN_EXPECT(stash.is_whole, "B and I follow F or R");
     begin_gradients(stash, received, gradients);
+    begin_action(false);
     LayerCall call = this->call(micro_batch, stash);
     for (std::size_t i = layers.size(); i-- > 0;) {
         compute_again(stash, call, i);

@@ -120,29 +120,71 @@ Stage::Stage(Device& device,
     : impl_(std::make_unique<Impl>(device, arena, model, place, options)) {
     impl_->layers = std::move(layers);
     const std::int64_t numbers = parameter_count(model, place);
+    const bool shares = options.optimizer_shards > 1 && options.rooms == nullptr;
     ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
-    impl_->create_parameters(drawing_rules(model, options),
-                             options.optimizer_shards > 1 ? &share : nullptr);
-    PIPETWIN_EXPECT(options.optimizer_shards == 1 || share.passed() == numbers,
-                    "a model knows its parameters");
+    impl_->create_parameters(model, drawing_rules(model, options), shares ? &share : nullptr);
+    PIPETWIN_EXPECT(!shares || share.passed() == numbers, "a model knows its parameters");
     impl_->find_blocks(model.is_chain());
     impl_->connect(model);
 }
 
 Stage::~Stage() = default;
 
+/// How replicas divide a layer; none: they do not.
+std::optional<LayerDivision> Stage::Impl::division_of(const Model& model, int layer) const {
+    if (options.rooms == nullptr) {
+        return std::nullopt;
+    }
+    const Group& group = *options.shards->sums;
+    const bool is_end = layer == 0 || layer + 1 == model.layer_count();
+    return LayerDivision{
+        .replica = group.index(),
+        .replicas = group.size(),
+        .weights = options.divides_weights,
+        .numbers = model.layer(layer).parameter_count - (is_end ? model.tied_count() : 0)};
+}
+
+/// Says what each layer uses of what replicas divide.
+void Stage::Impl::enter_rooms(bool has_both_ends) {
+    WeightRooms::Layers uses(layers.size());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (Parameter* const parameter : layers[i]->parameters()) {
+            DividedNumbers& numbers = *parameter->divided;
+            if (numbers.parameters.empty()) {
+                uses[i].push_back({.numbers = &numbers});
+            }
+            numbers.parameters.push_back(parameter);
+        }
+    }
+    for (const std::unique_ptr<DividedNumbers>& numbers : divided) {
+        PIPETWIN_EXPECT(numbers->passed == numbers->count, "a model knows its parameters");
+        const Parameter& first = *numbers->parameters.front();
+        if (has_both_ends && !first.received.empty()) {
+            uses.back().push_back({.numbers = numbers.get(), .is_second = true});
+        }
+    }
+    number_in_rooms = options.rooms->add_stage(std::move(uses), *options.shards);
+}
+
 /// `share`: of the optimizer's state, null for all.
-void Stage::Impl::create_parameters(const ParameterMaker::Settings& rules, ShareCut* share) {
+void Stage::Impl::create_parameters(const Model& model,
+                                    const ParameterMaker::Settings& rules,
+                                    ShareCut* share) {
     Bytes workspace;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         ParameterMaker::Settings own = rules;
         own.layer = place.first_layer + static_cast<int>(i);
         own.share = share;
+        std::optional<LayerDivision> division = division_of(model, own.layer);
+        own.division = division ? &*division : nullptr;
         if (i > 0 && first() && !layers.front()->parameters().empty()) {
             own.table = layers.front()->parameters().front();
         }
         ParameterMaker maker(arena, *kernels, own);
         layers[i]->create_parameters(maker, names[i], false);
+        if (division) {
+            std::ranges::move(division->made, std::back_inserter(divided));
+        }
         workspace = std::max(workspace, layers[i]->workspace_bytes(options.largest_micro_batch));
     }
     if (workspace > Bytes{}) {
@@ -162,6 +204,9 @@ void Stage::Impl::create_parameters(const ParameterMaker::Settings& rules, Share
     });
     squares = device.results(parameters.size());
     dropped.resize(layers.size());
+    if (options.rooms != nullptr) {
+        enter_rooms(place.layer_count == model.layer_count());
+    }
 }
 
 /// False for a block of a model with branches that is one layer, which keeps nothing but what it
@@ -305,11 +350,16 @@ void Stage::Impl::tell(std::size_t index, Op part) const {
     if (times_layers() && kernels == &device.kernels()) {
         const int layer = place.first_layer + static_cast<int>(index);
         // A clock that stands still while devices wait for each other.
-        const Duration waited = options.group != nullptr ? options.group->use().time : Duration{};
-        device.mark([this, layer, part, waited](TimePoint done) {
-            options.layer_done(layer, part, done - waited);
+        device.mark([this, layer, part, waiting = waited()](TimePoint done) {
+            options.layer_done(layer, part, done - waiting);
         });
     }
+}
+
+/// Time in groups of devices and replicas so far.
+Duration Stage::Impl::waited() const {
+    return (options.group != nullptr ? options.group->use().time : Duration{}) +
+           (options.rooms != nullptr ? options.rooms->use().time : Duration{});
 }
 
 std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {
@@ -335,8 +385,8 @@ void Stage::Impl::take_scales(const LayerCall& call, int micro_batch) {
 void Stage::begin_batch() {
     impl_->has_added_terms = false;
     for (Parameter* const parameter : parameters()) {
-        parameter->has_gradient = false;
-        parameter->has_received = false;
+        parameter->has_gradient = parameter->has_gradient_share = false;
+        parameter->has_received = parameter->has_received_share = false;
     }
     for (const auto& layer : impl_->layers) {
         layer->forget_batch();
@@ -346,9 +396,8 @@ void Stage::begin_batch() {
 
 void Stage::zero_missing_gradients() {
     for (Parameter* const parameter : parameters()) {
-        if (!parameter->has_gradient) {
-            impl_->kernels->fill_zero(parameter->gradient);
-            parameter->has_gradient = true;
+        if (!std::exchange(parameter->has_sum(), true) && !parameter->sum().empty()) {
+            impl_->kernels->fill_zero(parameter->sum());
         }
     }
 }
@@ -370,9 +419,9 @@ void Stage::hand_gradients_to(Stage& other) {
     const std::vector<Parameter*>& theirs = other.impl_->shared;
     PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
     for (std::size_t i = 0; i < own.size(); ++i) {
-        const Tensor& gradient = own[i]->gradient;
-        impl_->kernels->copy_columns({.count = gradient.columns()}, gradient, theirs[i]->received);
-        theirs[i]->has_received = true;
+        const Tensor& sum = own[i]->sum();
+        impl_->kernels->copy_columns({.count = sum.columns()}, sum, theirs[i]->received_sum());
+        theirs[i]->has_received_sum() = true;
     }
 }
 
@@ -382,25 +431,25 @@ std::vector<CopyEngine::Piece> Stage::gradients_for(Stage& other) {
     PIPETWIN_EXPECT(own.size() == theirs.size(), "both stages have the same shared parameters");
     std::vector<CopyEngine::Piece> pieces;
     for (std::size_t i = 0; i < own.size(); ++i) {
-        pieces.push_back({.from = own[i]->gradient.data(),
-                          .to = theirs[i]->received.data(),
-                          .bytes = static_cast<std::size_t>(own[i]->gradient.bytes().count)});
-        theirs[i]->has_received = true;
+        pieces.push_back({.from = own[i]->sum().data(),
+                          .to = theirs[i]->received_sum().data(),
+                          .bytes = static_cast<std::size_t>(own[i]->sum().bytes().count)});
+        theirs[i]->has_received_sum() = true;
     }
     return pieces;
 }
 
 void Stage::note_received_gradients() {
     for (Parameter* const parameter : impl_->shared) {
-        parameter->has_received = true;
+        parameter->has_received_sum() = true;
     }
 }
 
 void Stage::add_received_gradients() {
     zero_missing_gradients();
     for (Parameter* const parameter : impl_->shared) {
-        if (parameter->has_received) {
-            impl_->kernels->add(parameter->received, parameter->gradient);
+        if (parameter->has_received_sum() && !parameter->sum().empty()) {
+            impl_->kernels->add(parameter->received_sum(), parameter->sum());
         }
     }
 }
@@ -449,6 +498,12 @@ void Stage::sum_squares() {
     exec::sum_squares(impl_->device, parameters(), impl_->squares);
 }
 
+void Stage::spread_weights() {
+    if (impl_->options.rooms != nullptr) {
+        impl_->options.rooms->spread(impl_->number_in_rooms);
+    }
+}
+
 void Stage::add_up_terms() {
     if (impl_->options.group == nullptr || std::exchange(impl_->has_added_terms, true)) {
         return;
@@ -456,7 +511,7 @@ void Stage::add_up_terms() {
     zero_missing_gradients();
     for (Parameter* const parameter : parameters()) {
         if (parameter->is_partial) {
-            impl_->options.group->all_reduce(parameter->gradient);
+            impl_->options.group->all_reduce(parameter->sum());
         }
     }
 }
@@ -484,6 +539,9 @@ void Stage::share_squares() {
 
 void Stage::update(const OptimizerSettings& settings, int step, double gradient_scale) {
     zero_missing_gradients();
+    if (impl_->options.rooms != nullptr) {
+        impl_->options.rooms->settle(impl_->number_in_rooms);
+    }
     std::size_t done = 0;
     const auto update_next = [&](const std::vector<Parameter*>& some) {
         exec::update(impl_->device,

@@ -135,6 +135,9 @@ class Stage {
     /// Sums of the squares of the gradient of this replica's part of each parameter, where other
     /// replicas update the rest; to be replaced by the sums over all replicas.
     std::span<double> squares_of_share();
+    /// Makes the weights whole again, of which each replica has updated its share, where replicas
+    /// divide gradients and not weights. Collective: all replicas of the stage call it.
+    void spread_weights();
     /// Adds up the gradients of parameters of which each device has a term; once in a mini-batch.
     /// Collective: all devices of the stage call it.
     void add_up_terms();

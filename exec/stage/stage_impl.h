@@ -13,6 +13,7 @@
 #include "exec/stage/outputs.h"
 #include "exec/stage/stage.h"
 #include "exec/stage/stage_moments.h"
+#include "exec/stage/weight_rooms.h"
 
 /// Inside of a stage: how it is made, and what it is between actions (stage.cpp); its layers at
 /// work (passes.cpp).
@@ -77,9 +78,16 @@ struct Stage::Impl {
     std::vector<double> squares_of_devices;  ///< [device][parameter]
     std::vector<Parameter*> shared;  ///< that another stage has, too, or that are used twice
     bool has_added_terms = false;    ///< of gradients, in this mini-batch
-    bool uses_averages = false;      ///< layers read the averages of the weights
+    std::vector<std::unique_ptr<DividedNumbers>> divided;  ///< of replicas
+    std::size_t number_in_rooms = 0;                       ///< of the stage, where they divide some
+    bool uses_averages = false;  ///< layers read the averages of the weights
 
-    void create_parameters(const ParameterMaker::Settings& rules, ShareCut* share);
+    void create_parameters(const Model& model,
+                           const ParameterMaker::Settings& rules,
+                           ShareCut* share);
+    std::optional<LayerDivision> division_of(const Model& model, int layer) const;
+    void enter_rooms(bool has_both_ends);
+    Duration waited() const;
     bool is_computed_again(const LayerRange& block, bool is_chain) const;
     void find_blocks(bool is_chain);
     void connect(const Model& model);
@@ -95,6 +103,8 @@ struct Stage::Impl {
     std::function<void(Op)> part_teller(std::size_t index) const;
 
     // Layers at work (passes.cpp):
+    void begin_action(bool forward) const;
+    void need_weights(std::size_t index) const;
     Tensor allocate_message(const StageOutputs::Message& message, int samples);
     Tensor allocate_matrix(const Stash& stash, const SampleShape& shape, MemoryKind kind);
     void check_message(const Tensor& tensor,
@@ -127,6 +137,8 @@ struct Stage::Impl {
                       std::span<Tensor> gradients,
                       Op op);
     void backward_layer(
+        LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
+    void compute_backward(
         LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op);
     ConstView output_gradient(Stash& stash, std::size_t index, std::span<Tensor> gradients) const;
     void free_output_gradient(Stash& stash, std::size_t index) const;

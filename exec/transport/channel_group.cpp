@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -62,22 +64,45 @@ class ChannelGroup final : public Group {
     void all_reduce(View numbers, ConstView skip) override {
         const View own = share(numbers, index());
         note(2, numbers, [&] {
-            sum_up(numbers, skip.empty() ? skip : share(skip, index()), own);
+            sum_up(numbers, skip.empty() ? skip : share(skip, index()), own, {});
             spread(numbers, own);
         });
     }
 
-    void reduce_scatter(View numbers, ConstView skip, View own) override {
-        PIPETWIN_EXPECT(numbers.size() == own.size() * size(), "a share for each member");
+    void reduce_scatter(View numbers,
+                        ConstView skip,
+                        View own,
+                        std::span<const ElementRange> parts) override {
         note(1, numbers, [&] {
-            sum_up(numbers, skip, own);
+            sum_up(numbers, skip, own, parts);
             await_readers();
         });
     }
 
-    void all_gather(ConstView own, View all) override {
-        note(1, all, [&] { collect(own, all); });
+    void begin_gather(ConstView own, View all) override {
+        PIPETWIN_EXPECT(own.size() == share(all, index()).size(), "the caller's share");
+        begun_.push_back({.own = own, .all = all});
+        note(0, all, [&] {
+            for_each_other([&](int other) { expect(other, share(all, other)); });
+            for_each_other([&](int other) { send(other, own); });
+        });
     }
+
+    void finish_gather() override {
+        PIPETWIN_EXPECT(!begun_.empty(), "a gather that was begun");
+        const Gather gather = begun_.front();
+        begun_.pop_front();
+        note(1, gather.all, [&] {
+            copy(gather.own, share(gather.all, index()));
+            for_each_other([&](int other) { copy(receive(other), share(gather.all, other)); });
+        });
+    }
+
+    void settle_gathers() override {
+        note(0, {}, [&] { await_readers(); });
+    }
+
+    void abandon() override { begun_.clear(); }
 
     void close() override {
         for_each_other([&](int other) {
@@ -98,11 +123,16 @@ class ChannelGroup final : public Group {
                  .carried = times * Bytes{static_cast<std::int64_t>(numbers.bytes())}};
     }
 
-    /// Makes the share of the sums that is the caller's.
-    void sum_up(View numbers, ConstView skip, View own) {
-        const View mine = share(numbers, index());
+    /// Makes the part of the sums that is the caller's, of those that `reduce_scatter` says.
+    void sum_up(View numbers, ConstView skip, View own, std::span<const ElementRange> parts) {
+        const auto of = [&](int member) {
+            return parts.empty() ? share(numbers, member)
+                                 : part_of(numbers, parts[as_index(member)]);
+        };
+        const View mine = of(index());
+        PIPETWIN_EXPECT(own.size() == mine.size(), "a part for each member");
         for_each_other([&](int other) { expect(other, inbox(other, mine)); });
-        for_each_other([&](int other) { send(other, share(numbers, other)); });
+        for_each_other([&](int other) { send(other, of(other)); });
         for_each_other([&](int other) { parts_[as_index(other)] = receive(other); });
         parts_[as_index(index())] = mine;
         switch (numbers.dtype) {
@@ -121,18 +151,6 @@ class ChannelGroup final : public Group {
         for_each_other([&](int other) { expect(other, share(numbers, other)); });
         for_each_other([&](int other) { send(other, own); });
         for_each_other([&](int other) { copy(receive(other), share(numbers, other)); });
-        await_readers();
-    }
-
-    void collect(ConstView own, View all) {
-        PIPETWIN_EXPECT(all.size() == own.size() * size(), "room for the numbers of all members");
-        const auto place = [&](int member) {
-            return part_of(all, {.begin = member * own.size(), .size = own.size()});
-        };
-        for_each_other([&](int other) { expect(other, place(other)); });
-        for_each_other([&](int other) { send(other, own); });
-        copy(own, place(index()));
-        for_each_other([&](int other) { copy(receive(other), place(other)); });
         await_readers();
     }
 
@@ -156,7 +174,8 @@ class ChannelGroup final : public Group {
     }
 
     static void copy(ConstView from, View to) {
-        if (from.data != to.data) {  // what came from another process is there already
+        if (from.data != to.data &&
+            from.size() > 0) {  // what came from another process is there already
             std::memcpy(to.data, from.data, from.bytes());
         }
     }
@@ -198,7 +217,12 @@ class ChannelGroup final : public Group {
         for_each_other([&](int other) { receive(other); });
     }
 
+    struct Gather {
+        ConstView own;
+        View all;
+    };
     GroupMember member_;
+    std::deque<Gather> begun_;
     std::vector<Channel*> to_;    ///< [member]; null: its own
     std::vector<Channel*> from_;  ///< [member]
     std::vector<ConstView> parts_;

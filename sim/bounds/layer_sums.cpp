@@ -92,8 +92,10 @@ StateShards shards_of_both(const SettledScenario& scenario, const Profile& profi
 /// What a stage of one layer keeps free for gathered weights and gradients before their sums.
 Bytes room_of(const StageState& layer, const Profile& profile, const WeightRules& rules) {
     StageState shared{.weights = layer.weights};
-    share_out(shared, layer.weights, profile.precision, rules);
-    return shared.workspace;
+    DividedWeights weights(profile.precision, rules);
+    weights.add(layer.weights);
+    share_out(shared, weights, profile.precision, rules);
+    return shared.gathered;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "core/partition/partition.h"
 #include "core/plan/plan.h"
 #include "core/plan/stage_costs.h"
+#include "core/plan/tensor_parallel.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cost_table.h"
 #include "core/scenario/division.h"
@@ -121,7 +122,8 @@ class Filler {
             costs.push_back(of_class.of(first, first + count));
         }
         StageState state;
-        Bytes largest;  // layer
+        DividedWeights divided(precision_, rules_);
+        const Bytes tied = part_of(rules_.tied, rules_.devices);
         for (int layer = first; layer < first + count; ++layer) {
             const StageState& added = states_[as_index(layer)];
             state.weights += added.weights;
@@ -129,10 +131,10 @@ class Filler {
             state.gradients += added.gradients;
             state.optimizer_state += added.optimizer_state;
             state.workspace = std::max(state.workspace, added.workspace);
-            largest = std::max(largest, added.weights);
+            const bool is_end = layer == 0 || layer + 1 == layers_;
+            divided.add(added.weights, is_end ? std::min(tied, added.weights) : Bytes{});
         }
-        share_out(state, largest, precision_, rules_);
-        state.optimizer_state = first_share(state.optimizer_state, precision_, rules_);
+        share_out(state, divided, precision_, rules_);
         const int capacity = plan_->channel_capacity.value_or(1);  // no plan needs less
         return peaks_.of(stage, costs, state, capacity) <= *plan_.memory_limit(stage) + excess;
     }

@@ -237,7 +237,11 @@ SettledScenario scenario_of(const Shape& shape) {
     scenario.pipeline.tensor_parallel = shape.tensor_parallel;
     scenario.pipeline.sequence_parallel = shape.sequence_parallel;
     scenario.pipeline.overlap_reduction = shape.overlap_reduction;
-    scenario.pipeline.shard = shape.shard_optimizer ? Shard::Optimizer : Shard::None;
+    scenario.pipeline.shard = shape.shard_optimizer ? Shard::Optimizer : shape.shard;
+    scenario.pipeline.prefetch = shape.prefetch;
+    if (shape.shard_group > 0) {
+        scenario.pipeline.shard_group = ShardGroup{.replicas = shape.shard_group};
+    }
     scenario.cluster.backend = shape.backend;
     if (shape.host_link_gbps > 0) {
         scenario.pipeline.offload = Offload::Stash;

@@ -72,6 +72,9 @@ struct Shape {
     bool sequence_parallel = false;
     bool overlap_reduction = false;
     bool shard_optimizer = false;
+    Shard shard = Shard::None;  ///< more than the optimizer
+    int shard_group = 0;        ///< 0: all replicas
+    int prefetch = 1;
     double average_decay = 0;
 };
 /// "gpipe K=2 V=1 M=3 B=7 always": for failure messages.

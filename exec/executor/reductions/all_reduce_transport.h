@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/base/element_range.h"
 #include "exec/device/device.h"
 #include "exec/layers/optimizer.h"
 #include "exec/transport/channel.h"
@@ -31,6 +32,8 @@ struct ReplicaMember {
     std::vector<Peer> peers;  ///< [replica], its own unused; they outlive the member
     std::size_t own = 0;
     Rounds rounds;
+    /// Replicas that have the shares between them; of size 0: all. Others have the same shares.
+    ElementRange shares{};
 
     /// Calls act(replica, peer) for every other replica, in ascending order.
     template <class Do>

@@ -127,9 +127,14 @@ void GradientAllReduce::share_squares(std::span<double> squares) {
     member_.for_each_other([&](std::size_t replica, const ReplicaMember::Peer& peer) {
         received[replica] = std::move(peer.from->receive().message.tensor);
     });
+    const std::span<const Tensor> all(received);
+    const std::span<const Tensor> shares =
+        member_.shares.size == 0 ? all
+                                 : all.subspan(static_cast<std::size_t>(member_.shares.begin),
+                                               static_cast<std::size_t>(member_.shares.size));
     for (std::size_t i = 0; i < squares.size(); ++i) {
         squares[i] = 0;
-        for (const Tensor& part : received) {
+        for (const Tensor& part : shares) {
             squares[i] += part.as<double>()[i];
         }
     }

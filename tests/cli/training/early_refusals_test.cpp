@@ -112,6 +112,17 @@ TEST_F(EarlyRefusals, GroupsOfReplicasThatDivideAStateAreOnlySimulated) {
     }
 }
 
+TEST_F(EarlyRefusals, GpusDivideNoGradientsAndNoWeights) {
+    for (const std::string shard : {"gradients", "weights"}) {
+        const Outcome outcome =
+            of("train",
+               {"pipeline.data_parallel=2", "pipeline.shard=" + shard, "cluster.backend=cuda"});
+        EXPECT_EQ(outcome.code, 4) << outcome.err;
+        EXPECT_THAT(outcome.err, HasSubstr("can only be simulated"));
+        EXPECT_THAT(outcome.err, HasSubstr("cluster.backend = \"cpu\""));
+    }
+}
+
 TEST_F(EarlyRefusals, DataThatCannotBeReadIsRefusedBeforeLayersAreMeasured) {
     const std::vector<std::string> missing{
         "model.sizes=[784,8,8,10]", "data.kind=mnist", "data.path=nowhere"};

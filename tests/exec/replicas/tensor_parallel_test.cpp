@@ -3,8 +3,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -19,6 +17,7 @@
 #include "exec/data/random_batch.h"
 #include "exec/replicas/replicas.h"
 #include "exec/training/checkpoint.h"
+#include "tests/exec/replicas/divided_training.h"
 #include "tests/support/error_of.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/small_training.h"
@@ -28,11 +27,8 @@
 namespace pipetwin::exec {
 namespace tensor_parallel_test {
 
+using namespace divided_training;
 using test::Shape;
-
-constexpr int batch = 8;
-
-enum class Kind { Gpt, TiedGpt, Llama, TiedLlama };
 
 /// A model, and whether devices divide the rows between its layers, too.
 struct Case {
@@ -40,123 +36,7 @@ struct Case {
     bool sequence = false;
 };
 void PrintTo(const Case& each, std::ostream* out) {
-    *out << std::array{"gpt", "tied gpt", "llama", "tied llama"}.at(
-                static_cast<std::size_t>(each.kind))
-         << (each.sequence ? ", parts of rows" : "");
-}
-
-/// Models that 2 and 4 devices can divide: 4 heads, and in a Llama 4 of keys and values.
-Model model_of(Kind kind, double dropout = 0) {
-    const bool tied = kind == Kind::TiedGpt || kind == Kind::TiedLlama;
-    if (kind == Kind::Llama || kind == Kind::TiedLlama) {
-        return llama_model({.layers = 2,
-                            .d_model = 10,
-                            .heads = 8,
-                            .key_value_heads = 4,
-                            .head_size = 6,
-                            .context = 8,
-                            .vocabulary = 12,
-                            .feed_forward = 16,
-                            .tied = tied});
-    }
-    return gpt_model({.layers = 2,
-                      .d_model = 12,
-                      .heads = 4,
-                      .context = 8,
-                      .vocabulary = 16,
-                      .tied = tied,
-                      .dropout = dropout});
-}
-
-struct Numbers {
-    std::string name;
-    std::vector<double> values;
-    bool operator==(const Numbers&) const = default;
-};
-void PrintTo(const Numbers& numbers, std::ostream* out) {
-    *out << numbers.name;
-}
-
-std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType type) {
-    std::vector<double> values;
-    for (std::size_t begin = 0; begin < bytes.size(); begin += size_of(type)) {
-        double wide = 0;
-        float narrow = 0;
-        if (type == DType::F64) {
-            std::memcpy(&wide, bytes.data() + begin, sizeof wide);
-        } else if (type == DType::BF16) {
-            std::memcpy(reinterpret_cast<std::byte*>(&narrow) + 2, bytes.data() + begin, 2);
-        } else {
-            std::memcpy(&narrow, bytes.data() + begin, sizeof narrow);
-        }
-        values.push_back(type == DType::F64 ? wide : double{narrow});
-    }
-    return values;
-}
-
-/// The weights of the whole model, as a checkpoint has them.
-std::vector<Numbers> weights_of(Replicas& pipelines) {
-    std::vector<Numbers> all;
-    pipelines.with_parameters([&](const TrainedParameters& trained) {
-        for (const std::vector<Parameter*>& piece : trained.pieces) {
-            for (const Parameter* const parameter : piece) {
-                std::vector<std::byte> bytes;
-                trained.read_numbers(*parameter, parameter->value, bytes);
-                all.push_back({.name = parameter->name,
-                               .values = as_doubles(bytes, parameter->value.dtype())});
-            }
-        }
-    });
-    return all;
-}
-
-struct Trained {
-    std::vector<double> losses;
-    std::vector<Numbers> weights;
-    bool operator==(const Trained&) const = default;
-};
-
-ExecutorOptions settings_of(const Shape& shape) {
-    ExecutorOptions options = test::options_of(shape);
-    options.optimizer.learning_rate = shape.optimizer == OptimizerKind::Sgd ? 1 : 1e-2;
-    return options;
-}
-
-/// Two steps.
-Trained trained(const Model& model, const Shape& shape) {
-    Replicas pipelines(test::plan_of(model, shape), model, settings_of(shape));
-    Trained result;
-    StepResult step;
-    for (int number = 0; number < 2; ++number) {
-        pipelines.run_step(random_batch(model, shape.batch, 1), number, step);
-        result.losses.push_back(step.loss);
-    }
-    result.weights = weights_of(pipelines);
-    return result;
-}
-
-/// By which the numbers are off, of the root mean square of the expected ones.
-double distance(const Numbers& found, const Numbers& expected) {
-    double difference = 0;
-    double norm = 0;
-    for (std::size_t i = 0; i < expected.values.size(); ++i) {
-        difference += std::pow(found.values.at(i) - expected.values[i], 2);
-        norm += std::pow(expected.values[i], 2);
-    }
-    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
-}
-
-void expect_near(const Trained& found, const Trained& expected, double bound) {
-    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-        EXPECT_NEAR(found.losses.at(step), expected.losses[step], bound * expected.losses[step]);
-    }
-    ASSERT_EQ(found.weights.size(), expected.weights.size());
-    for (std::size_t i = 0; i < expected.weights.size(); ++i) {
-        EXPECT_EQ(found.weights[i].name, expected.weights[i].name);
-        ASSERT_EQ(found.weights[i].values.size(), expected.weights[i].values.size());
-        EXPECT_LE(distance(found.weights[i], expected.weights[i]), bound)
-            << expected.weights[i].name;
-    }
+    *out << to_string(each.kind) << (each.sequence ? ", parts of rows" : "");
 }
 
 class DividedLayers : public ::testing::TestWithParam<Case> {
