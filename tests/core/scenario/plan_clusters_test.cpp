@@ -174,7 +174,8 @@ TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
 }
 
 /// Stage 1: 300 bytes of weights in three layers, which are 75 numbers; 40 bytes of workspace.
-/// Rajbhandari et al., section 5: gradients, then weights are divided as well.
+/// Rajbhandari et al., section 5: gradients, then weights are divided as well. Each layer is divided
+/// by itself: of its 25 numbers the first of four replicas has 7.
 TEST(PlanClusters, ReplicasMayShareGradientsAndWeights) {
     SettledScenario scenario = replicated(4, 8);
     const auto state_under = [&scenario](Shard shard) {
@@ -192,24 +193,25 @@ TEST(PlanClusters, ReplicasMayShareGradientsAndWeights) {
     // One layer's gradient is there before it is summed.
     const StageState gradients = state_under(Shard::Gradients);
     EXPECT_EQ(gradients.weights, Bytes{300});
-    EXPECT_EQ(gradients.gradients, Bytes{75});
-    EXPECT_EQ(gradients.optimizer_state, Bytes{2 * 4 * 19});
-    EXPECT_EQ(gradients.workspace, Bytes{40 + 100});
+    EXPECT_EQ(gradients.gradients, Bytes{4 * 3 * 7});
+    EXPECT_EQ(gradients.optimizer_state, Bytes{2 * 4 * 3 * 7});
+    EXPECT_EQ(gradients.workspace, Bytes{40});
+    EXPECT_EQ(gradients.gathered, Bytes{100});
     // The layer that is computed is gathered, and with prefetch a block before it: two layers more.
     scenario.pipeline.prefetch = 0;
-    EXPECT_EQ(state_under(Shard::Weights).workspace, Bytes{40 + 100 + 100});
+    EXPECT_EQ(state_under(Shard::Weights).gathered, Bytes{100 + 100});
     for (const int prefetch : {1, 5}) {
         scenario.pipeline.prefetch = prefetch;
         const StageState weights = state_under(Shard::Weights);
-        EXPECT_EQ(weights.weights, Bytes{75});
-        EXPECT_EQ(weights.gradients, Bytes{75});
-        EXPECT_EQ(weights.optimizer_state, Bytes{2 * 4 * 19});
-        EXPECT_EQ(weights.workspace, Bytes{40 + 100 + 300}) << prefetch;  // never more than all
+        EXPECT_EQ(weights.weights, Bytes{4 * 3 * 7});
+        EXPECT_EQ(weights.gradients, Bytes{4 * 3 * 7});
+        EXPECT_EQ(weights.optimizer_state, Bytes{2 * 4 * 3 * 7});
+        EXPECT_EQ(weights.gathered, Bytes{100 + 300}) << prefetch;  // never more than all
     }
 }
 
-/// 150 numbers of two bytes: fp32 gradients and 12 bytes of AdamW each, and the first of four
-/// replicas has 38 of them.
+/// 150 numbers of two bytes: fp32 gradients and 12 bytes of AdamW each. The first of four replicas
+/// has 13 of each of three layers.
 TEST(PlanClusters, SharesOfHalfPrecisionHaveGradientsAsWrittenDown) {
     SettledScenario scenario = replicated(4, 8);
     scenario.training.optimizer = OptimizerKind::AdamW;
@@ -221,12 +223,12 @@ TEST(PlanClusters, SharesOfHalfPrecisionHaveGradientsAsWrittenDown) {
     EXPECT_EQ(plan_of(scenario, profile)->states[1].gradients, Bytes{300});
     scenario.pipeline.shard = Shard::Gradients;
     const StageState same = plan_of(scenario, profile)->states[1];
-    EXPECT_EQ(same.gradients, Bytes{75});
-    EXPECT_EQ(same.optimizer_state, Bytes{38 * 12});
-    EXPECT_EQ(same.workspace, Bytes{40 + 100});
+    EXPECT_EQ(same.gradients, Bytes{2 * 39});
+    EXPECT_EQ(same.optimizer_state, Bytes{39 * 12});
+    EXPECT_EQ(same.gathered, Bytes{100});
     scenario.training.gradients = GradientType::Fp32;
-    EXPECT_EQ(plan_of(scenario, profile)->states[1].gradients, Bytes{150});
-    EXPECT_EQ(plan_of(scenario, profile)->states[1].workspace, Bytes{40 + 200});
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].gradients, Bytes{4 * 39});
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].gathered, Bytes{200});
 }
 
 /// An update reads a gradient of four bytes, and reads and writes the state: 28 bytes with 12 of

@@ -72,8 +72,8 @@ TEST(ShardGroup, LayersGatherTheWeightsOfTheirGroup) {
     const Duration inside(1000 + 50);
     EXPECT_EQ(plan.cost(1, 0).forward, 3 * inside);
     EXPECT_EQ(plan.cost(1, 0).backward, 3 * (2 * inside + 2 * Duration(5000 + 10 * 25)));
-    EXPECT_EQ(plan->states[1].weights, Bytes{150});
-    EXPECT_EQ(plan->states[1].gradients, Bytes{150});
+    EXPECT_EQ(plan->states[1].weights, Bytes{3 * 13 * 4});  // 13 of each layer's 25 numbers
+    EXPECT_EQ(plan->states[1].gradients, Bytes{3 * 13 * 4});
 }
 
 TEST(ShardGroup, NodesOfRoundRobinPlacementHaveReplicasThatAreNoNeighbours) {
