@@ -80,16 +80,18 @@ def model_parts(weights):
 
     def linear(name, columns=slice(None)):
         matrix = weights[name + ".weight"][:, columns].t().contiguous()
-        layer = nn.Linear(matrix.shape[1], matrix.shape[0], dtype=torch.float64)
+        bias = weights.get(name + ".bias")
+        layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=bias is not None, dtype=torch.float64)
         layer.weight.data = matrix.clone()
-        layer.bias.data = weights[name + ".bias"].flatten()[columns].clone()
+        if bias is not None:
+            layer.bias.data = bias.flatten()[columns].clone()
         return layer
 
     class Embedding(nn.Module):
         def __init__(self):
             super().__init__()
             self.tokens = nn.Parameter(weights["embedding.tokens"].clone())
-            self.places = nn.Parameter(weights["embedding.positions"].clone())
+            self.places = nn.Parameter(weights["embedding.places"].clone())
 
         def forward(self, ids):
             return self.tokens[ids] + self.places
@@ -102,7 +104,7 @@ def model_parts(weights):
             # Columns of Q, K and V by themselves: each is divided by heads.
             self.q, self.k, self.v = (linear(attention + ".attention.qkv", slice(part * width, (part + 1) * width))
                                       for part in range(3))
-            self.out = linear(attention + ".attention.projection")
+            self.out = linear(attention + ".attention.out")
             self.up, self.down = linear(forward + ".up"), linear(forward + ".down")
 
         def forward(self, x):
@@ -220,9 +222,12 @@ def losses_of_torch(root, folder, case, ranks):
     command, environment = python_of(root)
     environment["GLOO_SOCKET_IFNAME"] = "lo"
     script = [*map(str, command), str(pathlib.Path(__file__).resolve()), "--in-torch", str(folder), "--case", case]
-    processes = [subprocess.Popen([*script, "--rank", str(rank), "--ranks", str(ranks)], env=environment) for rank in range(ranks)]
-    if any([process.wait(timeout=300) for process in processes]):
-        raise SystemExit(f"{case}: PyTorch's processes failed")
+    logs = [folder / f"torch-{rank}.log" for rank in range(ranks)]
+    processes = [subprocess.Popen([*script, "--rank", str(rank), "--ranks", str(ranks)], env=environment, stderr=log.open("w"))
+                 for rank, log in enumerate(logs)]
+    failed = [log.read_text() for process, log in zip(processes, logs) if process.wait(timeout=300)]
+    if failed:
+        raise SystemExit(f"{failed[0]}\n{case}: PyTorch's processes failed")
     return json.loads((folder / "losses.json").read_text())
 
 

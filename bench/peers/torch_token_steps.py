@@ -166,7 +166,7 @@ def divided():
     devices = {"tensor_parallel": 2}
     shards = {"data_parallel": 2, "shard": "weights"}
     clipped = {**RECIPE, "clip_norm": 0.5}
-    sizes = {"vocabulary": 38, "feed_forward": 40}
+    sizes = {"vocabulary": 38, "feed_forward": 40, "context": 14}
     return [dataclasses.replace(case, batch=6, schedule="1f1b") for case in [
         Case("GPT on 2 devices a stage", gpt(**sizes), clipped, divided=devices),
         Case("Llama, tied, on 2 devices a stage that divide rows", llama(tied=True, **sizes), clipped,

@@ -750,9 +750,8 @@ Bytes StagePeaks::of(int stage,
                      int capacity) const {
     const int rank = plan_->schedule.rank_of_stage.at(as_index(stage));
     const Schedule& schedule = plan_->schedule;
-    Bytes live =
-        state.weights + state.running + state.gradients + state.optimizer_state + state.workspace +
-        state.gathered;
+    Bytes live = state.weights + state.running + state.gradients + state.optimizer_state +
+                 state.workspace + state.gathered;
     if (!plan_->context.empty()) {
         live += plan_->context.at(as_index(rank));
     }

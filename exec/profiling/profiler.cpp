@@ -260,8 +260,8 @@ void note_sums(Profile& profile,
     const double bytes =
         static_cast<double>(use.carried.count) * (members - 1) / static_cast<double>(members);
     std::erase_if(profile.links, [&](const LinkCost& link) { return link.between == between; });
-    profile.links.push_back({.between = std::string(between),
-                             .bytes_per_second = bytes / to_seconds(use.time)});
+    profile.links.push_back(
+        {.between = std::string(between), .bytes_per_second = bytes / to_seconds(use.time)});
 }
 
 /// Members of the groups that were measured.

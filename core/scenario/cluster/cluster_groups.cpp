@@ -211,9 +211,8 @@ DeviceGroup Cluster::replicas_below_leaves(int rank) const {
         spread_of(all_replicas(), nodes_of(rank), scenario_.cluster.levels());
     DeviceGroup group{.members = replicas_,
                       .per_node = spread.per_node,
-                      .inside = profiled_replicas_
-                                    ? written_inside_.put_over(*profiled_replicas_)
-                                    : inside(rank, rank),
+                      .inside = profiled_replicas_ ? written_inside_.put_over(*profiled_replicas_)
+                                                   : inside(rank, rank),
                       .between = spread.nodes > 1 ? between(rank, rank) : LinkCost{},
                       .between_alone = std::nullopt,
                       .latency = group_latency(spread.nodes > 1)};

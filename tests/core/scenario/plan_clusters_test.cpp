@@ -174,8 +174,8 @@ TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
 }
 
 /// Stage 1: 300 bytes of weights in three layers, which are 75 numbers; 40 bytes of workspace.
-/// Rajbhandari et al., section 5: gradients, then weights are divided as well. Each layer is divided
-/// by itself: of its 25 numbers the first of four replicas has 7.
+/// Rajbhandari et al., section 5: gradients, then weights are divided as well. Each layer is
+/// divided by itself: of its 25 numbers the first of four replicas has 7.
 TEST(PlanClusters, ReplicasMayShareGradientsAndWeights) {
     SettledScenario scenario = replicated(4, 8);
     const auto state_under = [&scenario](Shard shard) {
