@@ -10,6 +10,7 @@
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
+#include "core/base/freed_memory.h"
 #include "core/base/number_text.h"
 #include "core/model/model.h"
 #include "core/schedule/generators/generate.h"
@@ -25,6 +26,7 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
                                        bool every_cell,
                                        Console& console) {
     const StopSignal stop;
+    keep_freed_memory();
     Progress progress(console, "planning");
     sim::SearchOptions options{.every_cell = every_cell};
     options.progress = [&](const sim::SearchProgress& now) {

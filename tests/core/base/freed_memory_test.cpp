@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/freed_memory.h"
+
+#include <sys/resource.h>
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace pipetwin {
+namespace freed_memory_test {
+
+/// Pages that the process has been given so far.
+long pages_given() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+}
+
+TEST(FreedMemory, IsThereForWhatIsAskedForNext) {
+    if (!keep_freed_memory()) {
+        GTEST_SKIP() << "the C library cannot be told";
+    }
+    constexpr std::size_t bytes = 16 << 20;
+    constexpr long page = 4096;
+    constexpr int rounds = 20;
+    const long before = pages_given();
+    for (int round = 0; round < rounds; ++round) {
+        const std::vector<char> block(bytes, 'x');
+        ASSERT_EQ(block.back(), 'x');
+    }
+    // All rounds have the pages of the first one.
+    EXPECT_LT(pages_given() - before, 4 * static_cast<long>(bytes) / page);
+}
+
+}  // namespace freed_memory_test
+}  // namespace pipetwin
