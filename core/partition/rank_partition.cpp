@@ -239,13 +239,14 @@ std::optional<std::pair<std::int64_t, std::vector<int>>> least_by_walk(RankWalk&
 }
 
 /// What no split goes below where the ranks have any number of pieces: `low`, or more by
-/// `RankShare`. None where the limits allow no split.
-std::optional<std::int64_t> bound_of_share(const RankChain& chain, std::int64_t low) {
-    const RankShare share(chain);
+/// `RankShare`. None where no split goes up to `high`.
+std::optional<std::int64_t> bound_of_share(const RankChain& chain,
+                                           std::int64_t low,
+                                           std::int64_t high) {
+    RankShare share(chain);
     if (share.steps() > most_shared || share.keeps(low)) {
         return low;
     }
-    std::int64_t high = std::max(low, enough(chain));
     if (!share.keeps(high)) {
         return std::nullopt;
     }
@@ -267,18 +268,29 @@ RankSplit split_of(const RankChain& chain, std::vector<int> sizes, std::int64_t 
 }  // namespace
 
 std::optional<std::int64_t> rank_bound(const RankChain& chain) {
+    return rank_bound_between(chain, 0, never);
+}
+
+std::optional<std::int64_t> rank_bound_between(const RankChain& chain,
+                                               std::int64_t low,
+                                               std::int64_t high) {
+    low = std::max(low, share(chain));
+    if (low >= high) {
+        return high;
+    }
+    // The largest limit that is asked for; whether more says nothing more.
+    const std::int64_t all = std::max(low, enough(chain));
+    const std::int64_t most = std::min(all, high - 1);
+    const std::optional<std::int64_t> beyond = most < all ? std::optional(high) : std::nullopt;
     const RankPlacement placement = rank_placement(chain);
-    const std::int64_t low = share(chain);
     if (!can_walk(chain, placement)) {
-        return bound_of_share(chain, low);
+        const auto bound = bound_of_share(chain, low, most);
+        return bound ? bound : beyond;
     }
     RankWalk walk(chain, placement);
-    const auto least = least_by_walk(walk,
-                                     middles(chain, placement),
-                                     low,
-                                     std::max(low, enough(chain)),
-                                     RankWalk::Empty::Second);
-    return least ? std::optional(least->first) : std::nullopt;
+    const auto least =
+        least_by_walk(walk, middles(chain, placement), low, most, RankWalk::Empty::Second);
+    return least ? std::optional(least->first) : beyond;
 }
 
 bool rank_chain_keeps(const RankChain& chain, std::int64_t limit) {
@@ -287,7 +299,7 @@ bool rank_chain_keeps(const RankChain& chain, std::int64_t limit) {
     }
     const RankPlacement placement = rank_placement(chain);
     if (!can_walk(chain, placement)) {
-        const RankShare share(chain);
+        RankShare share(chain);
         return share.steps() > most_shared || share.keeps(limit);
     }
     RankWalk walk(chain, placement);

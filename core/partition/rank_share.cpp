@@ -98,7 +98,7 @@ void RankShare::find_kinds() {
 
 RankShare::Room RankShare::room_of(const RankQuantity& quantity, int rank) const {
     const std::vector<int>& pieces = pieces_of_rank_[as_index(rank)];
-    Room room{.of_kind = {}, .is_asked = quantity.limits.empty()};
+    Room room{.of_kind = {}, .least = {}, .is_asked = quantity.limits.empty()};
     const std::int64_t limit = room.is_asked ? 0 : quantity.limits[as_index(rank)];
     room.limit = static_cast<double>(limit) - static_cast<double>(besides(quantity, pieces, rank));
     // Pieces of one kind are alike; more than one kind is listed piece by piece.
@@ -108,6 +108,13 @@ RankShare::Room RankShare::room_of(const RankQuantity& quantity, int rank) const
         for (const int layer : first_layer_of_kind_) {
             room.of_kind.push_back(of_layer(before, layer));
         }
+    }
+    for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+        double least = room.of_kind[kind];
+        for (std::size_t i = kind; i < room.of_kind.size(); i += kinds_.size()) {
+            least = std::min(least, room.of_kind[i]);
+        }
+        room.least.push_back(least);
     }
     return room;
 }
@@ -143,7 +150,9 @@ void RankShare::find_values() {
 double RankShare::worth_of(const Room& work,
                            const Room* memory,
                            std::int64_t limit,
-                           std::size_t values) const {
+                           std::size_t values,
+                           Factor factor,
+                           double& last) const {
     const double work_limit = work.limit + static_cast<double>(limit);
     const std::size_t kinds = kinds_.size();
     const std::size_t pieces =
@@ -158,11 +167,8 @@ double RankShare::worth_of(const Room& work,
     const auto worth_of_offers = [&](double of_memory) {
         offers.clear();
         for (std::size_t kind = 0; kind < kinds; ++kind) {
-            double most = 0;
-            for (std::size_t piece = 0; piece < pieces; ++piece) {
-                const double held = memory == nullptr ? 0 : at(*memory, piece, kind);
-                most = std::max(most, kinds_[kind].worth[values] - of_memory * held);
-            }
+            const double held = memory == nullptr ? 0 : memory->least[kind];
+            const double most = kinds_[kind].worth[values] - of_memory * held;
             if (most > 0) {
                 offers.push_back({.worth = kinds_[kind].count * most,
                                   .work = kinds_[kind].count * work.of_kind[kind]});
@@ -172,32 +178,35 @@ double RankShare::worth_of(const Room& work,
     };
     // The least factor of the work with that factor of the memory.
     const auto of_work = [&](double of_memory) {
-        double factor = 0;
+        double least = 0;
         for (std::size_t piece = 0; piece < pieces; ++piece) {
             for (std::size_t kind = 0; kind < kinds; ++kind) {
                 const double held = memory == nullptr ? 0 : at(*memory, piece, kind);
                 const double left = kinds_[kind].worth[values] - of_memory * held;
                 const double has = at(work, piece, kind);
                 if (left > 0) {
-                    factor = has > 0 ? std::max(factor, left / has) : never_reached;
+                    least = has > 0 ? std::max(least, left / has) : never_reached;
                 }
-                if (factor == never_reached) {
-                    return factor;
+                if (least == never_reached) {
+                    return least;
                 }
             }
         }
-        return factor;
+        return least;
     };
     const auto worth = [&](double of_memory) {
         const double besides = memory == nullptr ? 0.0 : of_memory * memory->limit;
         if (work_is_alike) {
             return worth_of_offers(of_memory) + besides;
         }
-        const double factor = of_work(of_memory);
-        return factor == never_reached ? never_reached : factor * work_limit + besides;
+        const double by_work = of_work(of_memory);
+        return by_work == never_reached ? never_reached : by_work * work_limit + besides;
     };
     if (memory == nullptr) {
         return worth(0);
+    }
+    if (factor == Factor::Last && last >= 0) {
+        return worth(last);
     }
     double low = 0;
     double high = 0;  // from there on the memory alone bounds every layer that has some
@@ -213,7 +222,17 @@ double RankShare::worth_of(const Room& work,
     double b = low + golden * (high - low);
     double of_a = worth(a);
     double of_b = worth(b);
-    double least = std::min({worth(low), worth(high), of_a, of_b});
+    double least = never_reached;
+    const auto take = [&](double of_memory, double is_worth) {
+        if (is_worth < least) {
+            least = is_worth;
+            last = of_memory;
+        }
+    };
+    take(low, worth(low));
+    take(high, worth(high));
+    take(a, of_a);
+    take(b, of_b);
     for (int i = 0; i < shrinkings; ++i) {
         // Where a is too little for a layer without work, so is everything below it.
         if (of_a == never_reached || of_a > of_b) {
@@ -222,61 +241,82 @@ double RankShare::worth_of(const Room& work,
             of_a = of_b;
             b = low + golden * (high - low);
             of_b = worth(b);
-            least = std::min(least, of_b);
+            take(b, of_b);
         } else {
             high = b;
             b = a;
             of_b = of_a;
             a = high - golden * (high - low);
             of_a = worth(a);
-            least = std::min(least, of_a);
+            take(a, of_a);
         }
     }
     return least;
 }
 
-double RankShare::worth_of(const Alternative& of, std::int64_t limit, std::size_t values) const {
+double RankShare::worth_of(const Alternative& of,
+                           std::int64_t limit,
+                           std::size_t values,
+                           Factor factor,
+                           std::vector<double>& last) const {
     double least = never_reached;
     for (const Room& work : of.rooms) {
         if (work.limit + (work.is_asked ? static_cast<double>(limit) : 0.0) < 0) {
             return -1;  // which no rank keeps
         }
     }
-    for (const Room& work : of.rooms) {
+    const std::size_t rooms = of.rooms.size();
+    last.resize(rooms * rooms, -1);
+    for (std::size_t i = 0; i < rooms; ++i) {
+        const Room& work = of.rooms[i];
         if (!work.is_asked) {
             continue;
         }
-        least = std::min(least, worth_of(work, nullptr, limit, values));
-        for (const Room& memory : of.rooms) {
+        least =
+            std::min(least, worth_of(work, nullptr, limit, values, factor, last[i * rooms + i]));
+        for (std::size_t j = 0; j < rooms; ++j) {
+            const Room& memory = of.rooms[j];
             if (!memory.is_asked) {
-                least = std::min(least, worth_of(work, &memory, limit, values));
+                double& of_pair = last[i * rooms + j];
+                least = std::min(least, worth_of(work, &memory, limit, values, factor, of_pair));
             }
         }
     }
     return least;
 }
 
-bool RankShare::keeps(std::int64_t limit) const {
-    for (std::size_t values = 0; values < kinds_.front().worth.size(); ++values) {
-        double all = 0;
-        for (const Kind& kind : kinds_) {
-            all += kind.count * kind.worth[values];
+/// Whether all ranks together may reach the sum of these values.
+bool RankShare::reach(std::int64_t limit, std::size_t values, Factor factor) {
+    double all = 0;
+    for (const Kind& kind : kinds_) {
+        all += kind.count * kind.worth[values];
+    }
+    double ranks = 0;
+    for (const std::vector<Alternative>& of_rank : ranks_) {
+        last_factors_[values].resize(of_rank.size());
+        double most = -1;
+        for (std::size_t i = 0; i < of_rank.size(); ++i) {
+            most = std::max(most,
+                            worth_of(of_rank[i], limit, values, factor, last_factors_[values][i]));
         }
-        double ranks = 0;
-        for (const std::vector<Alternative>& of_rank : ranks_) {
-            double most = -1;
-            for (const Alternative& alternative : of_rank) {
-                most = std::max(most, worth_of(alternative, limit, values));
-            }
-            if (most < 0) {
-                return false;
-            }
-            ranks += most;
-            if (ranks * rounding >= all) {
-                break;
-            }
+        if (most < 0) {
+            return false;
         }
-        if (ranks * rounding < all) {
+        ranks += most;
+        if (ranks * rounding >= all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool RankShare::keeps(std::int64_t limit) {
+    const std::size_t tried = kinds_.front().worth.size();
+    last_factors_.resize(tried);
+    for (std::size_t i = 0; i < tried; ++i) {
+        const std::size_t values = (first_tried_ + i) % tried;
+        if (!reach(limit, values, Factor::Last) || !reach(limit, values, Factor::Best)) {
+            first_tried_ = values;
             return false;
         }
     }

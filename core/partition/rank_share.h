@@ -26,7 +26,7 @@ class RankShare {
     explicit RankShare(const RankChain& chain);
 
     /// False where no split has a `largest` up to `limit` and keeps the other limits.
-    bool keeps(std::int64_t limit) const;
+    bool keeps(std::int64_t limit);
 
     /// About how many steps one call of `keeps` takes.
     double steps() const;
@@ -35,6 +35,7 @@ class RankShare {
     /// One quantity of one rank: what each kind of layer has of it, in each of its pieces.
     struct Room {
         std::vector<double> of_kind;  ///< [piece of the rank * kinds + kind]
+        std::vector<double> least;    ///< [kind]: on the piece that has least of it
         double limit = 0;             ///< without what the rank has besides
         bool is_asked = false;        ///< the limit is what `keeps` is asked for
     };
@@ -47,20 +48,34 @@ class RankShare {
         std::vector<double> worth;  ///< [values that are tried]
     };
 
+    /// Which factor y of the memory: that which was best last, for another rank or limit; or the
+    /// best, which takes longer.
+    enum class Factor { Last, Best };
+
     Room room_of(const RankQuantity& quantity, int rank) const;
     void find_kinds();
     void find_values();
-    double worth_of(const Alternative& of, std::int64_t limit, std::size_t values) const;
+    bool reach(std::int64_t limit, std::size_t values, Factor factor);
+    double worth_of(const Alternative& of,
+                    std::int64_t limit,
+                    std::size_t values,
+                    Factor factor,
+                    std::vector<double>& last) const;
     double worth_of(const Room& work,
                     const Room* memory,
                     std::int64_t limit,
-                    std::size_t values) const;
+                    std::size_t values,
+                    Factor factor,
+                    double& last) const;
 
     const RankChain& chain_;
     std::vector<std::vector<int>> pieces_of_rank_;
     std::vector<int> first_layer_of_kind_{};
     std::vector<Kind> kinds_{};
     std::vector<std::vector<Alternative>> ranks_{};
+    std::size_t first_tried_ = 0;  ///< the values that showed last that a limit is not kept
+    /// [values][alternative][work * rooms + memory]: the factor that was best last; -1: not known.
+    std::vector<std::vector<std::vector<double>>> last_factors_{};
 };
 
 }  // namespace pipetwin

@@ -335,6 +335,35 @@ TEST(RankShare, IsNeverAboveTheLeastOfEverySplit) {
     EXPECT_GT(above_share, 0);
 }
 
+TEST(RankBound, BetweenTwoNumbersIsThatOfAllNumbers) {
+    Dice dice(static_cast<std::uint32_t>(tests::seed()));
+    int inside = 0;
+    for (int round = 0; round < tests::soaked(1'000); ++round) {
+        const int chunks = 2 + dice.up_to(1);
+        const int ranks = 1 + dice.up_to(2);
+        RankChain chain =
+            dice.chain(RankPlacement::Loop, ranks, chunks * ranks + dice.up_to(4), chunks);
+        dice.add_windows(chain);
+        SCOPED_TRACE(round);
+        const std::optional<std::int64_t> bound = rank_bound(chain);
+        const std::int64_t low =
+            std::max<std::int64_t>(0, bound.value_or(0) - 50 + dice.up_to(100));
+        const std::int64_t high = low + 1 + dice.up_to(100);
+        const std::optional<std::int64_t> between = rank_bound_between(chain, low, high);
+        if (!bound) {
+            EXPECT_TRUE(!between || *between == high);
+            continue;
+        }
+        ASSERT_TRUE(between.has_value());
+        constexpr double precision = 3;  // a ten-thousandth of these limits
+        EXPECT_NEAR(static_cast<double>(*between),
+                    static_cast<double>(std::clamp(*bound, low, high)),
+                    precision);
+        inside += low < *bound && *bound < high ? 1 : 0;
+    }
+    EXPECT_GT(inside, tests::soaked(300));
+}
+
 TEST(RankShare, KnowsThatRanksComputeAgainWhatTheyCannotHold) {
     // Twelve layers on two ranks of three pieces: 4 each where they are held, 5 where not. A rank
     // holds three of them at most, so one that has more takes 5 for each.
