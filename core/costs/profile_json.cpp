@@ -348,6 +348,8 @@ MeasuredLayout read_layout(const JsonObject& object) {
                           .stages = count_or_one(object, "stages"),
                           .chunks = count_or_one(object, "chunks"),
                           .tensor_parallel = count_or_one(object, "tensor_parallel"),
+                          .context_parallel = count_or_one(object, "context_parallel"),
+                          .expert_parallel = count_or_one(object, "expert_parallel"),
                           .micro_batch_size = count_or_one(object, "micro_batch_size"),
                           .recompute = object.text("recompute"),
                           .shard = object.text("shard"),
@@ -580,11 +582,14 @@ ordered_json layout_json(const MeasuredLayout& layout) {
                         {"devices", layout.devices},
                         {"stages", layout.stages},
                         {"chunks", layout.chunks},
-                        {"tensor_parallel", layout.tensor_parallel},
-                        {"micro_batch_size", layout.micro_batch_size},
-                        {"recompute", layout.recompute},
-                        {"shard", layout.shard},
-                        {"schedule", layout.schedule}};
+                        {"tensor_parallel", layout.tensor_parallel}};
+    for (const auto& [key, degree] : divided_degrees(layout)) {
+        object[std::string(key)] = degree;
+    }
+    object["micro_batch_size"] = layout.micro_batch_size;
+    object["recompute"] = layout.recompute;
+    object["shard"] = layout.shard;
+    object["schedule"] = layout.schedule;
     if (layout.left_out) {
         object["left_out"] = *layout.left_out;
     }

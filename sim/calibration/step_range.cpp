@@ -97,6 +97,8 @@ MeasuredLayout layout_of_run(const SettledScenario& scenario, const Profile& pro
             .stages = pipeline.stages,
             .chunks = pipeline.chunks,
             .tensor_parallel = pipeline.tensor_parallel,
+            .context_parallel = pipeline.context_parallel,
+            .expert_parallel = pipeline.expert_parallel,
             .micro_batch_size = std::max(1, scenario.training.batch / std::max(1, parts)),
             .recompute = of_layers ? std::string(to_string(pipeline.layer_recompute))
                                    : to_string(pipeline.recompute),

@@ -91,9 +91,10 @@ void complete(const MeasuredRun& row, RunSetup& setup) {
                   [](const Override& of) { return of.key.starts_with("cluster."); });
     const Scenario scenario = scenario_of(without_cluster);
     const int tensor = or_one(scenario.pipeline.tensor_parallel);
+    const int parts = or_one(scenario.pipeline.context_parallel);
     const int replicas = or_one(scenario.pipeline.data_parallel);
     if (!names(row, "cluster.count")) {
-        const int devices = or_one(scenario.pipeline.stages) * replicas * tensor;
+        const int devices = or_one(scenario.pipeline.stages) * replicas * tensor * parts;
         setup.keys.push_back({"cluster.count", std::to_string(devices)});
     }
     constexpr int of_a_node = 8;
@@ -178,17 +179,21 @@ double share_of(const StackRow& row, double step, double MeasuredFactors::*facto
 FittedRun fitted_run(const StackRow& row) {
     const double step = predicted_row(row, row.setup.estimate.stack).step;
     const MeasuredLayout layout = layout_of_run(row.run.scenario, row.run.costs->profile);
-    return {
-        .model = fmt::format("{} {}", layout.parameters, layout.sequence),
-        .layout = fmt::format(
-            "{} {} {} {}", layout.stages, layout.chunks, layout.tensor_parallel, layout.recompute),
-        .precision = precision_of(row),
-        .shares = {.products = share_of(row, step, &MeasuredFactors::products),
-                   .attention = share_of(row, step, &MeasuredFactors::attention),
-                   .passes = share_of(row, step, &MeasuredFactors::passes),
-                   .inside = share_of(row, step, &MeasuredFactors::inside),
-                   .between = share_of(row, step, &MeasuredFactors::between)},
-        .log_ratio = std::log(row.run.step_seconds / step)};
+    return {.model = fmt::format("{} {}", layout.parameters, layout.sequence),
+            .layout = fmt::format("{} {} {} {} {} {}",
+                                  layout.stages,
+                                  layout.chunks,
+                                  layout.tensor_parallel,
+                                  layout.context_parallel,
+                                  layout.expert_parallel,
+                                  layout.recompute),
+            .precision = precision_of(row),
+            .shares = {.products = share_of(row, step, &MeasuredFactors::products),
+                       .attention = share_of(row, step, &MeasuredFactors::attention),
+                       .passes = share_of(row, step, &MeasuredFactors::passes),
+                       .inside = share_of(row, step, &MeasuredFactors::inside),
+                       .between = share_of(row, step, &MeasuredFactors::between)},
+            .log_ratio = std::log(row.run.step_seconds / step)};
 }
 
 /// How much larger than estimated what layers keep is in a run that says its peak.

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace pipetwin {
 
@@ -21,6 +23,8 @@ struct MeasuredLayout {
     int stages = 1;
     int chunks = 1;
     int tensor_parallel = 1;
+    int context_parallel = 1;
+    int expert_parallel = 1;
     int micro_batch_size = 1;  ///< samples
     std::string recompute = "none";
     std::string shard = "none";  ///< and of which groups: "optimizer, of a node"
@@ -32,8 +36,12 @@ struct MeasuredLayout {
     bool operator==(const MeasuredLayout&) const = default;
 };
 
+/// The degrees by which samples and experts are divided, with their keys in files, of those
+/// above 1.
+std::vector<std::pair<std::string_view, int>> divided_degrees(const MeasuredLayout& layout);
+
 /// The keys of a layout in files, in the order of the members.
-inline constexpr std::array<std::string_view, 14> measured_layout_keys{"name",
+inline constexpr std::array<std::string_view, 16> measured_layout_keys{"name",
                                                                        "parameters",
                                                                        "sequence",
                                                                        "device",
@@ -42,6 +50,8 @@ inline constexpr std::array<std::string_view, 14> measured_layout_keys{"name",
                                                                        "stages",
                                                                        "chunks",
                                                                        "tensor_parallel",
+                                                                       "context_parallel",
+                                                                       "expert_parallel",
                                                                        "micro_batch_size",
                                                                        "recompute",
                                                                        "shard",

@@ -542,6 +542,9 @@ class StackReader {
     void read_measured(const TomlTable& row) {
         row.expect_keys(measured_layout_keys);
         constexpr Range count{1, 1 << 30};
+        const auto degree = [&](string_view key) {
+            return row.has(key) ? row.required_int(key, count) : 1;
+        };
         MeasuredLayout layout{.name = required_text(row, "name"),
                               .parameters = static_cast<std::int64_t>(amount(row, "parameters")),
                               .sequence = row.required_int("sequence", {0, count.high}),
@@ -551,6 +554,8 @@ class StackReader {
                               .stages = row.required_int("stages", count),
                               .chunks = row.required_int("chunks", count),
                               .tensor_parallel = row.required_int("tensor_parallel", count),
+                              .context_parallel = degree("context_parallel"),
+                              .expert_parallel = degree("expert_parallel"),
                               .micro_batch_size = row.required_int("micro_batch_size", count),
                               .recompute = required_text(row, "recompute"),
                               .shard = required_text(row, "shard"),
@@ -643,9 +648,13 @@ std::string calibrated_table(const Stack::Calibrated& of) {
 }
 
 std::string measured_table(const MeasuredLayout& of) {
+    std::string degrees;
+    for (const auto& [key, degree] : divided_degrees(of)) {
+        degrees += fmt::format("{} = {}\n", key, degree);
+    }
     std::string text = fmt::format(
         "\n[[measured]]\nname = {}\nparameters = {}\nsequence = {}\ndevice = {}\nprecision = {}\n"
-        "devices = {}\nstages = {}\nchunks = {}\ntensor_parallel = {}\nmicro_batch_size = {}\n"
+        "devices = {}\nstages = {}\nchunks = {}\ntensor_parallel = {}\n{}micro_batch_size = {}\n"
         "recompute = {}\nshard = {}\nschedule = {}\n",
         toml_text(of.name),
         of.parameters,
@@ -656,6 +665,7 @@ std::string measured_table(const MeasuredLayout& of) {
         of.stages,
         of.chunks,
         of.tensor_parallel,
+        degrees,
         of.micro_batch_size,
         toml_text(of.recompute),
         toml_text(of.shard),

@@ -34,8 +34,11 @@ TEST(MeasuredLayout, RunsHaveMoreOrLessInCommon) {
     EXPECT_EQ(nearness(pipeline, changed(&MeasuredLayout::devices, 512)), Nearness::SameLayout);
     EXPECT_EQ(nearness(pipeline, changed(&MeasuredLayout::micro_batch_size, 2)),
               Nearness::SameStages);
-    for (const auto key :
-         {&MeasuredLayout::stages, &MeasuredLayout::chunks, &MeasuredLayout::tensor_parallel}) {
+    for (const auto key : {&MeasuredLayout::stages,
+                           &MeasuredLayout::chunks,
+                           &MeasuredLayout::tensor_parallel,
+                           &MeasuredLayout::context_parallel,
+                           &MeasuredLayout::expert_parallel}) {
         EXPECT_EQ(nearness(pipeline, changed(key, 16)), Nearness::OtherLayout);
     }
     EXPECT_EQ(nearness(pipeline, changed(&MeasuredLayout::sequence, 4096)), Nearness::OtherModel);
