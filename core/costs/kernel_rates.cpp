@@ -69,6 +69,9 @@ void correct(const MeasuredFactors& by, const EstimateOptions& options, KernelRa
         }
     }
     rates.gap *= by.passes;
+    if (rates.experts_gap) {
+        *rates.experts_gap *= by.passes;
+    }
 }
 
 void add_stack(const DeviceProfile& device, const EstimateOptions& options, KernelRates& rates) {
@@ -89,6 +92,18 @@ void add_stack(const DeviceProfile& device, const EstimateOptions& options, Kern
     }
     rates.gap = std::chrono::duration<double>(stack.launch.gap.value).count();
     rates.launches_graphs = stack.launch.graphs;
+    if (stack.launch.experts_gap) {
+        rates.experts_gap = std::chrono::duration<double>(stack.launch.experts_gap->value).count();
+    }
+    if (stack.launch.expert_host && stack.launch.host.value > Duration{}) {
+        const auto launches_in = [&stack](Duration time) {
+            return static_cast<double>(time.count()) /
+                   static_cast<double>(stack.launch.host.value.count());
+        };
+        const Stack::Launch::ExpertHost& host = stack.launch.expert_host->value;
+        rates.launches_of_expert_kernel = launches_in(host.kernel);
+        rates.launches_of_matrix = launches_in(host.matrix);
+    }
     constexpr double fp32 = 4;
     rates.gradient_bytes = stack.stored.fp32_gradients ? fp32 : rates.gradient_bytes;
     rates.stack = options.stack;

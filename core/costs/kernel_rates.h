@@ -52,7 +52,12 @@ struct KernelRates {
     /// Bytes of a number that a narrow product keeps of its input until its backward; none: as much
     /// as all else.
     std::optional<double> kept_input_bytes{};
-    bool launches_graphs = false;  ///< one launch for all kernels of an action
+    bool launches_graphs = false;         ///< one launch for all kernels of an action
+    std::optional<double> experts_gap{};  ///< behind those of experts; none: as all others
+    /// Launches of a kernel of experts, and of a matrix of their grouped products, behind rows that
+    /// the host waits for; each as long as that of another kernel. 0 kernels: as all others.
+    double launches_of_expert_kernel = 0;
+    double launches_of_matrix = 0;
     /// What says how fast attention is; null: `attention_efficiency` of the device.
     std::shared_ptr<const Stack> stack{};
     double attention_time = 1;  ///< of fused attention, times what the stack says

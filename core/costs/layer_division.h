@@ -162,6 +162,7 @@ struct LayerDivision {
     int context_ring = 1;   ///< RingAllToAll: nodes of the ring; the others share heads
     int expert = 1;         ///< EP: groups that have parts of a layer's experts
     int expert_tensor = 1;  ///< ETP: devices that share each expert
+    ExpertDispatch dispatch = ExpertDispatch::Nccl;  ///< where several groups have experts
     ExpertLoad load{};
     bool by_module = false;  ///< costs say what single modules keep (`LayerSample::modules`)
 

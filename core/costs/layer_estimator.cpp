@@ -133,7 +133,8 @@ LayerEstimate LayerEstimator::attention(int block) const {
     if (has_linear_attention(model_, block)) {
         return linear_attention(*model_.attention.linear);
     }
-    const LayerEstimate own = one_attention(seen_in(block), window_of(model_, block));
+    const LayerEstimate own =
+        one_attention(seen_in(block), window_of(model_, block), has_experts(model_, block));
     return model_.encoder_blocks == 0 ? own
                                       : one_after_other(own, one_attention(options_.sequence));
 }
@@ -147,6 +148,9 @@ LayerEstimate LayerEstimator::encoder_norm() const {
 
 LayerEstimate LayerEstimator::feed_forward(int block) const {
     LayerWork work = new_work();
+    if (has_experts(model_, block)) {
+        work.begin_block_of_experts();
+    }
     LayerBytes bytes;
     norms(work, bytes, model_.feed_forward_norms);
     save_whole(bytes, tokens_ * width());
@@ -372,8 +376,9 @@ double LayerEstimator::ring_of_context() const {
     PIPETWIN_EXPECT(false, "method of context parallelism out of range");
 }
 
-/// `seen`: keys that a query sees in the mean; `window`: that it may see at most, 0: all.
-LayerEstimate LayerEstimator::one_attention(double seen, int window) const {
+/// `seen`: keys that a query sees in the mean; `window`: that it may see at most, 0: all;
+/// `beside_experts`: its block has some.
+LayerEstimate LayerEstimator::one_attention(double seen, int window, bool beside_experts) const {
     const AttentionShape& shape = model_.attention;
     const double heads = part(shape.heads);
     const double groups = std::max(1.0, part(shape.key_value_heads));
@@ -383,6 +388,9 @@ LayerEstimate LayerEstimator::one_attention(double seen, int window) const {
     const double outputs = heads * shape.value_width;
     const double gate = shape.gated ? queries : 0;
     LayerWork work = new_work();
+    if (beside_experts) {
+        work.begin_block_of_experts();
+    }
     LayerBytes bytes;
     norms(work, bytes, model_.attention_norms);
     save_whole(bytes, tokens_ * width());
@@ -553,10 +561,12 @@ void LayerEstimator::experts(LayerWork& work, LayerBytes& bytes, int block) cons
                              .saved = value() * bytes.saved_values + bytes.saved_bytes};
     work.half_product(tokens_, width(), shape.count);
     work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
+    work.begin_experts(true);
     work.sort_rows(2 * rows * width(), 2 * rows * width());
     inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
     expert_modules(work, bytes, rows, part(shape.width));
     work.sort_rows((rows + tokens_) * width(), 2 * rows * width());
+    work.end_experts();
     constexpr double probability = 4;  // in fp32
     bytes.saved_bytes += probability * tokens_ * shape.count;
     bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
@@ -606,17 +616,27 @@ void LayerEstimator::divided_experts(LayerWork& work, LayerBytes& bytes, int blo
     const double rows = expert_rows(sent, local, division_.load.fullest_in(block));
     work.half_product(own, width(), shape.count);
     work.pass(2 * own * shape.count, 2 * own * shape.count);
-    work.sort_rows(2 * sent * width(), 2 * sent * width());
-    if (local > 1) {
-        work.pass(2 * rows * width(), 2 * rows * width());
+    work.begin_experts(division_.load.capacity == 0);
+    if (division_.dispatch == ExpertDispatch::Nccl) {
+        work.sort_rows(2 * sent * width(), 2 * sent * width());
+        if (local > 1) {
+            work.pass(2 * rows * width(), 2 * rows * width());
+        }
+    } else {
+        work.sort_rows(2 * rows * width(), 2 * rows * width());
     }
     const double own_width = static_cast<double>(shape.width) / division_.expert_tensor;
     inner_part(work, bytes, rows, own_width, std::min(local, rows));
     expert_modules(work, bytes, rows, own_width);
-    if (local > 1) {
-        work.pass(2 * rows * width(), 2 * rows * width());
+    if (division_.dispatch == ExpertDispatch::Nccl) {
+        if (local > 1) {
+            work.pass(2 * rows * width(), 2 * rows * width());
+        }
+        work.sort_rows((sent + own) * width(), 2 * sent * width());
+    } else {
+        work.sort_rows(2 * rows * width(), 2 * rows * width());
     }
-    work.sort_rows((sent + own) * width(), 2 * sent * width());
+    work.end_experts();
     constexpr double probability = 4;  // in fp32
     bytes.saved_bytes += probability * (own * shape.count + rows);
     bytes.saved_values += rows * width();

@@ -77,7 +77,7 @@ class LayerEstimator {
                      LayerWork& work) const;
     double ring_of_context() const;
     Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
-    LayerEstimate one_attention(double seen, int window = 0) const;
+    LayerEstimate one_attention(double seen, int window = 0, bool beside_experts = false) const;
     LayerEstimate linear_attention(const LinearAttentionShape& shape) const;
     void inner(LayerWork& work,
                LayerBytes& bytes,

@@ -56,6 +56,8 @@ LayerWork::LayerWork(const DeviceProfile& device, const EstimateOptions& options
       memory_rate_(device.memory_rate.value),
       memory_(rates_.memory),
       value_(static_cast<double>(bytes_per_value(options.precision))),
+      gap_(rates_.gap),
+      gap_of_block_(rates_.gap),
       recomputes_operators_(options.recomputes_operators()),
       eager_(options.kernels == BlockKernels::Eager),
       eager_norms_(eager_) {}
@@ -90,8 +92,10 @@ void LayerWork::product(const Product& shape) {
     const double of_weight =
         product_.bytes * (rows * inputs + rows * outputs) + rates_.gradient_bytes * (2 * weights);
     const auto add_pass = [&](Sum& sum, double bytes) {
-        is_grouped ? add_grouped_product(sum, operations, bytes, rate)
-                   : add_product(sum, operations, bytes, rate);
+        is_grouped
+            ? add_grouped_product(
+                  sum, {.matrices = matrices, .operations = operations, .bytes = bytes}, rate)
+            : add_product(sum, operations, bytes, rate);
     };
     const auto add_passes = [&](Sum& forward, Sum& input, Sum& weight) {
         add_pass(forward, once);
@@ -134,8 +138,15 @@ void LayerWork::cast_operands(const Product& shape) {
 void LayerWork::cast_as_stack(const Product& shape, const CastBytes& casts) {
     const double inputs = shape.rows * shape.inputs;
     const double weights = shape.matrices * shape.inputs * shape.outputs;
-    cast(forward_, inputs, casts.of_inputs);
-    cast(backward_input_, shape.rows * shape.outputs, casts.of_gradients);
+    const bool is_grouped = shape.matrices > 1;
+    const double alone = is_grouped ? casts.grouped_bytes : 0;
+    cast(forward_, inputs, casts.of_inputs + alone);
+    cast(backward_input_, shape.rows * shape.outputs, casts.of_gradients + alone);
+    if (is_grouped) {
+        for (Sum* const sum : {&forward_, &backward_input_}) {
+            sum->seconds += shape.matrices * casts.grouped_kernels * rates_.gap;
+        }
+    }
     if (shape.has_whole_input) {
         cast(whole_casts_, inputs, casts.of_inputs);
     }
@@ -408,11 +419,16 @@ LayerSample LayerWork::sample() const {
     constexpr double bytes_per_weight = 8;  // as LayerSample::accumulation says
     sample.accumulation = Duration{
         whole_number(1e9 * bytes_per_weight * accumulated_ / (memory_rate_ * memory_.copies))};
-    if (!rates_.launches_graphs) {
-        sample.forward_kernels = forward_.kernels;
-        sample.backward_input_kernels = backward_input_.kernels;
-        sample.backward_weight_kernels = backward_weight_.kernels;
-    }
+    // Nothing waits within a backward: its launches are spread as the time of its kernels is.
+    const double waited = backward_input_.waited + backward_weight_.waited;
+    const double backward = backward_input_.seconds + backward_weight_.seconds;
+    const double of_input = waited > 0 ? waited * backward_input_.seconds / backward : 0;
+    const auto launches = [](int kernels, double more) {
+        return kernels + static_cast<int>(std::lround(more));
+    };
+    sample.forward_kernels = launches(forward_.kernels, forward_.waited);
+    sample.backward_input_kernels = launches(backward_input_.kernels, of_input);
+    sample.backward_weight_kernels = launches(backward_weight_.kernels, waited - of_input);
     const double tail = forward_.seconds - before_tail_.value_or(forward_.seconds);
     sample.tail_forward = Duration{whole_number(tail * 1e9)};
     sample.core_forward = recomputes_operators_ ? operators_.time() : core_forward_.time();
@@ -428,14 +444,38 @@ LayerSample LayerWork::sample() const {
     return sample;
 }
 
+void LayerWork::begin_block_of_experts() {
+    if (!rates_.launches_graphs) {
+        gap_ = gap_of_block_ = rates_.experts_gap.value_or(rates_.gap);
+    }
+}
+
+void LayerWork::begin_experts(bool waits_for_rows) {
+    gap_ = rates_.experts_gap.value_or(rates_.gap);
+    waits_for_rows_ = waits_for_rows && rates_.launches_of_expert_kernel > 0;
+}
+
+void LayerWork::end_experts() {
+    gap_ = gap_of_block_;
+    waits_for_rows_ = false;
+}
+
+void LayerWork::add_launches(Sum& sum, int kernels) const {
+    if (waits_for_rows_) {
+        sum.waited += kernels * rates_.launches_of_expert_kernel;
+    } else if (!rates_.launches_graphs) {
+        sum.kernels += kernels;
+    }
+}
+
 void LayerWork::run(Sum& sum, double seconds) const {
-    sum.seconds += seconds + rates_.gap;
-    sum.kernels += 1;
+    sum.seconds += seconds + gap_;
+    add_launches(sum, 1);
 }
 
 void LayerWork::add_kernels(Sum& sum, int kernels) const {
-    sum.seconds += kernels * rates_.gap;
-    sum.kernels += kernels;
+    sum.seconds += kernels * gap_;
+    add_launches(sum, kernels);
 }
 
 void LayerWork::add(Sum& sum, double operations, double values, double efficiency) const {
@@ -452,18 +492,16 @@ void LayerWork::add_product(Sum& sum, double operations, double bytes, double re
 /// B200, 20 to 256 matrices for 128 to 9,832 rows each, take as long as their operations and their
 /// bytes one after the other, to 10 % in the median and without a bias (MooreThreads/SimuMax,
 /// configs/system/b200_bf16_ceperm.json, group_matmul). The longer of both is 30 % too short.
-void LayerWork::add_grouped_product(Sum& sum,
-                                    double operations,
-                                    double bytes,
-                                    double reached) const {
-    run(sum, operations / reached + bytes / (memory_rate_ * memory_.copies));
+void LayerWork::add_grouped_product(Sum& sum, const Group& group, double reached) const {
+    run(sum, group.operations / reached + group.bytes / (memory_rate_ * memory_.copies));
+    sum.waited += waits_for_rows_ ? group.matrices * rates_.launches_of_matrix : 0;
 }
 
 /// A cast is often part of the kernel before it: no gap of its own.
 void LayerWork::cast(Sum& sum, double values, double bytes_of_value) const {
     const double share = rates_.casts ? rates_.casts->memory_share : memory_.copies;
     sum.seconds += values * bytes_of_value / (memory_rate_ * share);
-    sum.kernels += 1;
+    add_launches(sum, 1);
 }
 
 void LayerWork::move(Sum& sum, double values, double efficiency) const {

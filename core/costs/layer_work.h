@@ -96,6 +96,15 @@ class LayerWork {
     /// Rows of tokens are sorted by expert, or come back from there.
     void sort_rows(double forward_values, double backward_values);
 
+    /// Kernels of a block with experts follow: where they are in no graph they have the gap of
+    /// those.
+    void begin_block_of_experts();
+
+    /// Kernels of experts follow. Where the numbers of their rows are only known on the device the
+    /// host waits for them: a graph cannot hold what is launched then, and the host is not ahead.
+    void begin_experts(bool waits_for_rows);
+    void end_experts();
+
     /// No product so far is one beside which messages of devices that share the layer go on.
     void forget_ends() { first_ = last_ = End{}; }
 
@@ -206,7 +215,8 @@ class LayerWork {
   private:
     struct Sum {
         double seconds = 0;
-        int kernels = 0;
+        int kernels = 0;    ///< that are launched one by one
+        double waited = 0;  ///< launches behind rows that the host waits for
 
         Duration time() const { return Duration{whole_number(seconds * 1e9)}; }
     };
@@ -250,7 +260,13 @@ class LayerWork {
     void add(Sum& sum, const ConvolutionPass& pass, double effort, double values) const;
     void add(Sum& sum, double operations, double values, double efficiency) const;
     void add_product(Sum& sum, double operations, double bytes, double reached) const;
-    void add_grouped_product(Sum& sum, double operations, double bytes, double reached) const;
+    struct Group {
+        double matrices = 1;
+        double operations = 0;
+        double bytes = 0;
+    };
+    void add_grouped_product(Sum& sum, const Group& group, double reached) const;
+    void add_launches(Sum& sum, int kernels) const;
     /// Operations per second of a product.
     double reached(const Sizes& sizes) const;
     /// A kernel that takes so long, and the gap behind it.
@@ -270,6 +286,9 @@ class LayerWork {
     double memory_rate_;  ///< without an efficiency
     MemoryEfficiency memory_;
     double value_;
+    double gap_;                   ///< seconds behind a kernel
+    double gap_of_block_;          ///< outside of experts
+    bool waits_for_rows_ = false;  ///< the host has waited for rows before it launches
     bool recomputes_operators_;
     bool eager_;
     bool eager_norms_;

@@ -193,6 +193,9 @@ LayerDivision layer_division(const SettledScenario& scenario,
         division.expert = pipeline.expert_parallel;
         division.expert_tensor = pipeline.expert_tensor_devices();
         division.load = expert_load(scenario, source->model);
+        if (division.expert > 1) {
+            division.dispatch = pipeline.expert_dispatch;
+        }
     }
     return division;
 }

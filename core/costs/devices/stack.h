@@ -67,6 +67,9 @@ struct CastBytes {
     double of_weights = 0;    ///< once a step; else in a forward, and half of it in a backward
     bool once_a_step = false;
     double memory_share = 1;  ///< that casts reach of the memory rate
+    /// Of an operand of many matrices: kernels for each of them, and bytes beyond those above.
+    double grouped_kernels = 0;
+    double grouped_bytes = 0;
     /// That stay of a weight between micro-batches, beyond the two of its place in bf16.
     double kept_of_weights = 0;
 
@@ -249,6 +252,16 @@ struct Stack {
         Fact<Duration> gap{};   ///< on the device, between one kernel and the next
         Fact<Duration> host{};  ///< of the host for each kernel, where it launches them one by one
         bool graphs = false;    ///< one launch for all kernels of an action
+        std::optional<Fact<Duration>> experts_gap{};  ///< in place of `gap` in layers of experts
+        /// Times of the host behind rows of experts whose numbers it waits for: what it launches
+        /// then is in no graph.
+        struct ExpertHost {
+            Duration kernel{};  ///< for a kernel
+            Duration matrix{};  ///< for each matrix of a grouped product, beside that
+
+            bool operator==(const ExpertHost&) const = default;
+        };
+        std::optional<Fact<ExpertHost>> expert_host{};  ///< none: as all other kernels
 
         bool operator==(const Launch&) const = default;
     } launch{};

@@ -130,6 +130,10 @@ class StackReader {
         return *number;
     }
 
+    static double amount_or_none(const TomlTable& of, string_view key) {
+        return of.has(key) ? amount(of, key) : 0;
+    }
+
     static double share(const TomlTable& of, string_view key) {
         const double number = amount(of, key);
         if (!(number > 0 && number <= 1)) {
@@ -300,6 +304,8 @@ class StackReader {
                   "weight_bytes",
                   "weights",
                   "memory_share",
+                  "grouped_kernels",
+                  "grouped_bytes",
                   "kept_weight_bytes"},
                  [&times](const TomlTable& of) {
                      return CastBytes{.of_inputs = amount(of, "input_bytes"),
@@ -307,6 +313,8 @@ class StackReader {
                                       .of_weights = amount(of, "weight_bytes"),
                                       .once_a_step = required_word<bool>(of, "weights", times),
                                       .memory_share = share(of, "memory_share"),
+                                      .grouped_kernels = amount_or_none(of, "grouped_kernels"),
+                                      .grouped_bytes = amount_or_none(of, "grouped_bytes"),
                                       .kept_of_weights = amount(of, "kept_weight_bytes")};
                  })});
     }
@@ -397,15 +405,36 @@ class StackReader {
     }
 
     void read_launch(const TomlTable& table) {
-        table.expect_keys(std::array<string_view, 3>{"gap_ns", "kernel_ns", "graphs"});
+        table.expect_keys(std::array<string_view, 5>{
+            "gap_ns", "kernel_ns", "graphs", "experts_gap_ns", "experts_host"});
         const auto time = [&](string_view key) {
             return value<Duration>(table, key, [](const TomlTable& of, string_view under) {
                 constexpr int longest = 1'000'000'000;
                 return Duration{of.required_int(under, {0, longest})};
             });
         };
-        stack_.launch = {
-            .gap = time("gap_ns"), .host = time("kernel_ns"), .graphs = flag(table, "graphs")};
+        stack_.launch = {.gap = time("gap_ns"),
+                         .host = time("kernel_ns"),
+                         .graphs = flag(table, "graphs"),
+                         .experts_gap = table.has("experts_gap_ns")
+                                            ? std::optional(time("experts_gap_ns"))
+                                            : std::nullopt,
+                         .expert_host = expert_host_if_there(table)};
+    }
+
+    std::optional<Fact<Stack::Launch::ExpertHost>> expert_host_if_there(
+        const TomlTable& table) const {
+        constexpr string_view key = "experts_host";
+        if (!table.has(key)) {
+            return std::nullopt;
+        }
+        using ExpertHost = Stack::Launch::ExpertHost;
+        return fact<ExpertHost>(
+            required_table(table, key), {"kernel_ns", "matrix_ns"}, [](const TomlTable& of) {
+                constexpr int longest = 1'000'000'000;
+                return ExpertHost{.kernel = Duration{of.required_int("kernel_ns", {1, longest})},
+                                  .matrix = Duration{of.required_int("matrix_ns", {0, longest})}};
+            });
     }
 
     std::optional<Fact<bool>> flag_if_there(const TomlTable& table, string_view key) const {
