@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <compare>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -138,6 +140,7 @@ std::vector<StackRun> stack_runs(const std::vector<Set>& sets) {
                  .fitted_to = is_fitted ? row->share.fitted_to : "",
                  .sustained = row == nullptr ? 1 : row->share.value,
                  .best = row == nullptr ? 1 : row->share.value,
+                 .experts = parse_hf_config(run.model, run.name).experts.count > 0,
                  .measured = *run.step_seconds,
                  .predicted = *predicted,
                  .left_out = *predicted});
@@ -162,7 +165,7 @@ namespace {
 /// The distance at which nine of ten pairs of runs of one set on as many devices are predicted in
 /// the right order; none for few pairs. An error of the ratio of two steps turns them round in one
 /// of its two directions only. Every set weighs the same.
-std::optional<double> order_error_of(const std::vector<StackRun>& runs, const std::string& stack) {
+std::optional<double> order_error_of(const std::vector<StackRun>& runs) {
     constexpr std::size_t least = 10;
     constexpr double in_either_direction = 0.8;
     std::vector<Grouped> errors;
@@ -171,7 +174,7 @@ std::optional<double> order_error_of(const std::vector<StackRun>& runs, const st
             const StackRun& a = runs[i];
             const StackRun& b = runs[j];
             if (a.set == b.set && a.run->devices == b.run->devices &&
-                a.run->stack == b.run->stack && (stack.empty() || a.run->stack == stack)) {
+                a.run->stack == b.run->stack) {
                 const double ratio = (1 + a.error()) / (1 + b.error());
                 errors.push_back({std::max(ratio, 1 / ratio) - 1, a.set->name});
             }
@@ -181,30 +184,43 @@ std::optional<double> order_error_of(const std::vector<StackRun>& runs, const st
                                  : std::optional(quantile(errors, in_either_direction));
 }
 
-/// The range of the runs of a stack on a device; empty names are any. Of the runs that need a stack
+/// Runs that have a range together; empty names are any.
+struct RangeKey {
+    bool experts = false;
+    std::string stack{};
+    std::string device{};
+
+    auto operator<=>(const RangeKey&) const = default;
+
+    bool has(const StackRun& row) const {
+        return row.experts == experts && (stack.empty() || row.run->stack == stack) &&
+               (device.empty() || row.run->device == device);
+    }
+};
+
+/// The range of some runs. Of the runs that need a stack
 /// 95 % are inside, and 88 % of them in the range that is learned without their source.
-PublishedRange range_for(const std::vector<StackRun>& runs,
-                         const std::string& stack,
-                         const std::string& device) {
+PublishedRange range_for(const std::vector<StackRun>& all, const RangeKey& key) {
     constexpr double least = 0.04;
+    std::vector<StackRun> runs;
+    std::ranges::copy_if(
+        all, std::back_inserter(runs), [&key](const StackRun& row) { return key.has(row); });
     std::vector<Grouped> factors;
     int largest = 0;
     for (const StackRun& row : runs) {
-        if ((stack.empty() || row.run->stack == stack) &&
-            (device.empty() || row.run->device == device)) {
-            factors.push_back({row.measured / row.left_out, row.source});
-            largest = std::max(largest, row.run->devices);
-        }
+        factors.push_back({row.measured / row.left_out, row.source});
+        largest = std::max(largest, row.run->devices);
     }
     const LearnedRange learned = range_of(factors);
     const auto rounded = [](double factor) { return std::round(1000 * factor) / 1000; };
     std::optional<double> order_error;
-    if (device.empty()) {
-        order_error = order_error_of(runs, stack);
+    if (key.device.empty()) {
+        order_error = order_error_of(runs);
         order_error = order_error ? std::optional(rounded(*order_error)) : std::nullopt;
     }
-    return {.stack = stack,
-            .device = device,
+    return {.stack = key.stack,
+            .device = key.device,
+            .experts = key.experts,
             .low = rounded(std::min(learned.low, 1 - least)),
             .high = rounded(std::max(learned.high, 1 + least)),
             .runs = learned.runs,
@@ -272,17 +288,18 @@ PublishedRun published_run(const StackRun& row) {
 
 Evidence evidence_of(const std::vector<StackRun>& runs) {
     Evidence evidence;
-    std::set<std::pair<std::string, std::string>> groups{{"", ""}};
+    std::set<RangeKey> groups{{}, {.experts = true}};
     for (const StackRun& row : runs) {
         evidence.runs.push_back(published_run(row));
-        groups.insert({row.run->stack, ""});
-        groups.insert({row.run->stack, row.run->device});
+        groups.insert({.experts = row.experts, .stack = row.run->stack});
+        groups.insert({.experts = row.experts, .stack = row.run->stack, .device = row.run->device});
     }
     // Groups are in the order of their names, empty ones first: a range is behind the wider ones.
     constexpr int few = 3;
-    for (const auto& [stack, device] : groups) {
-        PublishedRange range = range_for(runs, stack, device);
-        const PublishedRange* const wider = evidence.range_of(device.empty() ? "" : stack, "");
+    for (const RangeKey& key : groups) {
+        PublishedRange range = range_for(runs, key);
+        const PublishedRange* const wider =
+            evidence.range_of(key.device.empty() ? "" : key.stack, "", key.experts);
         if (range.sources < few && wider != nullptr) {
             range.low = std::min(range.low, wider->low);
             range.high = std::max(range.high, wider->high);
@@ -303,8 +320,8 @@ std::vector<bool> inside_ranges_of_others(const std::vector<StackRun>& runs) {
     }
     std::vector<bool> inside;
     for (const StackRun& row : runs) {
-        const ErrorRange range =
-            range_of_stack(without[row.source], row.run->stack, row.run->device, row.run->devices);
+        const ErrorRange range = range_of_stack(
+            without[row.source], row.run->stack, row.run->device, row.run->devices, row.experts);
         const double factor = row.measured / row.left_out;
         inside.push_back(factor >= range.low && factor <= range.high);
     }
@@ -332,6 +349,12 @@ void visit_facts(const Stack& stack, const Visit& visit) {
     }
     visit("gap", stack.launch.gap);
     visit("host", stack.launch.host);
+    if (stack.launch.experts_gap) {
+        visit("gap", *stack.launch.experts_gap);
+    }
+    if (stack.launch.expert_host) {
+        visit("host of experts", *stack.launch.expert_host);
+    }
     std::ranges::for_each(stack.products, [&](const auto& row) { visit("products", row.reached); });
     std::ranges::for_each(stack.sustained, [&](const auto& row) { visit("sustained", row.share); });
     std::ranges::for_each(stack.attention,

@@ -20,6 +20,7 @@ struct StackRun {
     std::string fitted_to{};  ///< of the sustained share that it uses; empty: none is fitted
     double sustained = 1;     ///< that share, as the stack's file has it
     double best = 1;          ///< the share that fits all sources best
+    bool experts = false;     ///< of a model with routed experts
     double measured = 0;
     double predicted = 0;
     /// With the sustained share fitted without its source.
@@ -38,7 +39,8 @@ struct StackRun {
 std::vector<StackRun> stack_runs(const std::vector<Set>& sets);
 
 /// What the runs say of estimates: each of them, and ranges by stack and device, by stack, and of
-/// all, at least 4 % to either side. A range of fewer than three sources holds the next wider one.
+/// all, at least 4 % to either side, apart for models with routed experts. A range of fewer than
+/// three sources holds the next wider one.
 Evidence evidence_of(const std::vector<StackRun>& runs);
 
 /// For each run whether its step, predicted without its source, lies in the range that the other

@@ -80,8 +80,8 @@ std::string stack_tables(const std::vector<StackRun>& runs) {
             const StackRun& row = runs[i];
             const std::string name = name_of(row);
             Group& group = groups[name];
-            const ErrorRange range =
-                range_of_stack(evidence, row.run->stack, row.run->device, row.run->devices);
+            const ErrorRange range = range_of_stack(
+                evidence, row.run->stack, row.run->device, row.run->devices, row.experts);
             const double factor = row.measured / row.predicted;
             group.errors.push_back(row.error());
             group.left_out.push_back(row.left_out_error());

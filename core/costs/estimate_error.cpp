@@ -60,23 +60,26 @@ ErrorRange corrected_error() {
 ErrorRange range_of_stack(const Evidence& evidence,
                           std::string_view stack,
                           std::string_view device,
-                          int devices) {
+                          int devices,
+                          bool experts) {
     constexpr double of_other_device = 1.5;
     constexpr double of_other_stack = 2;
     constexpr double of_doubling = 0.02;
     double wider = 1;
-    ErrorRange range{.of = fmt::format("published runs of {} on {}", stack, device)};
-    const PublishedRange* runs = evidence.range_of(stack, device);
+    const std::string published =
+        experts ? "published runs of models with experts" : "published runs";
+    ErrorRange range{.of = fmt::format("{} of {} on {}", published, stack, device)};
+    const PublishedRange* runs = evidence.range_of(stack, device, experts);
     if (runs == nullptr) {
         wider = of_other_device;
-        runs = evidence.range_of(stack, "");
-        range.of = fmt::format("published runs of {}", stack);
+        runs = evidence.range_of(stack, "", experts);
+        range.of = fmt::format("{} of {}", published, stack);
         range.unseen_device = device;
     }
     if (runs == nullptr) {
         wider = of_other_stack;
-        runs = evidence.range_of("", "");
-        range.of = "published runs of other stacks";
+        runs = evidence.range_of("", "", experts);
+        range.of = fmt::format("{} of other stacks", published);
     }
     if (runs == nullptr) {
         return range;
@@ -93,8 +96,9 @@ ErrorRange range_of_stack(const Evidence& evidence,
 
 ErrorRange estimate_error(const RunKind& run) {
     const ErrorRange estimated =
-        run.stack.empty() ? of_kind(run)
-                          : range_of_stack(*shipped_evidence(), run.stack, run.device, run.devices);
+        run.stack.empty()
+            ? of_kind(run)
+            : range_of_stack(*shipped_evidence(), run.stack, run.device, run.devices, run.experts);
     const ErrorRange corrected = corrected_error();
     const auto width = [](const ErrorRange& range) { return range.high - range.low; };
     // A measured run of the cluster makes no prediction worse.

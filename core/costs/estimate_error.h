@@ -21,6 +21,7 @@ struct RunKind {
     std::string stack{};      ///< that the costs were estimated with; empty: none
     std::string device{};     ///< of the run; read where there is a stack, as is the next
     int devices = 1;
+    bool experts = false;  ///< the model routes tokens to experts
 };
 
 /// Nine of ten measured steps lie between `low` and `high` times the predicted one.
@@ -55,11 +56,13 @@ ErrorRange estimate_error(const RunKind& run);
 /// The range for costs that a stack estimated on a device: that of the published runs with it,
 /// which are predicted with numbers fitted without their sources. Without runs on the device that
 /// of the stack to the power of 1.5, without runs with the stack that of all squared. 2 % wider for
-/// each doubling of the devices beyond the largest run.
+/// each doubling of the devices beyond the largest run. Models with routed experts and others have
+/// runs of their own.
 ErrorRange range_of_stack(const Evidence& evidence,
                           std::string_view stack,
                           std::string_view device,
-                          int devices);
+                          int devices,
+                          bool experts = false);
 
 /// The share by which nine of ten published steps are off at most, either way, that are predicted
 /// by costs which another run of so much in common corrected.

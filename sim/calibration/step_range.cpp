@@ -107,7 +107,8 @@ MeasuredLayout layout_of_run(const SettledScenario& scenario, const Profile& pro
 }
 
 bool lacks_runs(const Plan& plan, const Profile& profile) {
-    return is_estimated(plan) && has_routed_experts(profile) && profile.run_calibrations.empty();
+    return is_estimated(plan) && has_routed_experts(profile) && profile.stack.empty() &&
+           profile.run_calibrations.empty();
 }
 
 Duration time_of_kernels(const Plan& plan, double sustained) {
@@ -157,14 +158,16 @@ std::optional<ErrorRange> step_range(const Plan& plan,
     if (!is_estimated(plan) || lacks_runs(plan, profile)) {
         return std::nullopt;
     }
-    if (has_routed_experts(profile)) {
+    const bool experts = has_routed_experts(profile);
+    if (experts && profile.stack.empty()) {
         return corrected_error();
     }
     const RunKind kind{.shards_weights = scenario.pipeline.shard == Shard::Weights,
                        .tensor_parallel = scenario.pipeline.tensor_parallel,
                        .calibrated = !profile.run_calibrations.empty(),
                        .stack = profile.stack,
-                       .devices = plan.rank_count() * plan->replicas * plan->rank_devices()};
+                       .devices = plan.rank_count() * plan->replicas * plan->rank_devices(),
+                       .experts = experts};
     if (const auto by_runs = range_by_runs(scenario, profile)) {
         return by_runs;
     }

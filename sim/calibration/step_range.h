@@ -31,8 +31,8 @@ std::optional<ErrorRange> step_range(const Plan& plan,
 /// is shorter where products reach what their kernels do alone, and that share of it in training.
 Duration time_of_kernels(const Plan& plan, double sustained);
 
-/// Whether there is no range because the costs are estimates of a model with routed experts, of
-/// which no published run was compared, and no measured run has corrected them.
+/// Whether there is no range because the costs are estimates without a stack of a model with routed
+/// experts, of which no published run was compared, and no measured run has corrected them.
 bool lacks_runs(const Plan& plan, const Profile& profile);
 
 /// "110 to 150 ms": a predicted step times the factors of a range, in the unit that the step has.

@@ -34,8 +34,15 @@ constexpr std::array<string_view, 12> run_keys{"set",
                                                "source",
                                                "measured",
                                                "predicted"};
-constexpr std::array<string_view, 8> range_keys{
-    "stack", "device", "low", "high", "runs", "sources", "largest_devices", "order_error"};
+constexpr std::array<string_view, 9> range_keys{"stack",
+                                                "device",
+                                                "experts",
+                                                "low",
+                                                "high",
+                                                "runs",
+                                                "sources",
+                                                "largest_devices",
+                                                "order_error"};
 constexpr std::array<string_view, 3> file_keys{"schema_version", "runs", "ranges"};
 
 int number(const JsonObject& object, string_view key) {
@@ -62,6 +69,7 @@ PublishedRange read_range(const JsonObject& object) {
     object.expect_keys(range_keys);
     return {.stack = object.text("stack"),
             .device = object.text("device"),
+            .experts = object.has("experts") && object.flag("experts"),
             .low = object.number_or("low", 1),
             .high = object.number_or("high", 1),
             .runs = number(object, "runs"),
@@ -88,13 +96,15 @@ ordered_json json_of(const PublishedRun& run) {
 }
 
 ordered_json json_of(const PublishedRange& range) {
-    ordered_json json{{"stack", range.stack},
-                      {"device", range.device},
-                      {"low", range.low},
-                      {"high", range.high},
-                      {"runs", range.runs},
-                      {"sources", range.sources},
-                      {"largest_devices", range.largest_devices}};
+    ordered_json json{{"stack", range.stack}, {"device", range.device}};
+    if (range.experts) {
+        json["experts"] = true;
+    }
+    json["low"] = range.low;
+    json["high"] = range.high;
+    json["runs"] = range.runs;
+    json["sources"] = range.sources;
+    json["largest_devices"] = range.largest_devices;
     if (range.order_error) {
         json["order_error"] = *range.order_error;
     }
@@ -113,9 +123,11 @@ std::string lines_of(const std::vector<Value>& values) {
 
 }  // namespace
 
-const PublishedRange* Evidence::range_of(string_view stack, string_view device) const {
+const PublishedRange* Evidence::range_of(string_view stack,
+                                         string_view device,
+                                         bool experts) const {
     const auto found = std::ranges::find_if(ranges, [&](const PublishedRange& range) {
-        return range.stack == stack && range.device == device;
+        return range.stack == stack && range.device == device && range.experts == experts;
     });
     return found == ranges.end() ? nullptr : &*found;
 }

@@ -34,6 +34,7 @@ struct PublishedRun {
 struct PublishedRange {
     std::string stack{};   ///< empty: runs of all stacks
     std::string device{};  ///< empty: runs on all devices
+    bool experts = false;  ///< runs of models with routed experts; false: of all others
     double low = 1;
     double high = 1;
     int runs = 0;
@@ -51,9 +52,11 @@ struct Evidence {
     std::vector<PublishedRun> runs{};
     std::vector<PublishedRange> ranges{};
 
-    /// The range of the runs of a stack on a device, either of which may be empty; null: there is
-    /// none.
-    const PublishedRange* range_of(std::string_view stack, std::string_view device) const;
+    /// The range of the runs of a stack on a device, either of which may be empty, of models with
+    /// routed experts or without; null: there is none.
+    const PublishedRange* range_of(std::string_view stack,
+                                   std::string_view device,
+                                   bool experts = false) const;
 
     bool operator==(const Evidence&) const = default;
 };

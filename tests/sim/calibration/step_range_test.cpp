@@ -109,7 +109,7 @@ TEST(StepRange, SaysNothingOfMeasuredAndImportedCosts) {
     }
 }
 
-/// No published run of a model with experts was compared.
+/// Without a stack no published run of a model with experts was compared.
 TEST(StepRange, SaysNothingOfEstimatesWithRoutedExperts) {
     Profile profile = chain_profile();
     profile.source = CostSource::Estimated;
@@ -120,6 +120,12 @@ TEST(StepRange, SaysNothingOfEstimatesWithRoutedExperts) {
     EXPECT_NE(range_of(partitioned({2, 3}), profile), std::nullopt);
     layer.operations = 2.0 * 100 * 1000 / 4;  // two experts of eight
     EXPECT_EQ(range_of(partitioned({2, 3}), profile), std::nullopt);
+    profile.device = "b200";
+    profile.stack = "megatron-bridge-2025";
+    const RunKind of_experts{
+        .stack = profile.stack, .device = profile.device, .devices = 2, .experts = true};
+    EXPECT_EQ(range_of(partitioned({2, 3}), profile), estimate_error(of_experts));
+    profile.stack = "";
     profile.run_calibrations.push_back({.compute_factor = 1.1, .runs = 1});
     EXPECT_EQ(range_of(partitioned({2, 3}), profile), corrected_error());
 }

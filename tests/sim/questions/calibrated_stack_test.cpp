@@ -102,6 +102,43 @@ TEST(CalibratedStack, RowsOfAStackGiveItsFactorsBack) {
                 IsEmpty());
 }
 
+/// Experts of a mixture over eight devices, and samples in two parts over eight.
+TEST(CalibratedStack, TakesRowsThatDivideExpertsAndSamples) {
+    const std::vector<MeasuredRun> written = parse_measured_runs(
+        R"([{"device": "b200", "stack": "megatron-bridge-2026", "sequence": 4096,
+             "model": "qwen3-30b-a3b", "training.batch": 256, "pipeline.stages": 1,
+             "pipeline.data_parallel": 8, "pipeline.expert_parallel": 8,
+             "pipeline.micro_batches": 8, "pipeline.schedule": "1f1b",
+             "pipeline.shard": "optimizer", "pipeline.recompute": "none", "step_seconds": 1},
+            {"device": "b200", "stack": "megatron-bridge-2026", "sequence": 8192,
+             "model": "llama-2-7b", "training.batch": 64, "pipeline.stages": 1,
+             "pipeline.data_parallel": 4, "pipeline.context_parallel": 2,
+             "pipeline.micro_batches": 16, "pipeline.schedule": "1f1b",
+             "pipeline.shard": "optimizer", "pipeline.recompute": "none", "step_seconds": 1}])",
+        "rows.json");
+    auto truth = std::make_shared<Stack>(*find_stack("megatron-bridge-2026"));
+    Stack::Calibrated& of = truth->calibrated.emplace_back();
+    of = {.device = "b200", .precision = "bf16"};
+    of.factors.value = {.products = 1.2, .attention = 1.2, .passes = 1.2};
+    std::vector<StackRow> rows;
+    for (const MeasuredRun& run : written) {
+        StackRow row = stack_row(run);
+        EXPECT_EQ(row.run.scenario.cluster.count, 8);
+        row.run.step_seconds = predicted_row(row, truth).step;
+        rows.push_back(row);
+    }
+    const StackCalibration found = calibrated_stack(rows, "own.toml");
+    for (const CalibratedRun& run : found.runs) {
+        EXPECT_NEAR(run.calibrated_step / run.measured_step, 1, 0.02) << run.name;
+    }
+    ASSERT_EQ(found.stack.measured.size(), 2U);
+    EXPECT_EQ(found.stack.measured.front().expert_parallel, 8);
+    EXPECT_EQ(found.stack.measured.back().context_parallel, 2);
+    const StackFile base = read_stack_file("megatron-bridge-2026");
+    EXPECT_EQ(parse_stack(print_calibrated(base.text, base.file.string(), found.stack), "own.toml"),
+              found.stack);
+}
+
 TEST(CalibratedStack, ItsFileIsReadBackAsItIs) {
     const StackCalibration found =
         calibrated_stack(measured_with(slower_stack(1.1, 1.05)), "own.toml");

@@ -41,11 +41,19 @@ PublishedRange range_of(const std::string& stack, const std::string& device) {
             .largest_devices = 128};
 }
 
+/// Of models with routed experts.
+PublishedRange with_experts() {
+    PublishedRange range = range_of("nemo-2024", "h100-sxm");
+    range.experts = true;
+    range.high = 1.5;
+    return range;
+}
+
 TEST(Evidence, IsReadAsItIsWritten) {
     PublishedRange of_all = range_of("", "");
     of_all.order_error = 0.07;
     const Evidence evidence{.runs = {run_of("Llama 3 8B", 8, 64), run_of("Llama 3 70B", 70, 64)},
-                            .ranges = {of_all, range_of("nemo-2024", "h100-sxm")}};
+                            .ranges = {of_all, range_of("nemo-2024", "h100-sxm"), with_experts()}};
     EXPECT_EQ(parse_evidence(print_evidence(evidence), "evidence.json"), evidence);
 }
 
@@ -100,6 +108,14 @@ TEST(Evidence, RangeIsThatOfStackAndDevice) {
     EXPECT_DOUBLE_EQ(known.high, 1.2);
     EXPECT_EQ(unseen_text(known), "");
     EXPECT_THAT(known.of, HasSubstr("nemo-2024"));
+}
+
+TEST(Evidence, ModelsWithExpertsHaveARangeOfTheirOwn) {
+    const Evidence evidence{.ranges = {range_of("nemo-2024", "h100-sxm"), with_experts()}};
+    EXPECT_DOUBLE_EQ(range_of_stack(evidence, "nemo-2024", "h100-sxm", 128).high, 1.2);
+    const ErrorRange experts = range_of_stack(evidence, "nemo-2024", "h100-sxm", 128, true);
+    EXPECT_DOUBLE_EQ(experts.high, 1.5);
+    EXPECT_EQ(experts.of, "published runs of models with experts of nemo-2024 on h100-sxm");
 }
 
 TEST(Evidence, RangeIsWiderForWhatNoRunHas) {
