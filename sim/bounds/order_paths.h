@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <vector>
 
-#include "core/base/units.h"
 #include "core/schedule/schedule.h"
-#include "sim/bounds/layer_sums.h"
 
 /// What the dependencies of an order say of a step, whatever the partition.
 namespace pipetwin::sim {
 
-/// How often a way through an order meets actions of one piece. Means over several ways.
+/// How often a way through an order meets actions of one piece. Means over several ways; of the two
+/// parts of a way that have the same actions too many and too few.
 struct PieceCounts {
     double forward = 0;
     double input = 0;
     double weight = 0;
     double again = 0;           ///< in the row of a rank: backwards, with their recompute
     double again_but_last = 0;  ///< of them, those of other micro-batches than the last
-};
-
-/// Ways through an order, one for each rank, as their mean.
-struct MeanWay {
-    std::vector<PieceCounts> of_piece;
-    bool ends_with_update = false;
 };
 
 /// Micro-batches of a piece that its rank holds at a moment of its row, or in the mean of several.
@@ -38,41 +31,30 @@ struct MeanStashes {
 /// `order`: of one pipeline, with as many pieces on every rank.
 std::vector<std::vector<MeanStashes>> stashes_of(const Schedule& order);
 
-/// An order of one pipeline of several pieces to a rank.
+/// An order of one pipeline of several pieces to a rank, and ways through it, one for each rank, as
+/// their mean.
 struct OrderPaths {
+    /// A beginning and an end.
+    struct Way {
+        std::size_t from = 0;
+        std::size_t to = 0;
+    };
     int ranks = 1;
-    std::vector<MeanWay> ways;
+    std::vector<Way> ways;
+    /// [from][piece]: what lies before the beginning, less the row's actions before it.
+    std::vector<std::vector<PieceCounts>> begins;
+    /// [to][piece]: the row's actions before the end, and what lies behind it.
+    std::vector<std::vector<PieceCounts>> ends;
     std::vector<std::vector<MeanStashes>> stashes;  ///< `stashes_of`
 
     int pieces() const { return static_cast<int>(stashes.front().size()); }
+    bool ends_with_update(const Way& way) const { return way.to + 1 == ends.size(); }
 };
 
 /// The ways of every rank: the forward of one micro-batch through all pieces up to an action of
 /// the rank, its row from there to another action, and the backward from there to the first piece.
-/// They begin with the first F of a piece, or with the first backward, and end with the update, or
-/// with the last backward of a piece.
+/// They begin with the first F of each of its pieces, or with the first backward, and end with the
+/// last backward of each of them, or with the update.
 OrderPaths order_paths(const Schedule& order);
-
-/// What bounds of all partitions of an order depend on beside it.
-struct PathsQuestion {
-    const LayerSums& sums;
-    bool may_keep = true;           ///< what a piece keeps from F to B
-    bool may_recompute = false;     ///< a piece, for all micro-batches
-    bool keeps_last = false;        ///< of a piece that is recomputed: its last micro-batch
-    std::optional<Bytes> memory{};  ///< of a rank, for layers; none: no limit
-    bool stashes_on_device = true;  ///< what is kept
-};
-
-/// What no partition goes below, with the order's rows. Any mean of ways is a bound, and so is that
-/// mean with prices on memory, since all ranks together never hold more than they have room for:
-///
-///     step >= least over partitions of (time + sum over moments of price * memory)
-///             - sum of the prices * ranks * memory of a rank
-///
-/// A mean and prices that bound well are looked for. None where all ranks together lack memory
-/// with any partition. What is not below `ceiling` may be told as that.
-std::optional<Duration> bound_of_paths(const OrderPaths& order,
-                                       const PathsQuestion& question,
-                                       Duration ceiling);
 
 }  // namespace pipetwin::sim

@@ -12,6 +12,7 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
 #include "core/schedule/generators/generate.h"
+#include "sim/bounds/paths_bound.h"
 #include "sim/bounds/row_windows.h"
 #include "sim/engine/conditions.h"
 #include "sim/search/frontier.h"

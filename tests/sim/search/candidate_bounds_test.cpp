@@ -14,6 +14,7 @@
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/schedule_traits.h"
 #include "sim/bounds/order_paths.h"
+#include "sim/bounds/paths_bound.h"
 #include "sim/bounds/step_bound.h"
 #include "tests/sim/search/random_question.h"
 
