@@ -113,7 +113,7 @@ bool gathers(const Shape& shape, const CostOptions& options) {
 }
 
 /// Each has some kilobytes. More than these are computed whenever they are asked for.
-constexpr std::size_t most_gathered_sums = 16'384;
+constexpr std::size_t most_later_sums = 16'384;
 
 }  // namespace
 
@@ -269,7 +269,7 @@ const Profile* CandidateBounds::divided_profile_of(const LayerDivision& division
     return known == divided_.end() ? nullptr : &known->second;
 }
 
-std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
+std::size_t CandidateBounds::HashOfLater::hash(const LaterKey& key) {
     std::size_t sum = 0;
     for (const int part : {key.layers.tensor_parallel,
                            key.layers.micro_batch_size,
@@ -289,21 +289,23 @@ std::size_t CandidateBounds::HashOfGathered::hash(const GatheredKey& key) {
     return sum;
 }
 
-CandidateBounds::Sums CandidateBounds::gathered_sums(const SumsKey& key,
-                                                     const SettledScenario& settled,
-                                                     const Cluster& cluster) const {
-    GatheredWeights weights = cluster.layer_rules().gathered;
-    const GatheredKey gathered{.layers = key,
-                               .replicas = std::move(weights.replicas),
-                               .between = std::move(weights.between),
-                               .experts = std::move(weights.experts)};
-    using Entries = decltype(gathered_sums_);
-    if (Entries::const_accessor found; gathered_sums_.find(found, gathered)) {
+CandidateBounds::Sums CandidateBounds::later_sums(const SumsKey& key,
+                                                  const SettledScenario& settled,
+                                                  const Cluster& cluster) const {
+    LaterKey later{.layers = key, .replicas = {}, .between = {}, .experts = {}};
+    if (key.gathered != Shard::None) {
+        GatheredWeights weights = cluster.layer_rules().gathered;
+        later.replicas = std::move(weights.replicas);
+        later.between = std::move(weights.between);
+        later.experts = std::move(weights.experts);
+    }
+    using Entries = decltype(later_sums_);
+    if (Entries::const_accessor found; later_sums_.find(found, later)) {
         return found->second;
     }
     Sums sums = make_sums(key, settled, cluster);
-    if (gathered_sums_.size() < most_gathered_sums) {
-        gathered_sums_.insert(Entries::value_type(gathered, sums));
+    if (later_sums_.size() < most_later_sums) {
+        later_sums_.insert(Entries::value_type(later, sums));
     }
     return sums;
 }
@@ -499,6 +501,13 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
         question.gathered = gathered_everywhere(sums, shape.stages, *question.memory_limit);
         *question.memory_limit -= question.gathered;
     }
+    // Gradients that are summed with every micro-batch are not summed again.
+    // Groups of replicas may sum sooner than all at once, on links that are much slower outside.
+    const bool groups = options.shard != Shard::None && !scenario_.pipeline.shard_group.is_all();
+    // Other devices have the same weights where samples or experts are divided.
+    if (groups || shape.is_divided() || options.shard >= Shard::Gradients) {
+        return question;
+    }
     // Where the replicas of one rank are nearer to each other than those of another, the bound does
     // without.
     const DeviceGroup group = cluster.replicas_of(0);
@@ -506,13 +515,7 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
     for (int rank = 1; rank < shape.stages && all_alike; ++rank) {
         all_alike = cluster.replicas_of(rank) == group;
     }
-    // Gradients that are summed with every micro-batch are not summed again.
-    // Groups of replicas may sum sooner than all at once, on links that are much slower outside.
-    const bool groups = options.shard != Shard::None && !scenario_.pipeline.shard_group.is_all();
-    // Other devices have the same weights where samples or experts are divided.
-    const bool sums_up =
-        all_alike && !groups && !shape.is_divided() && options.shard < Shard::Gradients;
-    question.replicas = sums_up ? group : DeviceGroup{};
+    question.replicas = all_alike ? group : DeviceGroup{};
     return question;
 }
 
@@ -524,8 +527,7 @@ ShapeBounds CandidateBounds::of(const Shape& shape, const ScheduleChoice& choice
     const auto known = sums_.find(key);
     Sums sums = known == sums_.end() ? nullptr : known->second;
     if (!sums) {
-        sums = gathers(shape, options) ? gathered_sums(key, settled, cluster)
-                                       : make_sums(key, settled, cluster);
+        sums = later_sums(key, settled, cluster);
     }
     BoundQuestion question = question_of(shape, options, cluster, *sums);
     const Duration floor = least_with(shape, *sums);

@@ -98,18 +98,19 @@ class CandidateBounds {
         auto operator<=>(const SumsKey&) const = default;
     };
     using Sums = std::shared_ptr<const LayerSums>;
-    /// What sums with messages between replicas depend on.
-    struct GatheredKey {
+    /// What sums depend on that are made when they are asked for, those with messages between
+    /// replicas among them.
+    struct LaterKey {
         SumsKey layers;
         DeviceGroup replicas;
         DeviceGroup between;
         std::optional<GatheredExperts> experts;
 
-        bool operator==(const GatheredKey&) const = default;
+        bool operator==(const LaterKey&) const = default;
     };
-    struct HashOfGathered {
-        static std::size_t hash(const GatheredKey& key);
-        static bool equal(const GatheredKey& a, const GatheredKey& b) { return a == b; }
+    struct HashOfLater {
+        static std::size_t hash(const LaterKey& key);
+        static bool equal(const LaterKey& a, const LaterKey& b) { return a == b; }
     };
 
     /// Where sizes differ by one, the smaller is the bound's.
@@ -129,11 +130,11 @@ class CandidateBounds {
     Sums make_sums(const SumsKey& key,
                    const SettledScenario& settled,
                    const Cluster& cluster) const;
-    /// Sums with messages between replicas, which shapes have in common where their replicas have
-    /// the same places and links.
-    Sums gathered_sums(const SumsKey& key,
-                       const SettledScenario& settled,
-                       const Cluster& cluster) const;
+    /// Sums that were not learned. Shapes have those with messages between replicas in common where
+    /// their replicas have the same places and links.
+    Sums later_sums(const SumsKey& key,
+                    const SettledScenario& settled,
+                    const Cluster& cluster) const;
     const LayerSums& sums_of(const Shape& shape, const CostOptions& options) const {
         return *sums_.at(key_of(shape, options));
     }
@@ -164,7 +165,7 @@ class CandidateBounds {
     std::map<SumsKey, Sums> sums_{};      ///< null: costs are not known there
     std::map<SumsKey, Error> unknown_{};  ///< why
     std::map<SumsKey, Sums> work_{};      ///< without messages; null: not known
-    mutable tbb::concurrent_hash_map<GatheredKey, Sums, HashOfGathered> gathered_sums_{};
+    mutable tbb::concurrent_hash_map<LaterKey, Sums, HashOfLater> later_sums_{};
 };
 
 }  // namespace pipetwin::sim
