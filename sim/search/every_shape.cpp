@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/every_shape.h"
 
+#include <oneapi/tbb/parallel_for.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace pipetwin::sim {
@@ -73,6 +78,32 @@ void add_simulated(const SearchResult& result, EveryShape& every) {
     every.simulated.insert(every.simulated.end(), result.ranked.begin(), result.ranked.end());
 }
 
+/// A search of one shape has little to do at the same time: several of them are searched at once.
+constexpr std::size_t searched_at_once = 4;
+
+/// Calls `search(i)` for i from 0 to `count` - 1, several at once, and then `take(i, result)` for
+/// each in this order, as long as `goes_on()` before. Whether all were searched.
+template <class SearchOne, class Take, class GoesOn>
+bool search_each(std::size_t count,
+                 const SearchOne& search,
+                 const Take& take,
+                 const GoesOn& goes_on) {
+    for (std::size_t first = 0; first < count; first += searched_at_once) {
+        const std::size_t end = std::min(count, first + searched_at_once);
+        for (std::size_t i = first; i < end; ++i) {
+            if (!goes_on()) {
+                return false;
+            }
+        }
+        std::vector<std::optional<SearchResult>> results(end - first);
+        tbb::parallel_for(first, end, [&](std::size_t i) { results[i - first] = search(i); });
+        for (std::size_t i = first; i < end; ++i) {
+            take(i, *results[i - first]);
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 EveryShape best_of_every_shape(const Scenario& scenario,
@@ -82,40 +113,54 @@ EveryShape best_of_every_shape(const Scenario& scenario,
                                std::size_t improved,
                                const std::function<bool(double share)>& progress) {
     EveryShape every;
-    const std::set<Shape> shapes = whole_shapes(found);
+    const std::set<Shape> all = whole_shapes(found);
     double done = 0;
     const auto goes_on = [&] {
-        const double all = static_cast<double>(shapes.size() + std::min(improved, shapes.size()));
-        return !progress || progress(done++ / all);
+        const double searches = static_cast<double>(all.size() + std::min(improved, all.size()));
+        return !progress || progress(done++ / searches);
     };
-    for (const Shape& shape : shapes) {
-        if (!goes_on()) {
-            return every;
-        }
+    std::vector<Shape> shapes;
+    for (const Shape& shape : all) {
         if (!found.ranked.empty() && is_of_shape(found.ranked.front(), shape)) {
             every.plans.push_back(found.ranked.front());
             every.plans.back().finished = every.plans.back().finished && found.complete;
-            continue;
-        }
-        const SearchResult result =
-            search_plans(with_shape(scenario, shape), model, profile, at_first);
-        if (result.ranked.empty()) {
-            every.without_plan.push_back(shape);
         } else {
-            every.plans.push_back(best_of(result));
-            add_simulated(result, every);
+            shapes.push_back(shape);
         }
+    }
+    const auto search = [&](const Shape& shape, const SearchOptions& options) {
+        return search_plans(with_shape(scenario, shape), model, profile, options);
+    };
+    const bool all_searched = search_each(
+        shapes.size(),
+        [&](std::size_t i) { return search(shapes[i], at_first); },
+        [&](std::size_t i, const SearchResult& result) {
+            if (result.ranked.empty()) {
+                every.without_plan.push_back(shapes[i]);
+            } else {
+                every.plans.push_back(best_of(result));
+                add_simulated(result, every);
+            }
+        },
+        goes_on);
+    if (!all_searched) {
+        return every;
     }
     std::ranges::stable_sort(every.plans, {}, &FoundPlan::step);
-    for (std::size_t i = 0; i < std::min(improved, every.plans.size()) && goes_on(); ++i) {
-        FoundPlan& plan = every.plans[i];
-        if (!plan.finished) {
-            const SearchResult result = search_plans(
-                with_shape(scenario, plan.candidate.shape), model, profile, more_closely);
-            add_simulated(result, every);
-            plan = best_of(result);
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < std::min(improved, every.plans.size()); ++i) {
+        if (!every.plans[i].finished) {
+            open.push_back(i);
         }
     }
+    search_each(
+        open.size(),
+        [&](std::size_t i) { return search(every.plans[open[i]].candidate.shape, more_closely); },
+        [&](std::size_t i, const SearchResult& result) {
+            add_simulated(result, every);
+            every.plans[open[i]] = best_of(result);
+        },
+        goes_on);
     std::ranges::stable_sort(every.plans, {}, &FoundPlan::step);
     every.complete = true;
     return every;
