@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/costs/devices/shipped_profiles.h"
 #include "core/model/model.h"
 #include "core/scenario/cost_table.h"
 #include "sim/search/frontier.h"
@@ -502,7 +501,6 @@ SearchResult search_plans(const Scenario& scenario,
                           const Profile& profile,
                           const SearchOptions& options) {
     require_same_layers(model, profile);
-    const HeldProfiles held;
     return Search({.scenario = scenario, .model = model, .profile = profile}, options).run();
 }
 

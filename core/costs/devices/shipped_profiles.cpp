@@ -2,10 +2,7 @@
 #include "core/costs/devices/shipped_profiles.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -134,45 +131,25 @@ std::filesystem::path find_file(const Shelf& shelf,
     return file;
 }
 
-std::atomic<int> holders{0};                ///< `HeldProfiles` that live
-std::atomic<std::uint64_t> latest_hold{0};  ///< how many have begun
-
-/// Cache of the contents of files by the names that they are asked for: each is read when it is
-/// asked for first, and again when it has changed. Every thread has its own.
+/// Cache of the contents of files: each is read when it is asked for first, and again when it has
+/// changed. A plan search asks thousands of times; every thread has its own.
 template <class Value>
 class KnownFiles {
   public:
-    /// `find_file()`: the file of this name.
-    template <class Find, class Read>
-    const Value& get(std::string_view name, const Find& find_file, const Read& read_file) {
-        const auto known = files_.find(name);
-        const std::uint64_t hold = holders > 0 ? latest_hold.load() : 0;
-        if (known != files_.end() && hold > 0 && known->second.looked_at == hold) {
-            return known->second.value;
-        }
-        const std::filesystem::path file = find_file();
+    template <class Read>
+    const Value& get(const std::filesystem::path& file, const Read& read_file) {
         std::error_code ignored;
         const auto changed = std::filesystem::last_write_time(file, ignored);
-        if (known != files_.end() && known->second.file == file &&
-            known->second.changed == changed) {
-            known->second.looked_at = hold;
-            return known->second.value;
+        const auto known = files_.find(file.string());
+        if (known != files_.end() && known->second.first == changed) {
+            return known->second.second;
         }
-        return files_
-            .insert_or_assign(
-                std::string(name),
-                File{.file = file, .changed = changed, .looked_at = hold, .value = read_file(file)})
-            .first->second.value;
+        return files_.insert_or_assign(file.string(), std::pair(changed, read_file(file)))
+            .first->second.second;
     }
 
   private:
-    struct File {
-        std::filesystem::path file;
-        std::filesystem::file_time_type changed{};
-        std::uint64_t looked_at = 0;  ///< the hold during which it was
-        Value value{};
-    };
-    std::map<std::string, File, std::less<>> files_;
+    std::map<std::string, std::pair<std::filesystem::file_time_type, Value>> files_;
 };
 
 /// Throws Error(BadInput) where a file's value has another name than the file.
@@ -195,15 +172,6 @@ DeviceProfile read_device(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-HeldProfiles::HeldProfiles() {
-    ++latest_hold;
-    ++holders;
-}
-
-HeldProfiles::~HeldProfiles() {
-    --holders;
-}
 
 std::filesystem::path installed_profiles(const std::filesystem::path& program) {
     return (program.parent_path() / PIPETWIN_PROFILES_FROM_PROGRAM).lexically_normal();
@@ -258,12 +226,9 @@ std::string cluster_hint() {
 std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
                                                    std::string_view asked_by) {
     thread_local KnownFiles<std::shared_ptr<const DeviceProfile>> known;
-    return known.get(
-        name,
-        [&] { return find_file(devices, name, asked_by); },
-        [](const std::filesystem::path& file) {
-            return std::make_shared<const DeviceProfile>(read_device(file));
-        });
+    return known.get(find_file(devices, name, asked_by), [](const std::filesystem::path& file) {
+        return std::make_shared<const DeviceProfile>(read_device(file));
+    });
 }
 
 DeviceProfile find_device(std::string_view name, std::string_view asked_by) {
@@ -298,42 +263,39 @@ std::filesystem::path stack_file(std::string_view path, std::string_view asked_b
             : Hint(fmt::format("name the file where it is, or one of {}", fmt::join(known, ", "))));
 }
 
-std::filesystem::path file_of_stack(std::string_view name, std::string_view asked_by) {
-    return is_stack_file(name) ? stack_file(name, asked_by) : find_file(stacks, name, asked_by);
-}
-
-/// The stack of a path is called by that.
-std::shared_ptr<const Stack> read_stack(const std::filesystem::path& file, bool is_path) {
-    auto stack = std::make_shared<Stack>(parse_stack(read(file), file.string()));
-    if (is_path) {
-        stack->name = file.string();
-    } else {
-        expect_name_of_file("stack", stack->name, file);
-    }
-    return stack;
+std::shared_ptr<const Stack> stack_of_file(const std::filesystem::path& file) {
+    thread_local KnownFiles<std::shared_ptr<const Stack>> known;
+    return known.get(file, [](const std::filesystem::path& at) {
+        auto stack = std::make_shared<Stack>(parse_stack(read(at), at.string()));
+        stack->name = at.string();
+        return std::shared_ptr<const Stack>(std::move(stack));
+    });
 }
 
 }  // namespace
 
 std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view asked_by) {
+    if (is_stack_file(name)) {
+        return stack_of_file(stack_file(name, asked_by));
+    }
     thread_local KnownFiles<std::shared_ptr<const Stack>> known;
-    return known.get(
-        name,
-        [&] { return file_of_stack(name, asked_by); },
-        [&](const std::filesystem::path& file) { return read_stack(file, is_stack_file(name)); });
+    return known.get(find_file(stacks, name, asked_by), [](const std::filesystem::path& file) {
+        auto stack = std::make_shared<const Stack>(parse_stack(read(file), file.string()));
+        expect_name_of_file("stack", stack->name, file);
+        return stack;
+    });
 }
 
 StackFile read_stack_file(std::string_view name, std::string_view asked_by) {
-    const std::filesystem::path file = file_of_stack(name, asked_by);
+    const std::filesystem::path file =
+        is_stack_file(name) ? stack_file(name, asked_by) : find_file(stacks, name, asked_by);
     return {.file = file, .text = read(file)};
 }
 
 std::shared_ptr<const Evidence> shipped_evidence() {
     thread_local KnownFiles<std::shared_ptr<const Evidence>> known;
     return known.get(
-        "evidence",
-        [] { return profiles_folder() / stacks.folder / "evidence.json"; },
-        [](const std::filesystem::path& file) {
+        profiles_folder() / stacks.folder / "evidence.json", [](const std::filesystem::path& file) {
             return std::make_shared<const Evidence>(parse_evidence(read(file), file.string()));
         });
 }
@@ -342,12 +304,9 @@ namespace {
 
 const std::vector<LinkProfile>& known_links() {
     thread_local KnownFiles<std::vector<LinkProfile>> known;
-    return known.get(
-        "links",
-        [] { return profiles_folder() / "links.json"; },
-        [](const std::filesystem::path& file) {
-            return parse_link_profiles(read(file), file.string());
-        });
+    return known.get(profiles_folder() / "links.json", [](const std::filesystem::path& file) {
+        return parse_link_profiles(read(file), file.string());
+    });
 }
 
 }  // namespace

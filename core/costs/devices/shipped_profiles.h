@@ -22,16 +22,6 @@ std::filesystem::path profiles_folder();
 /// beside its bin.
 std::filesystem::path installed_profiles(const std::filesystem::path& program);
 
-/// While one of these lives, a device, stack or list of links that was asked for since it began is
-/// not looked at for changes again: a plan search asks for the same ones many thousands of times.
-class HeldProfiles {
-  public:
-    HeldProfiles();
-    ~HeldProfiles();
-    HeldProfiles(const HeldProfiles&) = delete;
-    HeldProfiles& operator=(const HeldProfiles&) = delete;
-};
-
 /// Names of devices/*.json in that folder, in alphabetical order.
 std::vector<std::string> device_names();
 

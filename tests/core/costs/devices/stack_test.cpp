@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -806,33 +805,6 @@ TEST(StackFiles, AreFoundByTheirPath) {
     EXPECT_TRUE(is_stack_file("own.toml"));
     EXPECT_TRUE(is_stack_file("folder/own"));
     EXPECT_FALSE(is_stack_file("nemo-2024"));
-}
-
-TEST(StackFiles, AreReadAgainOnceTheyChangeUnlessTheyAreHeld) {
-    const tests::ScratchFolder folder;
-    const std::string file = folder.write("own.toml", small_stack).string();
-    const auto describe = [&](std::string_view words) {
-        std::string text(small_stack);
-        const std::string_view before = "a stack for tests";
-        text.replace(text.find(before), before.size(), words);
-        folder.write("own.toml", text);
-        // Later than the second in which it was written before.
-        std::filesystem::last_write_time(
-            file, std::filesystem::last_write_time(file) + std::chrono::seconds(words.size()));
-    };
-    EXPECT_EQ(find_stack(file)->description, "a stack for tests");
-    describe("another");
-    EXPECT_EQ(find_stack(file)->description, "another");
-    {
-        const HeldProfiles held;
-        EXPECT_EQ(find_stack(file)->description, "another");
-        describe("one more");
-        EXPECT_EQ(find_stack(file)->description, "another");
-        const HeldProfiles later;
-        EXPECT_EQ(find_stack(file)->description, "one more");
-    }
-    describe("the last one");
-    EXPECT_EQ(find_stack(file)->description, "the last one");
 }
 
 TEST(StackFiles, ThatAreNotThereAreRefused) {
