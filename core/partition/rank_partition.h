@@ -78,8 +78,8 @@ std::optional<RankSplit> rank_partition(const RankChain& chain);
 /// together (`RankShare`), to within a ten-thousandth below.
 std::optional<std::int64_t> rank_bound(const RankChain& chain);
 
-/// The same, looked for between two numbers, which spares the more of its time the nearer they are:
-/// `low` where it is not above that, and `high` where it is not below.
+/// The bound of `rank_bound`, looked for between two numbers, which spares the more of its time the
+/// nearer they are: `low` where it is not above that, and `high` where it is not below.
 std::optional<std::int64_t> rank_bound_between(const RankChain& chain,
                                                std::int64_t low,
                                                std::int64_t high);

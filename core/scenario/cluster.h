@@ -202,7 +202,7 @@ class Cluster {
     std::optional<LinkCost> profiled_inside_;   ///< none: what is known of the devices
     std::optional<LinkCost> profiled_between_;  ///< none: not known
     std::optional<LinkCost> profiled_devices_;  ///< of a rank; none: as between ranks
-    /// Of replicas that divide gradients or weights, with all that they wait; none: as between
+    /// Between replicas that divide gradients or weights, with all that they wait; none: as between
     /// ranks.
     std::optional<LinkCost> profiled_replicas_;
 

@@ -97,7 +97,7 @@ struct Edges {
                 }
             }
         }
-        /// As Group::close.
+        /// Ends what others wait for in them (Group::close).
         void close() const {
             for_each([](Group& group) { group.close(); });
         }

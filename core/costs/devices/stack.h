@@ -67,7 +67,7 @@ struct CastBytes {
     double of_weights = 0;    ///< once a step; else in a forward, and half of it in a backward
     bool once_a_step = false;
     double memory_share = 1;  ///< that casts reach of the memory rate
-    /// Of an operand of many matrices: kernels for each of them, and bytes beyond those above.
+    /// An operand of many matrices has kernels for each of them, and bytes beyond those above.
     double grouped_kernels = 0;
     double grouped_bytes = 0;
     /// That stay of a weight between micro-batches, beyond the two of its place in bf16.
