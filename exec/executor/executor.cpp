@@ -417,8 +417,8 @@ GroupUse Executor::Impl::group_use() const {
 
 GroupUse Executor::Impl::shard_use() const {
     GroupUse all;
-    for (const Worker* const worker : workers_here()) {
-        all += worker->use_of_shards();
+    for (const int rank : here) {
+        all += worker_at(rank).use_of_shards();
     }
     return all;
 }
