@@ -34,7 +34,7 @@
 /// step-1.tokens, step-1.targets, and step-1.lengths where sources are padded: fp32 and int32,
 /// sample by sample) and steps.json: sizes,
 /// losses and norms of gradients. In half precision "NAME.master" is what NAME is rounded from.
-/// Where several devices or replicas divide the training there are no gradients, as nobody has all
+/// Where several devices or replicas divide the training no gradients are written: each has a part
 /// of them.
 ///
 /// --not-deferred: running statistics move once a micro-batch, as torch's. --small-residuals:

@@ -10,7 +10,7 @@ own optimizer, clipping and schedules of the rate, undivided, and compares. A di
 its tensor.
 
 fp64: loss, norm of the gradients, every gradient, every update of a weight and every weight behind each step; 1e-10.
-Where devices or replicas divide the training, gradients are not compared: nobody has all of them.
+Where devices or replicas divide the training, gradients are not compared: each has a part of them.
 fp32: alike, but each step begins with the program's weights, and its gradients go into PyTorch's optimizer, so that nothing
 adds up: AdamW divides by roots of squares, which makes a tiny gradient's rounding a large one of its weight. Updates are
 compared as weights, which rounding them leaves; 1e-5.

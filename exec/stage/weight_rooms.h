@@ -59,7 +59,7 @@ class WeightRooms {
     void begin_gradients(std::size_t stage, std::size_t layer);
     /// Adds the gradients that the layer has given to the share of their sums over the replicas.
     void end_gradients(std::size_t stage, std::size_t layer);
-    /// The weights of a stage are about to change: waits until nobody reads them.
+    /// Waits until no other replica reads this one's weights of a stage, which are about to change.
     void settle(std::size_t stage);
     /// Makes all weights of a stage whole again, where each replica has updated its share.
     void spread(std::size_t stage);

@@ -33,8 +33,7 @@ class Sharded : public ::testing::TestWithParam<Kind> {
     static Model model(double dropout = 0) { return model_of(GetParam(), dropout); }
 };
 
-/// As replicas that divide nothing train. Plain steps at a rate of 1: weights are off where
-/// gradients are.
+/// Plain steps at a rate of 1: a wrong gradient is a wrong weight.
 TEST_P(Sharded, TrainsAsReplicasThatDivideNothing) {
     const Model trained_model = model(0.1);
     for (const int stages : {1, 2}) {

@@ -41,7 +41,7 @@ PublishedRange range_of(const std::string& stack, const std::string& device) {
             .largest_devices = 128};
 }
 
-/// Of models with routed experts.
+/// A range of models with routed experts.
 PublishedRange with_experts() {
     PublishedRange range = range_of("nemo-2024", "h100-sxm");
     range.experts = true;
