@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 
@@ -63,8 +64,16 @@ void set_gpus(int count);
 /// for the stream tries, and the GPU does by itself now and then, as nobody has to look for a GPU
 /// to work.
 cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried);
-/// Within a try: what was allocated with this address is open while `work` runs.
-void with_memory_at(const void* address, const std::function<void()>& work);
+/// Where what a GPU has at an address can be read and written at any time; the address itself where
+/// no GPU has anything there.
+std::byte* inside(const void* address);
+/// The file in memory that a GPU has at an address, which lives as long as the allocation; none
+/// where no GPU has anything there.
+struct InFile {
+    int file = -1;
+    std::int64_t offset = 0;  ///< bytes
+};
+std::optional<InFile> in_file(const void* address);
 
 struct Counts {
     std::int64_t graph_launches = 0;

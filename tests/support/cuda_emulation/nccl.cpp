@@ -31,7 +31,8 @@
 
 namespace {
 
-using pipetwin::cuda::emulation::with_memory_at;
+using pipetwin::cuda::emulation::in_file;
+using pipetwin::cuda::emulation::inside;
 
 /// A socket or another file, closed when it goes.
 class Socket {
@@ -94,10 +95,16 @@ Socket listen_at(const std::string& place) {
     return ok ? std::move(socket) : Socket();
 }
 
-/// A packet that carries a file beside its bytes.
+/// What a packet says: of a message, which lies in the file that it carries, or a word alone.
+struct Words {
+    std::uint64_t size = 0;    ///< bytes, or the word
+    std::uint64_t offset = 0;  ///< bytes of the file before the message
+};
+
+/// A packet that may carry a file beside its bytes.
 struct Carrier {
-    std::uint64_t size = 0;
-    iovec part{&size, sizeof size};
+    Words words;
+    iovec part{&words, sizeof words};
     alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))] = {};
     msghdr message{};
     Carrier() {
@@ -113,23 +120,23 @@ class Line {
   public:
     struct Message {
         Socket file;
-        std::size_t size = 0;
+        Words place;
     };
 
     Line() = default;
     explicit Line(Socket socket) : socket_(std::move(socket)) {}
     bool open() const { return socket_.open(); }
 
-    bool send_file(int file, std::size_t bytes) const {
+    bool send_file(int file, const Words& place) const {
         Carrier carrier;
-        carrier.size = bytes;
+        carrier.words = place;
         cmsghdr* const head = CMSG_FIRSTHDR(&carrier.message);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
         head->cmsg_len = CMSG_LEN(sizeof file);
         std::memcpy(CMSG_DATA(head), &file, sizeof file);
         return ::sendmsg(socket_.get(), &carrier.message, MSG_NOSIGNAL) ==
-               static_cast<ssize_t>(sizeof carrier.size);
+               static_cast<ssize_t>(sizeof carrier.words);
     }
     bool say_taken() const { return say(taken_word); }
     bool say_bye() const { return say(bye_word); }
@@ -161,8 +168,9 @@ class Line {
     static constexpr std::uint64_t bye_word = 2;
 
     bool say(std::uint64_t word) const {
-        return ::send(socket_.get(), &word, sizeof word, MSG_NOSIGNAL) ==
-               static_cast<ssize_t>(sizeof word);
+        const Words words{.size = word};
+        return ::send(socket_.get(), &words, sizeof words, MSG_NOSIGNAL) ==
+               static_cast<ssize_t>(sizeof words);
     }
 
     void look() {
@@ -172,17 +180,17 @@ class Line {
             if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
                 return;
             }
-            if (got != static_cast<ssize_t>(sizeof carrier.size)) {
+            if (got != static_cast<ssize_t>(sizeof carrier.words)) {
                 gone_ = true;
                 return;
             }
             if (const cmsghdr* const head = CMSG_FIRSTHDR(&carrier.message); head != nullptr) {
                 int file = -1;
                 std::memcpy(&file, CMSG_DATA(head), sizeof file);
-                messages_.push_back({Socket(file), carrier.size});
+                messages_.push_back({Socket(file), carrier.words});
             } else {
-                taken_ += carrier.size == taken_word ? 1 : 0;
-                bye_ = bye_ || carrier.size == bye_word;
+                taken_ += carrier.words.size == taken_word ? 1 : 0;
+                bye_ = bye_ || carrier.words.size == bye_word;
             }
         }
     }
@@ -313,7 +321,7 @@ class Ends {
         if (rank_ != 0) {
             Line& line = lines_.front();
             if (!std::exchange(state.sent, true)) {
-                send(line, mine, bytes);
+                send_copy(line, mine, bytes);
             }
             return fill_from(line, all, whole);
         }
@@ -326,9 +334,9 @@ class Ends {
                 return false;
             }
         }
-        with_memory_at(all, [&] { std::memcpy(all, mine, bytes); });
+        std::memcpy(inside(all), inside(mine), bytes);
         for (std::size_t i = 1; i < lines_.size(); ++i) {
-            send(lines_[i], all, whole);
+            send_copy(lines_[i], all, whole);
         }
         return failed_ == ncclSuccess;
     }
@@ -404,8 +412,17 @@ class Ends {
         }
     }
 
+    /// What a GPU has goes as it is: it stays until the receiver has taken it.
     void send(const Line& line, const std::byte* data, std::size_t bytes) {
-        fail_unless(line.send_file(file_of(data, bytes).get(), bytes));
+        if (const auto place = in_file(data)) {
+            fail_unless(line.send_file(
+                place->file, {.size = bytes, .offset = static_cast<std::uint64_t>(place->offset)}));
+        } else {
+            send_copy(line, data, bytes);
+        }
+    }
+    void send_copy(const Line& line, const std::byte* data, std::size_t bytes) {
+        fail_unless(line.send_file(file_of(inside(data), bytes).get(), {.size = bytes}));
     }
 
     bool is_taken(Line& line) {
@@ -427,13 +444,11 @@ class Ends {
 
     Socket file_of(const std::byte* data, std::size_t bytes) {
         Socket file(::memfd_create("message", MFD_CLOEXEC));
-        with_memory_at(data, [&] {
-            for (std::size_t done = 0; done < bytes && failed_ == ncclSuccess;) {
-                const ssize_t put = ::write(file.get(), data + done, bytes - done);
-                done += put > 0 ? static_cast<std::size_t>(put) : 0;
-                fail_unless(put > 0 || errno == EINTR);
-            }
-        });
+        for (std::size_t done = 0; done < bytes && failed_ == ncclSuccess;) {
+            const ssize_t put = ::write(file.get(), data + done, bytes - done);
+            done += put > 0 ? static_cast<std::size_t>(put) : 0;
+            fail_unless(put > 0 || errno == EINTR);
+        }
         return file;
     }
 
@@ -444,18 +459,19 @@ class Ends {
             fail_unless(!line.is_gone());
             return false;
         }
-        if (failed_ == ncclSuccess && message->size != bytes) {
+        if (failed_ == ncclSuccess && message->place.size != bytes) {
             failed_ = ncclInvalidUsage;
         }
         if (failed_ == ncclSuccess) {
-            with_memory_at(data, [&, descriptor = message->file.get()] {
-                for (std::size_t done = 0; done < bytes && failed_ == ncclSuccess;) {
-                    const ssize_t got =
-                        ::pread(descriptor, data + done, bytes - done, static_cast<off_t>(done));
-                    done += got > 0 ? static_cast<std::size_t>(got) : 0;
-                    fail_unless(got > 0 || errno == EINTR);
-                }
-            });
+            std::byte* const begin = inside(data);
+            for (std::size_t done = 0; done < bytes && failed_ == ncclSuccess;) {
+                const ssize_t got = ::pread(message->file.get(),
+                                            begin + done,
+                                            bytes - done,
+                                            static_cast<off_t>(message->place.offset + done));
+                done += got > 0 ? static_cast<std::size_t>(got) : 0;
+                fail_unless(got > 0 || errno == EINTR);
+            }
         }
         return failed_ == ncclSuccess;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +19,6 @@
 #include "tests/support/cuda_emulation/emulation.h"
 
 using Work = std::function<void()>;
-using Touched = std::vector<const void*>;  ///< blocks, by an address in each
 
 struct CUgraph_st {
     std::vector<Work> work;
@@ -31,9 +31,8 @@ struct CUgraphExec_st {
 struct CUstream_st {
     struct Item {
         Work work;
-        bool can_fail = true;  ///< an event cannot
-        /// What it touches of the device's memory; none: whatever the GPU has.
-        std::optional<Touched> touched{};
+        bool can_fail = true;           ///< an event cannot
+        bool needs_memory = true;       ///< at the addresses that the program has for it
         std::function<bool()> tried{};  ///< in place of `work`
     };
     int gpu = 0;
@@ -68,9 +67,10 @@ class Machine {
     std::recursive_mutex mutex;
     struct Block {
         std::size_t bytes = 0;
-        int gpu = 0;     ///< of device memory
-        int opened = 0;  ///< how often by itself
+        int gpu = 0;  ///< of device memory
         bool is_open = false;
+        std::byte* inside = nullptr;  ///< the same memory where it is always open
+        int file = -1;                ///< that it is
     };
     int gpus = gpus_of_environment();
     std::set<CUstream_st*> trying;  ///< streams that may have work that takes several tries
@@ -108,16 +108,26 @@ class Machine {
     bool is_pinned(const void* address) const { return holds(pinned_memory, address); }
     bool is_on_device(const void* address) const { return holds(device_memory, address); }
 
-    /// The memory of a GPU is open while `work` runs, of all where it copies.
-    void work_on(int gpu, bool copies, const Work& work) {
-        const Open open(*this, copies ? ~0U : 1U << static_cast<unsigned>(gpu));
+    /// The memory of a GPU is open while `work` runs.
+    void work_on(int gpu, const Work& work) {
+        const Open open(*this, 1U << static_cast<unsigned>(gpu));
         work();
     }
 
-    /// Those blocks are.
-    void work_on(const Touched& touched, const Work& work) {
-        const OpenBlocks open(*this, touched);
-        work();
+    /// Where memory can be read and written at any time; no memory of a device stays where it is.
+    std::byte* inside(const void* address) {
+        auto* const place = static_cast<std::byte*>(const_cast<void*>(address));
+        const auto found = block_of(address);
+        return found == device_memory.end() ? place : found->second.inside + (place - found->first);
+    }
+
+    std::optional<InFile> in_file(const void* address) {
+        const auto found = block_of(address);
+        if (found == device_memory.end()) {
+            return std::nullopt;
+        }
+        return InFile{.file = found->second.file,
+                      .offset = static_cast<const std::byte*>(address) - found->first};
     }
 
     /// What a wait for the stream returns. Of work that fails nothing is done, nor of what is
@@ -166,24 +176,21 @@ class Machine {
             return error == cudaSuccess;
         };
         while (i < work.size() && !work[i].tried) {
-            if (const auto& touched = work[i].touched) {
-                if (come_to_next()) {
-                    work_on(*touched, work[i].work);
-                }
-                ++i;
-                continue;
-            }
-            work_on(stream.gpu, false, [&] {
-                // What touches nothing does not keep the rest from going on.
-                const auto goes_on = [](const CUstream_st::Item& item) {
-                    return !item.tried && (!item.touched || item.touched->empty());
-                };
-                for (; i < work.size() && goes_on(work[i]); ++i) {
+            const auto go_on = [&] {
+                for (; i < work.size() && !work[i].tried; ++i) {
                     if (come_to_next()) {
                         work[i].work();
                     }
                 }
-            });
+            };
+            if (work[i].needs_memory) {
+                work_on(stream.gpu, go_on);
+            } else {
+                if (come_to_next()) {
+                    work[i].work();
+                }
+                ++i;
+            }
         }
         return error;
     }
@@ -215,33 +222,6 @@ class Machine {
         unsigned before_;
     };
 
-    class OpenBlocks {
-      public:
-        OpenBlocks(Machine& machine, const Touched& touched) : machine_(machine) {
-            for (const void* const address : touched) {
-                const auto found = machine_.block_of(address);
-                if (found != machine_.device_memory.end()) {
-                    blocks_.push_back(found->first);
-                    ++found->second.opened;
-                    machine_.protect(found->first, found->second);
-                }
-            }
-        }
-        OpenBlocks(const OpenBlocks&) = delete;
-        OpenBlocks& operator=(const OpenBlocks&) = delete;
-        ~OpenBlocks() {
-            for (std::byte* const begin : blocks_) {
-                Block& block = machine_.device_memory.at(begin);
-                --block.opened;
-                machine_.protect(begin, block);
-            }
-        }
-
-      private:
-        Machine& machine_;
-        std::vector<std::byte*> blocks_;
-    };
-
     std::map<std::byte*, Block>::iterator block_of(const void* address) {
         return std::find_if(
             device_memory.begin(), device_memory.end(), [address](const auto& each) {
@@ -259,8 +239,7 @@ class Machine {
     }
 
     void protect(std::byte* begin, Block& block) const {
-        const bool is_wanted =
-            block.opened > 0 || (open_ & (1U << static_cast<unsigned>(block.gpu))) != 0;
+        const bool is_wanted = (open_ & (1U << static_cast<unsigned>(block.gpu))) != 0;
         if (block.is_open != is_wanted) {
             block.is_open = is_wanted;
             ::mprotect(begin, block.bytes, is_wanted ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -278,27 +257,40 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 }  // namespace
 
-cudaError_t submit_touching(cudaStream_t stream,
-                            Work work,
-                            Call call,
-                            std::optional<Touched> touched) {
+namespace {
+
+enum class Needs { Memory, Nothing };
+
+cudaError_t submit(cudaStream_t stream, Work work, Call call, Needs needs) {
     const Lock lock(machine().mutex);
     ++machine().counts.calls;
     if (const cudaError_t error = machine().come_to(call); error != cudaSuccess) {
         return error;
     }
     if (stream == nullptr) {
-        machine().work_on(current_gpu, call == Call::Copy, work);
+        if (needs == Needs::Memory) {
+            machine().work_on(current_gpu, work);
+        } else {
+            work();
+        }
     } else if (stream->capturing != nullptr) {
         stream->capturing->work.push_back(std::move(work));
     } else {
-        stream->waiting.push_back({std::move(work), call != Call::EventRecord, std::move(touched)});
+        stream->waiting.push_back(
+            {std::move(work), call != Call::EventRecord, needs == Needs::Memory});
     }
     return cudaSuccess;
 }
 
+/// Copies between any two of the memories of the host and of GPUs.
+void copy(void* to, const void* from, std::size_t bytes) {
+    std::memmove(machine().inside(to), machine().inside(from), bytes);
+}
+
+}  // namespace
+
 cudaError_t submit(cudaStream_t stream, Work work, Call call) {
-    return submit_touching(stream, std::move(work), call, std::nullopt);
+    return submit(stream, std::move(work), call, Needs::Memory);
 }
 
 namespace {
@@ -336,8 +328,14 @@ cudaError_t submit_tries(cudaStream_t stream, std::function<bool()> tried) {
     return machine().broken;
 }
 
-void with_memory_at(const void* address, const Work& work) {
-    machine().work_on(Touched{address}, work);
+std::byte* inside(const void* address) {
+    const Lock lock(machine().mutex);
+    return machine().inside(address);
+}
+
+std::optional<InFile> in_file(const void* address) {
+    const Lock lock(machine().mutex);
+    return machine().in_file(address);
 }
 
 Counts counts() {
@@ -368,13 +366,14 @@ Injected injected() {
 }  // namespace pipetwin::cuda::emulation
 
 using pipetwin::cuda::emulation::Call;
+using pipetwin::cuda::emulation::copy;
 using pipetwin::cuda::emulation::current_gpu;
 using pipetwin::cuda::emulation::Lock;
 using pipetwin::cuda::emulation::machine;
 using pipetwin::cuda::emulation::memory_of_device;
 using pipetwin::cuda::emulation::most_poisoned;
+using pipetwin::cuda::emulation::Needs;
 using pipetwin::cuda::emulation::submit;
-using pipetwin::cuda::emulation::submit_touching;
 using pipetwin::cuda::emulation::whole_pages;
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -460,14 +459,16 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     if (machine().taken(current_gpu) + size > memory_of_device) {
         return cudaErrorMemoryAllocation;
     }
-    void* const block =
-        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) {
+    const int file = ::memfd_create("memory of a GPU", MFD_CLOEXEC);
+    const bool has_room = ::ftruncate(file, static_cast<off_t>(size)) == 0;
+    void* const block = ::mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
+    void* const inside = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (!has_room || block == MAP_FAILED || inside == MAP_FAILED) {
         return cudaErrorMemoryAllocation;
     }
-    std::memset(block, 0xFF, std::min(size, most_poisoned));
-    ::mprotect(block, size, PROT_NONE);
-    machine().device_memory[static_cast<std::byte*>(block)] = {size, current_gpu};
+    std::memset(inside, 0xFF, std::min(size, most_poisoned));
+    machine().device_memory[static_cast<std::byte*>(block)] = {
+        .bytes = size, .gpu = current_gpu, .inside = static_cast<std::byte*>(inside), .file = file};
     *memory = block;
     return cudaSuccess;
 }
@@ -479,6 +480,8 @@ cudaError_t cudaFree(void* memory) {
         return memory == nullptr ? machine().broken : cudaErrorInvalidValue;
     }
     ::munmap(found->first, found->second.bytes);
+    ::munmap(found->second.inside, found->second.bytes);
+    ::close(found->second.file);
     machine().device_memory.erase(found);
     return machine().broken;
 }
@@ -515,7 +518,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     if (const cudaError_t error = machine().come_to(Call::Copy); error != cudaSuccess) {
         return error;
     }
-    machine().work_on(current_gpu, true, [=] { std::memcpy(to, from, bytes); });
+    copy(to, from, bytes);
     return cudaSuccess;
 }
 
@@ -571,8 +574,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->stream == nullptr) {
         return cudaSuccess;  // never recorded
     }
-    return submit_touching(
-        stream, [event] { machine().drain(*event->stream); }, Call::Launch, Touched{});
+    return submit(
+        stream, [event] { machine().drain(*event->stream); }, Call::Launch, Needs::Nothing);
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
@@ -595,14 +598,14 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     if (capturing != (flags == cudaEventRecordExternal)) {
         return cudaErrorInvalidValue;  // in a graph it must be an external one, and only there
     }
-    const cudaError_t error = submit_touching(
+    const cudaError_t error = submit(
         stream,
         [event] {
             event->reached = event->recorded;
             event->time = std::chrono::steady_clock::now();
         },
         Call::EventRecord,
-        Touched{});
+        Needs::Nothing);
     if (error == cudaSuccess) {
         event->stream = stream;
         event->recorded += capturing ? 0 : 1;
@@ -691,8 +694,11 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-    return submit_touching(
-        stream, [=] { std::memset(to, value, bytes); }, Call::Copy, Touched{to});
+    return submit(
+        stream,
+        [=] { std::memset(machine().inside(to), value, bytes); },
+        Call::Copy,
+        Needs::Nothing);
 }
 
 // Pageable memory of the host is read before the call returns, and written before it returns, too.
@@ -704,23 +710,23 @@ cudaError_t cudaMemcpyAsync(
     };
     if (stream == nullptr) {
         return submit(
-            stream, [=] { std::memmove(to, from, bytes); }, Call::Copy);
+            stream, [=] { copy(to, from, bytes); }, Call::Copy, Needs::Nothing);
     }
     if (stream->capturing != nullptr && (is_pageable(to) || is_pageable(from))) {
         return cudaErrorStreamCaptureUnsupported;
     }
     if (is_pageable(from)) {
         const auto* const begin = static_cast<const std::byte*>(from);
-        return submit_touching(
+        return submit(
             stream,
-            [to, copy = std::vector<std::byte>(begin, begin + bytes)] {
-                std::memcpy(to, copy.data(), copy.size());
+            [to, bytes_then = std::vector<std::byte>(begin, begin + bytes)] {
+                copy(to, bytes_then.data(), bytes_then.size());
             },
             Call::Copy,
-            Touched{to});
+            Needs::Nothing);
     }
-    const cudaError_t error = submit_touching(
-        stream, [=] { std::memmove(to, from, bytes); }, Call::Copy, Touched{to, from});
+    const cudaError_t error = submit(
+        stream, [=] { copy(to, from, bytes); }, Call::Copy, Needs::Nothing);
     if (error == cudaSuccess && is_pageable(to)) {
         return machine().drain(*stream);
     }
