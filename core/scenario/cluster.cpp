@@ -67,7 +67,7 @@ Cluster::Cluster(const SettledScenario& scenario,
                  const LinkFactors& factors)
     : scenario_(scenario),
       stack_(stack_of(scenario, profile)),
-      fp32_gradients_(has_fp32_gradients(scenario, profile)),
+      fp32_gradients_(has_fp32_gradients(scenario, profile, stack_.get())),
       ranks_(ranks),
       replicas_(scenario.pipeline.data_parallel),
       tensor_(scenario.pipeline.tensor_parallel),

@@ -67,28 +67,34 @@ std::size_t rank_of_logits(const Schedule& schedule) {
 
 }  // namespace
 
-/// Sums of sequence parallelism are of whole outputs, one for each layer of a forward. Replicas
-/// that divide the optimizer's state gather the weights of all stages of a rank at once.
-void add_kept_messages(PlanParts& parts,
-                       const SettledScenario& scenario,
-                       const Profile& profile,
-                       const StateShards& shards) {
-    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
-    parts.kept_messages.clear();
-    if (!stack || !stack->memory.kept_messages) {
+KeptMessages::KeptMessages(const SettledScenario& scenario,
+                           const Profile& profile,
+                           const StateShards& shards,
+                           int micro_batch_size)
+    : stack_(stack_of(scenario, profile)) {
+    if (!stack_ || !stack_->memory.kept_messages) {
+        stack_.reset();
         return;
     }
-    const Stack::Memory::Kept& kept = stack->memory.kept_messages->value;
-    const bool has_sums =
-        scenario.pipeline.tensor_parallel > 1 && scenario.pipeline.sequence_parallel;
-    const bool gathers = shards.optimizer > 1 && shards.weights == 1;
-    const LayerSamples samples = samples_at(profile, parts.micro_batch_sizes.front());
-    const auto output = static_cast<double>(samples.front().output.count);
-    for (const double gathered : gathered_weights(parts, gathers ? kept.gathered_weights : 0)) {
+    has_sums_ = scenario.pipeline.tensor_parallel > 1 && scenario.pipeline.sequence_parallel;
+    gathers_ = shards.optimizer > 1 && shards.weights == 1;
+    samples_ = samples_at(profile, micro_batch_size);
+}
+
+/// Sums of sequence parallelism are of whole outputs, one for each layer of a forward. Replicas
+/// that divide the optimizer's state gather the weights of all stages of a rank at once.
+void KeptMessages::add_to(PlanParts& parts) const {
+    parts.kept_messages.clear();
+    if (!stack_) {
+        return;
+    }
+    const Stack::Memory::Kept& kept = stack_->memory.kept_messages->value;
+    const auto output = static_cast<double>(samples_.front().output.count);
+    for (const double gathered : gathered_weights(parts, gathers_ ? kept.gathered_weights : 0)) {
         const std::size_t rank = parts.kept_messages.size();
         double bytes = gathered;
-        if (has_sums) {
-            bytes += kept.tensor_sums * outputs_ahead(parts, parts.schedule.ranks[rank], samples);
+        if (has_sums_) {
+            bytes += kept.tensor_sums * outputs_ahead(parts, parts.schedule.ranks[rank], samples_);
             bytes += rank == rank_of_logits(parts.schedule) ? kept.tensor_copies * output : 0;
         }
         parts.kept_messages.push_back(Bytes{static_cast<std::int64_t>(bytes)});

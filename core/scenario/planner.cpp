@@ -196,6 +196,7 @@ struct Planner::Common {
     WeightRules rules{};
     ModelParameters weights{};
     StageReplicas replicas{};
+    std::optional<KeptMessages> kept_messages{};
     std::optional<Cut> own{};  ///< of the scenario
 };
 
@@ -244,6 +245,7 @@ Planner::Common::Common(const SettledScenario& of,
     join(parts, grid);
     refuse_replicas_of_twins(parts, grid);
     replicas = stage_replicas(scenario, profile, place.cluster, grid, gradient);
+    kept_messages.emplace(scenario, profile, rules.shards, place.micro_batches.sizes.front());
     require_known_attention(scenario, profile);
     add_notes(parts,
               {.scenario = scenario,
@@ -386,7 +388,7 @@ Plan Planner::Common::plan(PlanParts summed,
     }
     require_reductions(summed);
     require_norms(scenario, summed);
-    add_kept_messages(summed, scenario, profile, rules.shards);
+    kept_messages->add_to(summed);
     add_buckets(summed, replicas);
     return Plan::make(std::move(summed), generated ? from : RowsFrom::Anywhere);
 }
@@ -406,7 +408,7 @@ std::optional<PlanParts> Planner::Common::with_rows_of(const Plan& other, const 
     grid.tied_ends = place.grid.tied_ends;
     of.schedule = std::move(grid);
     of.recompute = other->recompute;
-    add_kept_messages(of, scenario, profile, rules.shards);
+    kept_messages->add_to(of);
     add_buckets(of, replicas);
     return of;
 }

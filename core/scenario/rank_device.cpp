@@ -319,13 +319,16 @@ double allocator_reserve(const std::optional<double>& written, const Stack* stac
                               : 0;
 }
 
-bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile) {
+bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile, const Stack* stack) {
     if (const std::optional<GradientType>& written = scenario.training.gradients) {
         return *written == GradientType::Fp32;
     }
     // Stacks that sum gradients in 16 bits do so in bf16: sums in fp16 would overflow.
-    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
-    return !stack || stack->stored.fp32_gradients || profile.precision == "fp16";
+    return stack == nullptr || stack->stored.fp32_gradients || profile.precision == "fp16";
+}
+
+bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile) {
+    return has_fp32_gradients(scenario, profile, stack_of(scenario, profile).get());
 }
 
 bool has_gradients_beside_sums(const SettledScenario& scenario, const Profile& profile) {
@@ -342,13 +345,20 @@ bool has_gradients_beside_sums(const SettledScenario& scenario, const Profile& p
     return false;
 }
 
-double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {
-    const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
-    const double spread =
-        scenario.cluster.device_spread.value_or(stack ? stack->collectives.straggler.value : 0);
+namespace {
+
+double slowest_device(const SettledScenario& scenario, const Stack* stack, int ranks) {
+    const double spread = scenario.cluster.device_spread.value_or(
+        stack != nullptr ? stack->collectives.straggler.value : 0);
     const double devices = static_cast<double>(ranks) * scenario.pipeline.data_parallel *
                            scenario.pipeline.rank_devices();
     return 1 + spread * std::sqrt(2 * std::log(devices));
+}
+
+}  // namespace
+
+double slowest_device(const SettledScenario& scenario, const Profile& profile, int ranks) {
+    return slowest_device(scenario, stack_of(scenario, profile).get(), ranks);
 }
 
 std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
@@ -361,8 +371,8 @@ std::vector<RankDevice> rank_devices(const SettledScenario& scenario,
     require_a_device_to_scale_from(scenario, profile);
     expect_stack_of_costs(scenario, profile);
     Devices known;
-    const double slowest = slowest_device(scenario, profile, ranks);
     const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
+    const double slowest = slowest_device(scenario, stack.get(), ranks);
     std::vector<RankDevice> devices;
     for (std::size_t rank = 0; std::cmp_less(rank, ranks); ++rank) {
         devices.push_back(device_of_rank(scenario, profile, rank, stack.get(), known));

@@ -51,6 +51,8 @@ double allocator_reserve(const std::optional<double>& written, const Stack* stac
 /// Whether gradients of two-byte weights are in fp32: as `training.gradients` says, else as the
 /// stack does, else they are. Throws as `stack_of`.
 bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile);
+/// With that stack; null: none.
+bool has_fp32_gradients(const ScenarioParts& scenario, const Profile& profile, const Stack* stack);
 
 /// Whether gradients of two-byte weights stay in two bytes beside their sums in fp32, as the stack
 /// says. Replicas that divide gradients keep none. Throws as `stack_of`.
