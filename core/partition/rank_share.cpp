@@ -12,8 +12,8 @@ namespace pipetwin {
 namespace {
 
 constexpr std::size_t values_tried = 9;
-constexpr int shrinkings = 34;                ///< by the golden ratio: to 1e-7 of the interval
-constexpr double golden = 0.618033988749895;  ///< (sqrt(5) - 1) / 2
+constexpr int most_tangents = 34;    ///< most often a few are enough
+constexpr double precision = 1e-12;  ///< of what is least
 constexpr double never_reached = std::numeric_limits<double>::infinity();
 constexpr double rounding = 1 + 1e-9;  ///< by which a sum of doubles may be too small
 
@@ -21,24 +21,58 @@ double of_layer(const std::vector<std::int64_t>& before, int layer) {
     return static_cast<double>(before[as_index(layer + 1)] - before[as_index(layer)]);
 }
 
-/// All layers of a kind: what they are worth to a rank, and their work.
+/// All layers of a kind: what they are worth to a rank, their work, and the memory that they take.
 struct Offer {
     double worth = 0;
     double work = 0;
+    double memory = 0;
+};
+
+/// What is taken of offers: what it is worth, and the memory that it takes.
+struct Taken {
+    double worth = 0;
+    double memory = 0;
 };
 
 /// What offers, each worth something, are worth at most that have so much work together, a part of
 /// one among them.
-double most_worth(std::vector<Offer>& offers, double work) {
+Taken most_worth(std::vector<Offer>& offers, double work) {
     std::ranges::sort(
         offers, [](const Offer& a, const Offer& b) { return a.worth * b.work > b.worth * a.work; });
-    double worth = 0;
+    Taken taken;
     for (const Offer& offer : offers) {
         const double part = offer.work > work ? work / offer.work : 1.0;
-        worth += part * offer.worth;
+        taken.worth += part * offer.worth;
+        taken.memory += part * offer.memory;
         work -= part * offer.work;
     }
-    return worth;
+    return taken;
+}
+
+/// A convex function's value at a place, and a slope that it is nowhere below.
+struct Tangent {
+    double at = 0;
+    double value = 0;
+    double slope = 0;
+};
+
+/// Where a convex function, made of a few lines, is least from the place of one tangent to that of
+/// another: the next place is where the two tangents meet, which the function is above.
+template <class Function>
+Tangent least_between(Tangent low, Tangent high, const Function& function) {
+    Tangent best = low.value < high.value ? low : high;
+    for (int tried = 0; tried < most_tangents && low.slope < 0 && high.slope > 0; ++tried) {
+        const double by =
+            (high.value - low.value - high.slope * (high.at - low.at)) / (low.slope - high.slope);
+        const double at_least = low.value + low.slope * by;
+        if (!(by > 0 && low.at + by < high.at) || at_least > best.value * (1 - precision)) {
+            break;
+        }
+        const Tangent next = function(low.at + by);
+        best = next.value < best.value ? next : best;
+        (next.slope < 0 ? low : high) = next;
+    }
+    return best;
 }
 
 /// What the rank has of a quantity whatever its layers. Before piece i lie i layers at least.
@@ -171,87 +205,64 @@ double RankShare::worth_of(const Room& work,
             const double most = kinds_[kind].worth[values] - of_memory * held;
             if (most > 0) {
                 offers.push_back({.worth = kinds_[kind].count * most,
-                                  .work = kinds_[kind].count * work.of_kind[kind]});
+                                  .work = kinds_[kind].count * work.of_kind[kind],
+                                  .memory = kinds_[kind].count * held});
             }
         }
         return most_worth(offers, work_limit);
     };
-    // The least factor of the work with that factor of the memory.
+    // The least factor of the work with that factor of the memory, times the limit of the work.
     const auto of_work = [&](double of_memory) {
         double least = 0;
+        double slope = 0;
         for (std::size_t piece = 0; piece < pieces; ++piece) {
             for (std::size_t kind = 0; kind < kinds; ++kind) {
                 const double held = memory == nullptr ? 0 : at(*memory, piece, kind);
                 const double left = kinds_[kind].worth[values] - of_memory * held;
                 const double has = at(work, piece, kind);
-                if (left > 0) {
-                    least = has > 0 ? std::max(least, left / has) : never_reached;
+                if (left > 0 && has <= 0) {
+                    return Taken{.worth = never_reached, .memory = held};
                 }
-                if (least == never_reached) {
-                    return least;
+                if (left > 0 && left > least * has) {
+                    least = left / has;
+                    slope = held / has;
                 }
             }
         }
-        return least;
+        return Taken{.worth = least * work_limit, .memory = slope * work_limit};
     };
     const auto worth = [&](double of_memory) {
-        const double besides = memory == nullptr ? 0.0 : of_memory * memory->limit;
-        if (work_is_alike) {
-            return worth_of_offers(of_memory) + besides;
-        }
-        const double by_work = of_work(of_memory);
-        return by_work == never_reached ? never_reached : by_work * work_limit + besides;
+        const Taken taken = work_is_alike ? worth_of_offers(of_memory) : of_work(of_memory);
+        const double room = memory == nullptr ? 0 : memory->limit;
+        return Tangent{
+            .at = of_memory, .value = taken.worth + of_memory * room, .slope = room - taken.memory};
     };
     if (memory == nullptr) {
-        return worth(0);
+        return worth(0).value;
     }
     if (factor == Factor::Last && last >= 0) {
-        return worth(last);
+        return worth(last).value;
     }
-    double low = 0;
+    double low = 0;   // below it a layer without work is worth something
     double high = 0;  // from there on the memory alone bounds every layer that has some
     for (std::size_t piece = 0; piece < pieces; ++piece) {
         for (std::size_t kind = 0; kind < kinds; ++kind) {
             const double held = at(*memory, piece, kind);
-            high = held > 0 ? std::max(high, kinds_[kind].worth[values] / held) : high;
+            if (held > 0) {
+                const double alone = kinds_[kind].worth[values] / held;
+                high = std::max(high, alone);
+                low = work_is_alike || at(work, piece, kind) > 0 ? low : std::max(low, alone);
+            }
         }
     }
-    // Golden section: of the two points inside, one is kept when the interval shrinks. What is
-    // bounded is convex, so the least is not beyond the worse of the two.
-    double a = high - golden * (high - low);
-    double b = low + golden * (high - low);
-    double of_a = worth(a);
-    double of_b = worth(b);
-    double least = never_reached;
-    const auto take = [&](double of_memory, double is_worth) {
-        if (is_worth < least) {
-            least = is_worth;
-            last = of_memory;
-        }
-    };
-    take(low, worth(low));
-    take(high, worth(high));
-    take(a, of_a);
-    take(b, of_b);
-    for (int i = 0; i < shrinkings; ++i) {
-        // Where a is too little for a layer without work, so is everything below it.
-        if (of_a == never_reached || of_a > of_b) {
-            low = a;
-            a = b;
-            of_a = of_b;
-            b = low + golden * (high - low);
-            of_b = worth(b);
-            take(b, of_b);
-        } else {
-            high = b;
-            b = a;
-            of_b = of_a;
-            a = high - golden * (high - low);
-            of_a = worth(a);
-            take(a, of_a);
-        }
+    Tangent first = worth(low);
+    if (first.value == never_reached) {  // by rounding, or whatever the memory
+        first = worth(low * rounding);
     }
-    return least;
+    const Tangent best =
+        first.value == never_reached ? first : least_between(first, worth(high * rounding), worth);
+    last = best.value < never_reached ? best.at : last;
+    return best.value;
 }
 
 double RankShare::worth_of(const Alternative& of,
@@ -332,7 +343,7 @@ double RankShare::steps() const {
             }
         }
     }
-    return rooms * shrinkings * static_cast<double>(kinds_.front().worth.size());
+    return rooms * most_tangents * static_cast<double>(kinds_.front().worth.size());
 }
 
 }  // namespace pipetwin
