@@ -264,24 +264,37 @@ namespace {
 /// and sums of layers in common.
 class LikeCandidates {
   public:
-    LikeCandidates(const SearchState& state, Duration best) : state_(state), best_(best) {}
+    /// `enough`: what is not below it need not be told.
+    LikeCandidates(const SearchState& state, const RaisedFor& purpose, Duration enough)
+        : state_(state), purpose_(purpose), enough_(enough) {}
 
     void raise(Unexplored& node, RaisedBy how) {
+        node.knows_ways = true;
         try {
             const ScheduleChoice& choice = node.candidate.choice;
             const ShapeBounds& bounds = bounds_of(node.candidate);
             if (how == RaisedBy::Chain) {
-                node.relaxation = bounds.closest_bound(choice, node.relaxation, best_);
+                raise_by_chain(node, bounds);
             } else if (const OrderPaths* const paths = paths_of(choice, bounds)) {
-                const auto least = bounds.least_by_ways(choice, *paths, best_);
-                node.relaxation = std::max(node.relaxation, least.value_or(best_));
+                const auto least = bounds.least_by_ways(choice, *paths, purpose_.best);
+                node.relaxation = std::max(node.relaxation, least.value_or(purpose_.best));
             }
         } catch (const Error&) {  // there is no plan
-            node.relaxation = best_;
+            node.relaxation = purpose_.best;
         }
     }
 
   private:
+    void raise_by_chain(Unexplored& node, const ShapeBounds& bounds) const {
+        // Those of which no partition is known that fits are explored by their bounds.
+        const bool is_asked = purpose_.explored && node.priority == Duration::max();
+        const Duration enough = is_asked ? Duration::max() : enough_;
+        const Duration ceiling = purpose_.explored ? purpose_.best : Duration::max();
+        node.relaxation =
+            bounds.closest_bound(node.candidate.choice, node.relaxation, ceiling, enough);
+        node.is_closest = node.relaxation < enough;
+    }
+
     const ShapeBounds& bounds_of(const Candidate& candidate) {
         const CostOptions options = cost_options_of(state_.space.scenario, candidate.choice);
         auto known = bounds_.find({candidate.shape, options});
@@ -318,7 +331,8 @@ class LikeCandidates {
         std::optional<Error> refusal{};
     };
     const SearchState& state_;
-    Duration best_;
+    RaisedFor purpose_;
+    Duration enough_;
     std::map<std::pair<Shape, CostOptions>, ShapeBounds> bounds_{};
     std::map<std::pair<std::string, int>, Known> paths_{};  ///< [schedule, chunks]
 };
@@ -327,10 +341,14 @@ class LikeCandidates {
 
 /// Raises the bounds of candidates by what their orders say, the least first, as long as that
 /// raises the least of all; and removes those that have no order, or no partition that fits or is
-/// faster than `best`.
-void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored, Duration best) const {
+/// faster than the best plan. Of others than the least it is enough to know that they are not below
+/// it.
+void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored,
+                                     const RaisedFor& purpose) const {
+    const Duration best = purpose.best;
     constexpr std::size_t many = 8192;  // which have orders in common
     constexpr std::size_t few = 128;
+    constexpr std::size_t first_of_few = 8;
     const auto sort = [](std::span<Unexplored> nodes) {
         std::ranges::sort(nodes, [](const Unexplored& a, const Unexplored& b) {
             return std::tie(a.relaxation, a.candidate) < std::tie(b.relaxation, b.candidate);
@@ -343,16 +361,21 @@ void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored, Durati
     sort(unexplored);
     for (std::size_t i = 0; i < unexplored.size() && unexplored[i].relaxation < least; i += many) {
         const std::span<Unexplored> nodes = part_of(unexplored, i, many);
-        raise_bounds_of(nodes, RaisedBy::Ways, best);
+        raise_bounds_of(nodes, RaisedBy::Ways, purpose, least);
         sort(nodes);
         for (std::size_t j = 0; j < nodes.size() && nodes[j].relaxation < least; j += few) {
             if (!state_.goes_on(0, nodes[j].relaxation)) {
                 return;
             }
             const std::span<Unexplored> first_ones = part_of(nodes, j, few);
-            raise_bounds_of(first_ones, RaisedBy::Chain, best);
-            for (const Unexplored& node : first_ones) {
-                least = std::min(least, node.relaxation);
+            std::size_t at_once = first_of_few;
+            for (std::size_t k = 0; k < first_ones.size();
+                 k += std::exchange(at_once, 2 * at_once)) {
+                const std::span<Unexplored> next_ones = part_of(first_ones, k, at_once);
+                raise_bounds_of(next_ones, RaisedBy::Chain, purpose, least);
+                for (const Unexplored& node : next_ones) {
+                    least = std::min(least, node.relaxation);
+                }
             }
         }
     }
@@ -361,11 +384,17 @@ void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored, Durati
 
 void FurtherPartitions::raise_bounds_of(std::span<Unexplored> nodes,
                                         RaisedBy how,
-                                        Duration best) const {
+                                        const RaisedFor& purpose,
+                                        Duration enough) const {
+    const auto is_done = [&](const Unexplored& node) {
+        return how == RaisedBy::Ways
+                   ? node.knows_ways
+                   : node.is_closest || (!purpose.explored && node.relaxation >= enough);
+    };
     std::map<std::pair<int, int>, std::vector<Unexplored*>> alike;
     for (Unexplored& node : nodes) {
         const Shape& shape = node.candidate.shape;
-        if (node.relaxation < best) {
+        if (node.relaxation < purpose.best && !is_done(node)) {
             alike[{shape.stages, shape.micro_batches}].push_back(&node);
         }
     }
@@ -374,7 +403,7 @@ void FurtherPartitions::raise_bounds_of(std::span<Unexplored> nodes,
         groups.push_back(std::move(of_group));
     }
     tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
-        LikeCandidates like(state_, best);
+        LikeCandidates like(state_, purpose, enough);
         for (Unexplored* const node : groups[i]) {
             like.raise(*node, how);
         }
@@ -387,6 +416,7 @@ Duration FurtherPartitions::explore(Duration best) {
     Duration bound = Duration::max();
     std::int64_t room = state_.options.most_partition_actions;
     std::vector<Unexplored> too_many;
+    std::vector<Unexplored> left;
     if (room == 0 && best < Duration::max()) {
         for (const Unexplored& node : std::exchange(state_.all.unexplored, {})) {
             bound = std::min(bound, node.relaxation);
@@ -395,7 +425,7 @@ Duration FurtherPartitions::explore(Duration best) {
     }
     std::int64_t looked_at = 0;
     std::vector<Unexplored> open = std::exchange(state_.all.unexplored, {});
-    raise_bounds(open, best);
+    raise_bounds(open, {.best = best, .explored = true});
     const std::vector<Unexplored> unexplored = in_turn(std::move(open));
     Prefetched ahead(*this, unexplored);
     for (std::size_t i = 0; i < unexplored.size(); ++i) {
@@ -407,7 +437,7 @@ Duration FurtherPartitions::explore(Duration best) {
         looked_at += std::int64_t{state_.space.model.layer_count()} * candidate.shape.stages *
                      candidate.choice.chunks;
         if (looked_at > most_looked_at || !state_.goes_on(0, node.relaxation)) {
-            bound = std::min(bound, node.relaxation);
+            left.push_back(node);
             continue;
         }
         const FasterPartitions& faster = ahead.of(i, best, room);
@@ -423,13 +453,10 @@ Duration FurtherPartitions::explore(Duration best) {
         too_many.push_back(node);
     }
     improve(too_many, best);
-    for (const Unexplored& node : too_many) {
-        const Duration ceiling = std::min(best, bound);
-        if (node.relaxation < ceiling) {
-            const ScheduleChoice& choice = node.candidate.choice;
-            const ShapeBounds bounds = state_.bounds.of(node.candidate.shape, choice);
-            bound = std::min(bound, bounds.closest_bound(choice, node.relaxation, ceiling));
-        }
+    std::ranges::move(too_many, std::back_inserter(left));
+    raise_bounds(left, {.best = best, .explored = false});
+    for (const Unexplored& node : left) {
+        bound = std::min(bound, node.relaxation);
     }
     return bound;
 }

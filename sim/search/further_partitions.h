@@ -22,6 +22,12 @@ struct FasterPartitions {
 /// `ShapeBounds::closest_bound`, which takes longer.
 enum class RaisedBy { Ways, Chain };
 
+/// What the bounds of candidates are raised for.
+struct RaisedFor {
+    Duration best{};        ///< the step of the best plan: what is not below it is not looked at
+    bool explored = false;  ///< they are explored then; else they are left as they are
+};
+
 /// Tries the partitions of candidates that a search leaves out at first.
 class FurtherPartitions {
   public:
@@ -59,8 +65,11 @@ class FurtherPartitions {
         std::vector<FasterPartitions> found_{};
     };
 
-    void raise_bounds(std::vector<Unexplored>& unexplored, Duration best) const;
-    void raise_bounds_of(std::span<Unexplored> nodes, RaisedBy how, Duration best) const;
+    void raise_bounds(std::vector<Unexplored>& unexplored, const RaisedFor& purpose) const;
+    void raise_bounds_of(std::span<Unexplored> nodes,
+                         RaisedBy how,
+                         const RaisedFor& purpose,
+                         Duration enough) const;
     bool is_quick_to_count(const Candidate& candidate) const;
     FasterPartitions faster_partitions(const Unexplored& node,
                                        Duration best,

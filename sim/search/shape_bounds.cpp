@@ -457,7 +457,8 @@ std::optional<Duration> ShapeBounds::least(const ScheduleChoice& choice, Duratio
 
 Duration ShapeBounds::closest_bound(const ScheduleChoice& choice,
                                     Duration least,
-                                    Duration ceiling) const {
+                                    Duration ceiling,
+                                    Duration enough) const {
     const StagePlacement placement = placement_of(choice);
     const bool has_chain = placement == StagePlacement::Loop || placement == StagePlacement::V ||
                            placement == StagePlacement::BothWays;
@@ -468,7 +469,11 @@ Duration ShapeBounds::closest_bound(const ScheduleChoice& choice,
     if (ceiling < Duration::max() && !rank_chain_keeps(chain, ceiling.count() - 1)) {
         return ceiling;
     }
-    const auto bound = rank_bound(chain);
+    if (enough <= least) {
+        return least;
+    }
+    const auto bound =
+        rank_bound_between(chain, least.count(), std::min<std::int64_t>(enough.count(), never));
     return bound ? std::max(least, Duration{*bound}) : Duration::max();
 }
 

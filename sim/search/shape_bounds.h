@@ -71,8 +71,12 @@ class ShapeBounds {
     bool may_be_faster(const ScheduleChoice& choice, Duration best) const;
 
     /// What no partition goes below; takes longer than `least`, and is not below it. What is not
-    /// below `ceiling` may be told as that.
-    Duration closest_bound(const ScheduleChoice& choice, Duration least, Duration ceiling) const;
+    /// below `ceiling` may be told as that, and what is not below `enough` as that, if it is not
+    /// told as `ceiling`.
+    Duration closest_bound(const ScheduleChoice& choice,
+                           Duration least,
+                           Duration ceiling,
+                           Duration enough = Duration::max()) const;
 
     /// The order of a choice whose ranks have several pieces of one pipeline each, if it is the
     /// same for every partition and its ways can be looked at; none else. Throws Error(Infeasible)

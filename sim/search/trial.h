@@ -33,6 +33,8 @@ struct Unexplored {
     Duration priority{};
     Duration relaxation{};  ///< no partition is faster
     Candidate candidate;
+    bool knows_ways = false;  ///< `relaxation` has what the order of its schedule says
+    bool is_closest = false;  ///< `relaxation` is the closest bound that is known
 
     auto operator<=>(const Unexplored&) const = default;
 };
