@@ -15,7 +15,6 @@
 #include "core/base/error.h"
 #include "sim/bounds/layer_sums.h"
 #include "sim/search/frontier.h"
-#include "sim/search/partition_choice.h"
 
 namespace pipetwin::sim {
 
@@ -26,6 +25,9 @@ constexpr std::int64_t most_looked_at = 500'000;
 constexpr std::int64_t most_improved_actions = 4'000'000;  ///< to improve one candidate
 constexpr std::int64_t fair_actions = 1'500'000;           ///< of many candidates for each
 constexpr std::size_t few_unexplored = 4;  ///< for two searches of the partition of each
+/// Candidates whose layers are moved at the same time. What comes of one does not depend on the
+/// others, but for how many actions these leave it.
+constexpr std::size_t moved_at_once = 4;
 
 /// Whether so many actions are too few to move layers between its pieces.
 bool is_too_large_for(const Candidate& candidate, std::int64_t actions) {
@@ -132,96 +134,172 @@ const FoundPlan* FurtherPartitions::fastest_of(const Candidate& candidate) const
     return fastest;
 }
 
-/// Moves layers between the pieces of a candidate, from each of these partitions on (an empty one
-/// stands for what `partition = "auto"` begins with), and simulates what comes of it. Returns the
+/// Moves layers between the pieces of a candidate, and simulates what comes of it. Returns the
 /// actions that were simulated. Throws as make_plan where the candidate is no plan.
 std::int64_t FurtherPartitions::improve_one(const Unexplored& node,
-                                            const std::vector<std::vector<int>>& starts,
-                                            std::int64_t actions,
+                                            const MovesQuestion& question,
                                             Duration& best) {
-    const Candidate& candidate = node.candidate;
-    const SearchSpace& space = state_.space;
-    SettledScenario settled = with_candidate(space.scenario, candidate);
-    if (candidate.choice.recompute_by_rank && space.scenario.pipeline.recompute.is_auto()) {
-        settled.pipeline.recompute = Recompute::Always;
+    const LayerMoves::Found found = moves_.take(question);
+    try_each(node, found.partitions, best);
+    return found.simulated;
+}
+
+namespace {
+
+/// The actions that may be simulated for each candidate of a list.
+class ActionShares {
+  public:
+    ActionShares(std::int64_t room, std::int64_t candidates) : room_(room), left_(candidates) {}
+
+    /// The share of the next candidate.
+    std::int64_t next() {
+        const std::int64_t share =
+            std::max(room_ / std::max<std::int64_t>(left_--, 1), fair_actions);
+        return std::min({most_improved_actions, share, room_});
     }
-    if (candidate.choice.costs.modules) {
-        settled.pipeline.recompute_modules.of_piece = {every_module()};
+    void take(std::int64_t actions) { room_ -= actions; }
+
+  private:
+    std::int64_t room_;
+    std::int64_t left_;  ///< candidates
+};
+
+}  // namespace
+
+/// What is asked first about the candidates of a list: from the partition of the fastest plan on.
+MovesQuestion FurtherPartitions::question_of(const Candidate& candidate,
+                                             std::int64_t actions,
+                                             bool has_many_others) const {
+    MovesQuestion question{.candidate = candidate, .starts = {{}}, .actions = actions};
+    if (const FoundPlan* const found = fastest_of(candidate)) {
+        question.starts.insert(question.starts.begin(), found->partition);
+        if (has_many_others) {
+            question.starts.pop_back();
+        }
     }
-    std::vector<std::vector<int>> chosen;
-    std::int64_t simulated = 0;
-    for (const std::vector<int>& start : starts) {
-        ChosenPartition one = chosen_partition(settled,
-                                               space.model,
-                                               space.profile,
-                                               actions,
-                                               start,
-                                               &state_.tried_partitions[candidate]);
-        simulated += one.actions;
-        chosen.push_back(std::move(one.layers_per_piece));
-    }
-    try_each(node, chosen, best);
-    return simulated;
+    return question;
 }
 
 /// Moves layers between the pieces of candidates that have too many partitions to try them all: of
 /// the most promising first. Those that turn out to be no plans, whatever the partition, are
 /// removed.
 void FurtherPartitions::improve(std::vector<Unexplored>& unexplored, Duration& best) {
-    std::int64_t room = state_.options.most_partition_actions;
-    std::int64_t left = std::ssize(unexplored);
+    const bool has_many = unexplored.size() > few_unexplored;
+    ActionShares shares(state_.options.most_partition_actions, std::ssize(unexplored));
     std::set<Candidate> no_plans;
-    for (const Unexplored& node : unexplored) {
+    for (std::size_t i = 0; i < unexplored.size(); ++i) {
+        const Unexplored& node = unexplored[i];
         const Candidate& candidate = node.candidate;
-        const std::int64_t share = std::max(room / std::max<std::int64_t>(left--, 1), fair_actions);
-        const std::int64_t actions = std::min({most_improved_actions, share, room});
+        // The next ones go ahead that have the same share whatever those before them take.
+        ActionShares all_taken = shares;
+        ActionShares none_taken = shares;
+        const std::int64_t actions = shares.next();
         if (is_too_large_for(candidate, actions) || !state_.goes_on(0, node.relaxation)) {
             continue;
         }
-        std::vector<std::vector<int>> starts{{}};
-        if (const FoundPlan* const found = fastest_of(candidate)) {
-            starts.insert(starts.begin(), found->partition);
-            if (unexplored.size() > few_unexplored) {
-                starts.pop_back();
+        std::vector<MovesQuestion> ahead;
+        for (std::size_t j = i; j < unexplored.size() && ahead.size() < moved_at_once &&
+                                !moves_.is_prepared(candidate);
+             ++j) {
+            const std::int64_t share = all_taken.next();
+            if (share != none_taken.next()) {
+                break;
+            }
+            if (!is_too_large_for(unexplored[j].candidate, share)) {
+                all_taken.take(share);
+                ahead.push_back(question_of(unexplored[j].candidate, share, has_many));
             }
         }
+        moves_.prepare(ahead);
         try {
-            room -= improve_one(node, starts, actions, best);
+            shares.take(improve_one(node, question_of(candidate, actions, has_many), best));
         } catch (const Error&) {
             no_plans.insert(candidate);
         }
     }
+    moves_.forget();
     std::erase_if(unexplored,
                   [&](const Unexplored& node) { return no_plans.contains(node.candidate); });
 }
 
-bool FurtherPartitions::finish(const FoundPlan& plan, std::int64_t& room) {
+namespace {
+
+std::int64_t actions_to_finish(std::int64_t room) {
+    return std::min(most_improved_actions, room);
+}
+
+}  // namespace
+
+bool FurtherPartitions::has_one_partition(const FoundPlan& plan) const {
+    return !state_.space.scenario.pipeline.partition.is_auto() || std::ssize(plan.partition) == 1 ||
+           std::ssize(plan.partition) == state_.space.model.layer_count();
+}
+
+FurtherPartitions::Finishing FurtherPartitions::finishing(const FoundPlan& plan,
+                                                          std::int64_t actions) const {
     const Candidate& candidate = plan.candidate;
-    const bool is_only_one = std::ssize(plan.partition) == 1 ||
-                             std::ssize(plan.partition) == state_.space.model.layer_count();
-    if (!state_.space.scenario.pipeline.partition.is_auto() || is_only_one) {
+    const std::optional<Duration> least =
+        state_.bounds.of(candidate.shape, candidate.choice).least(candidate.choice, plan.step);
+    Finishing finishing{.node = {.priority = plan.step,
+                                 .relaxation = least.value_or(Duration{}),
+                                 .candidate = candidate},
+                        .actions = actions};
+    finishing.faster = faster_partitions(finishing.node, plan.step, actions);
+    const auto& all = finishing.faster.all;
+    finishing.tries_all = all && std::ssize(*all) <= actions / actions_of(candidate);
+    finishing.moves_layers = finishing.faster.may_be_any && !finishing.tries_all &&
+                             !is_too_large_for(candidate, actions);
+    return finishing;
+}
+
+void FurtherPartitions::prepare_to_finish(std::span<const FoundPlan> plans, std::int64_t room) {
+    std::vector<const FoundPlan*> open;
+    const std::int64_t actions = actions_to_finish(room);
+    for (const FoundPlan& plan : plans) {
+        if (open.size() == moved_at_once || actions_to_finish(room) != actions) {
+            break;
+        }
+        if (!finishing_.contains(plan.candidate) && !has_one_partition(plan)) {
+            open.push_back(&plan);
+        }
+        room -= actions;
+    }
+    std::vector<Finishing> all(open.size());
+    tbb::parallel_for(
+        std::size_t{0}, open.size(), [&](std::size_t i) { all[i] = finishing(*open[i], actions); });
+    std::vector<MovesQuestion> questions;
+    for (Finishing& one : all) {
+        if (one.moves_layers) {
+            questions.push_back(one.question());
+        }
+        finishing_.insert_or_assign(one.node.candidate, std::move(one));
+    }
+    moves_.prepare(questions);
+}
+
+bool FurtherPartitions::finish(const FoundPlan& plan, std::int64_t& room) {
+    if (has_one_partition(plan)) {
+        return true;
+    }
+    const std::int64_t actions = actions_to_finish(room);
+    const std::int64_t each = actions_of(plan.candidate);
+    const auto known = finishing_.find(plan.candidate);
+    const bool is_prepared = known != finishing_.end() && known->second.actions == actions &&
+                             known->second.node.priority == plan.step;
+    const Finishing own = is_prepared ? known->second : finishing(plan, actions);
+    if (!own.faster.may_be_any) {
         return true;
     }
     Duration best = plan.step;
-    const std::optional<Duration> least =
-        state_.bounds.of(candidate.shape, candidate.choice).least(candidate.choice, best);
-    const Unexplored node{
-        .priority = best, .relaxation = least.value_or(Duration{}), .candidate = candidate};
-    const std::int64_t actions = std::min(most_improved_actions, room);
-    const std::int64_t each = actions_of(candidate);
-    const FasterPartitions faster = faster_partitions(node, best, actions);
-    if (!faster.may_be_any) {
+    if (own.tries_all) {
+        room -= std::ssize(*own.faster.all) * each;
+        try_each(own.node, *own.faster.all, best);
         return true;
     }
-    if (faster.all && std::ssize(*faster.all) <= actions / each) {
-        room -= std::ssize(*faster.all) * each;
-        try_each(node, *faster.all, best);
-        return true;
-    }
-    if (is_too_large_for(candidate, actions)) {
+    if (!own.moves_layers) {
         return false;
     }
-    const std::int64_t simulated = improve_one(node, {{}}, actions, best);
+    const std::int64_t simulated = improve_one(own.node, own.question(), best);
     room -= simulated;
     const bool has_ended_by_itself = simulated + 2 * each < actions;
     return actions == most_improved_actions || has_ended_by_itself;
@@ -286,7 +364,7 @@ class LikeCandidates {
 
   private:
     void raise_by_chain(Unexplored& node, const ShapeBounds& bounds) const {
-        // Those of which no partition is known that fits are explored by their bounds.
+        // Candidates of which no partition is known that fits are explored by their bounds.
         const bool is_asked = purpose_.explored && node.priority == Duration::max();
         const Duration enough = is_asked ? Duration::max() : enough_;
         const Duration ceiling = purpose_.explored ? purpose_.best : Duration::max();
@@ -481,6 +559,8 @@ class Rows {
                 break;
             }
             const Candidate& candidate = row->plan.candidate;
+            partitions_.prepare_to_finish(row->is_shown ? shown_ones() : std::vector{row->plan},
+                                          room);
             tried_.insert(candidate);
             if (partitions_.finish(row->plan, room)) {
                 finished_.insert(candidate);
@@ -500,14 +580,30 @@ class Rows {
         bool is_shown = false;
     };
 
+    std::vector<FoundPlan> all() const {
+        std::vector<FoundPlan> ranked = state_.all.found;
+        rank(ranked);
+        return fastest_of_each_candidate(ranked);
+    }
+
+    std::size_t shown_of(const std::vector<FoundPlan>& rows) const {
+        return std::min(rows.size(), static_cast<std::size_t>(state_.options.finished_rows));
+    }
+
+    /// The rows that are shown and were not tried.
+    std::vector<FoundPlan> shown_ones() const {
+        std::vector<FoundPlan> rows = all();
+        rows.resize(shown_of(rows));
+        std::erase_if(rows,
+                      [this](const FoundPlan& row) { return tried_.contains(row.candidate); });
+        return rows;
+    }
+
     /// The fastest row that was not tried; of those that are not shown the fastest that may be
     /// shown with another partition.
     std::optional<Row> next() {
-        std::vector<FoundPlan> ranked = state_.all.found;
-        rank(ranked);
-        const std::vector<FoundPlan> rows = fastest_of_each_candidate(ranked);
-        const std::size_t shown =
-            std::min(rows.size(), static_cast<std::size_t>(state_.options.finished_rows));
+        const std::vector<FoundPlan> rows = all();
+        const std::size_t shown = shown_of(rows);
         for (std::size_t i = 0; i < rows.size() && shown > 0; ++i) {
             const FoundPlan& plan = rows[i];
             const bool is_shown = i < shown;

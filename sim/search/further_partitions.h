@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/base/units.h"
+#include "sim/search/layer_moves.h"
 #include "sim/search/search_state.h"
 
 namespace pipetwin::sim {
@@ -32,7 +34,7 @@ struct RaisedFor {
 class FurtherPartitions {
   public:
     /// Keeps a reference.
-    explicit FurtherPartitions(SearchState& state) : state_(state) {}
+    explicit FurtherPartitions(SearchState& state) : state_(state), moves_(state) {}
 
     /// Simulates the partitions of the search's unexplored candidates that could be faster than
     /// `best`, and moves layers in candidates that have too many partitions; returns a bound of
@@ -44,7 +46,24 @@ class FurtherPartitions {
     /// where the room ends before, or the plan is too large for its layers to be moved.
     bool finish(const FoundPlan& plan, std::int64_t& room);
 
+    /// Does at the same time what `finish` would do one after the other for the first ones of these
+    /// plans, but for simulating what comes of it: as far as they have as many actions.
+    void prepare_to_finish(std::span<const FoundPlan> plans, std::int64_t room);
+
   private:
+    /// What is to be done to finish a plan.
+    struct Finishing {
+        Unexplored node{};
+        std::int64_t actions = 0;  ///< that may be simulated
+        FasterPartitions faster{};
+        bool tries_all = false;
+        bool moves_layers = false;
+
+        MovesQuestion question() const {
+            return {.candidate = node.candidate, .starts = {{}}, .actions = actions};
+        }
+    };
+
     /// The faster partitions of a list of candidates, found for several of them at the same time
     /// before they are asked for, as long as the incumbent stays the best plan.
     class Prefetched {
@@ -70,6 +89,8 @@ class FurtherPartitions {
                          RaisedBy how,
                          const RaisedFor& purpose,
                          Duration enough) const;
+    bool has_one_partition(const FoundPlan& plan) const;
+    Finishing finishing(const FoundPlan& plan, std::int64_t actions) const;
     bool is_quick_to_count(const Candidate& candidate) const;
     FasterPartitions faster_partitions(const Unexplored& node,
                                        Duration best,
@@ -79,13 +100,15 @@ class FurtherPartitions {
                   Duration& best);
     void take_back_refusal(const Candidate& candidate);
     const FoundPlan* fastest_of(const Candidate& candidate) const;
-    std::int64_t improve_one(const Unexplored& node,
-                             const std::vector<std::vector<int>>& starts,
-                             std::int64_t actions,
-                             Duration& best);
+    MovesQuestion question_of(const Candidate& candidate,
+                              std::int64_t actions,
+                              bool has_many_others) const;
+    std::int64_t improve_one(const Unexplored& node, const MovesQuestion& question, Duration& best);
     void improve(std::vector<Unexplored>& unexplored, Duration& best);
 
     SearchState& state_;
+    LayerMoves moves_;
+    std::map<Candidate, Finishing> finishing_{};  ///< that were prepared
 };
 
 /// Improves the partitions of the fastest candidates of a search, `finished_rows` of them, so that
