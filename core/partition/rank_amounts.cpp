@@ -72,6 +72,14 @@ void RankAmounts::add(int piece, int first, int end, int sign) {
     }
 }
 
+void RankAmounts::lengthen(int piece, int from, int to) {
+    std::int64_t* const amounts = of_rank(as_index(chain_.rank_of_piece[as_index(piece)]));
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const std::int64_t* const before = sources_[i].before[as_index(piece)];
+        amounts[i] += before[to] - before[from];
+    }
+}
+
 bool RankAmounts::keeps(int rank, std::int64_t most) const {
     std::array<bool, 2> keeps_alternative{true, true};
     const std::int64_t* const amounts = of_rank(as_index(rank));

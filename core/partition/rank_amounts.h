@@ -30,6 +30,9 @@ class RankAmounts {
     /// Adds a piece of layers `first` to `end` - 1, or with `sign` -1 takes it away.
     void add(int piece, int first, int end, int sign = 1);
 
+    /// Adds layers `from` to `to` - 1 to a piece that was added, which they are behind.
+    void lengthen(int piece, int from, int to);
+
     /// Whether the rank keeps its limits, and `most` where a quantity has none.
     bool keeps(int rank, std::int64_t most) const;
 

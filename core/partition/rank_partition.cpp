@@ -67,11 +67,17 @@ class SplitWalk {
         const int piece = static_cast<int>(sizes_.size());
         const int left = chain_.pieces() - 1 - piece;
         const int rank = chain_.rank_of_piece[as_index(piece)];
+        int added = first;  // the end of the layers that the piece has
         for (int end = left == 0 ? chain_.layers : first + 1;
              end <= chain_.layers - left && visits_left_ > 0;
              ++end) {
             --visits_left_;
-            amounts_.add(piece, first, end);
+            if (added == first) {
+                amounts_.add(piece, first, end);
+            } else {
+                amounts_.lengthen(piece, added, end);
+            }
+            added = end;
             const bool keeps = amounts_.keeps(rank, limit_);
             if (keeps && amounts_.has_room(limit_, to_come_[as_index(end)])) {
                 sizes_.push_back(end - first);
@@ -82,10 +88,12 @@ class SplitWalk {
                 }
                 sizes_.pop_back();
             }
-            amounts_.add(piece, first, end, -1);
             if (!keeps) {
                 break;
             }
+        }
+        if (added > first) {
+            amounts_.add(piece, first, added, -1);
         }
     }
 
@@ -188,6 +196,9 @@ std::int64_t share(const RankChain& chain) {
 /// The smallest limit from `low` to `high` that is kept; it is kept at `high`.
 template <class Keeps>
 std::int64_t least_kept(std::int64_t low, std::int64_t high, const Keeps& keeps) {
+    if (low < high && keeps(low)) {  // often a bound is reached
+        return low;
+    }
     return low + smallest_limit(high - low, [&](std::int64_t more) { return keeps(low + more); });
 }
 
