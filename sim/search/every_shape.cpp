@@ -6,32 +6,75 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "sim/search/search_memory.h"
+
 namespace pipetwin::sim {
 
 namespace {
 
-/// The shapes of a search that take all devices, without their micro-batches and how they divide
-/// experts.
+/// A shape without its micro-batches and how it divides experts.
+Shape whole(Shape shape) {
+    shape.micro_batches = 0;
+    shape.expert_parallel = 1;
+    shape.expert_tensor_parallel = 0;
+    return shape;
+}
+
+/// The shapes of a search that take all devices, as `whole` ones.
 std::set<Shape> whole_shapes(const SearchResult& found) {
     int most = 0;
     for (const Shape& shape : found.shapes) {
         most = std::max(most, shape.devices());
     }
     std::set<Shape> shapes;
-    for (Shape shape : found.shapes) {
+    for (const Shape& shape : found.shapes) {
         if (shape.devices() == most) {
-            shape.micro_batches = 0;
-            shape.expert_parallel = 1;
-            shape.expert_tensor_parallel = 0;
-            shapes.insert(shape);
+            shapes.insert(whole(shape));
         }
     }
     return shapes;
+}
+
+/// Moves the entries of a list of candidates to lists of their shapes.
+template <class List, class ShapeOf>
+void share_out(List& all,
+               std::map<Shape, std::shared_ptr<SearchMemory>>& memories,
+               List SearchMemory::*list,
+               const ShapeOf& shape_of) {
+    while (!all.empty()) {
+        auto entry = all.extract(all.begin());
+        if (const auto of = memories.find(whole(shape_of(entry.key()))); of != memories.end()) {
+            List& to = (*of->second).*list;
+            to.insert(to.end(), std::move(entry));
+        }
+    }
+}
+
+/// What a search has simulated, shape by shape; takes it over.
+std::map<Shape, std::shared_ptr<SearchMemory>> memories_of(const SearchResult& found,
+                                                           const std::set<Shape>& shapes) {
+    std::map<Shape, std::shared_ptr<SearchMemory>> memories;
+    for (const Shape& shape : shapes) {
+        memories.emplace(shape, std::make_shared<SearchMemory>());
+    }
+    if (found.memory) {
+        SearchMemory& all = *found.memory;
+        share_out(all.tried_partitions,
+                  memories,
+                  &SearchMemory::tried_partitions,
+                  [](const Candidate& candidate) { return candidate.shape; });
+        share_out(all.outcomes, memories, &SearchMemory::outcomes, [](const auto& key) {
+            return key.first.shape;
+        });
+    }
+    return memories;
 }
 
 Scenario with_shape(Scenario scenario, const Shape& shape) {
@@ -128,7 +171,9 @@ EveryShape best_of_every_shape(const Scenario& scenario,
             shapes.push_back(shape);
         }
     }
-    const auto search = [&](const Shape& shape, const SearchOptions& options) {
+    std::map<Shape, std::shared_ptr<SearchMemory>> memories = memories_of(found, all);
+    const auto search = [&](const Shape& shape, SearchOptions options) {
+        options.memory = memories.at(whole(shape));
         return search_plans(with_shape(scenario, shape), model, profile, options);
     };
     const bool all_searched = search_each(

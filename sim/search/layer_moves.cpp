@@ -39,7 +39,7 @@ void LayerMoves::prepare(std::span<const MovesQuestion> questions) {
     std::map<Candidate, std::pair<const MovesQuestion*, KnownPartitions*>> of_candidate;
     for (const MovesQuestion& question : questions) {
         of_candidate.try_emplace(
-            question.candidate, &question, &state_.tried_partitions[question.candidate]);
+            question.candidate, &question, &state_.memory.tried_partitions[question.candidate]);
     }
     const std::vector<decltype(of_candidate)::value_type> all(of_candidate.begin(),
                                                               of_candidate.end());

@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -20,6 +21,7 @@
 #include "sim/search/further_partitions.h"
 #include "sim/search/least_memory.h"
 #include "sim/search/partition_choice.h"
+#include "sim/search/search_memory.h"
 #include "sim/search/search_state.h"
 
 namespace pipetwin::sim {
@@ -34,6 +36,7 @@ constexpr std::ptrdiff_t most_too_large = 500;         ///< candidates that are 
 struct Expansion {
     Outcome outcome;
     std::vector<FrontierNode> children;
+    std::optional<Outcome> simulated{};  ///< what the simulation came to, for the memory
     /// Candidates that do not fit, with about what their fullest rank holds.
     std::vector<std::pair<Bytes, Candidate>> too_large{};
 };
@@ -49,7 +52,8 @@ class Search {
         : shapes_(shapes_of(space.scenario, space.model, space.profile)),
           cell_stages_(options.every_cell ? telling_stage_counts(shapes_, space.model.layer_count())
                                           : std::vector<int>{}),
-          state_(space, options, cell_stages_) {}
+          memory_(options.memory ? options.memory : std::make_shared<SearchMemory>()),
+          state_(space, options, *memory_, cell_stages_) {}
 
     SearchResult run();
 
@@ -73,12 +77,14 @@ class Search {
                    ShapeBounds& bounds,
                    Expansion& step) const;
     Expansion simulate(const FrontierNode& node) const;
+    void know_simulated(const FrontierNode& node, Expansion& step);
     void take(Expansion step, Frontier& frontier);
     void try_runners_up(Duration best);
     SearchResult result(bool complete, Duration bound, Duration any_partition_bound);
 
     std::vector<Shape> shapes_;
     std::vector<int> cell_stages_;
+    std::shared_ptr<SearchMemory> memory_;
     SearchState state_;
     /// [a shape without its micro-batches]: their numbers.
     std::map<Shape, std::vector<int>> families_{};
@@ -344,6 +350,7 @@ void Search::look_into(const FrontierNode& shape,
 Expansion Search::simulate(const FrontierNode& node) const {
     const Candidate& candidate = node.candidate;
     Expansion step{.outcome = state_.simulate(candidate, node.bound), .children = {}};
+    step.simulated = step.outcome;
     if (step.outcome.breaks_a_rule) {
         return step;
     }
@@ -359,6 +366,12 @@ Expansion Search::simulate(const FrontierNode& node) const {
              .candidate = candidate});
     }
     return step;
+}
+
+void Search::know_simulated(const FrontierNode& node, Expansion& step) {
+    state_.simulated.insert(node.candidate);
+    memory_->outcomes.try_emplace({node.candidate, node.bound}, *std::move(step.simulated));
+    step.simulated.reset();
 }
 
 void Search::take(Expansion step, Frontier& frontier) {
@@ -397,7 +410,7 @@ void Search::try_runners_up(Duration best) {
             steps[i] = simulate(nearest[first + i]);
         });
         for (std::size_t i = 0; i < steps.size(); ++i) {
-            state_.simulated.insert(nearest[first + i].candidate);
+            know_simulated(nearest[first + i], steps[i]);
         }
         for (Expansion& step : steps) {
             step.outcome.unexplored.clear();
@@ -422,7 +435,8 @@ SearchResult Search::result(bool complete, Duration bound, Duration any_partitio
                         .searched = state_.all.searched,
                         .pruned = state_.all.pruned,
                         .infeasible = {},
-                        .closest = {}};
+                        .closest = {},
+                        .memory = memory_};
     for (auto& [rule, entry] : state_.all.infeasible) {
         result.infeasible.push_back(std::move(entry));
     }
@@ -464,7 +478,7 @@ SearchResult Search::run() {
         for (std::size_t i = 0; i < wave.size(); ++i) {
             const ScheduleChoice& choice = wave[i].candidate.choice;
             if (!wave[i].is_shape) {
-                state_.simulated.insert(wave[i].candidate);
+                know_simulated(wave[i], steps[i]);
             }
             if (!steps[i].outcome.found.empty() && choice.recompute == Recompute::None) {
                 without_recompute_.emplace(wave[i].candidate, wave[i].bound);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct Scenario;
 
 /// The search for the fastest plan.
 namespace pipetwin::sim {
+
+struct SearchMemory;
 
 struct SearchProgress {
     double share = 0;                ///< of the shapes
@@ -52,6 +55,9 @@ struct SearchOptions {
     bool every_cell = false;
     /// Looks for the plan that lacks least where nothing fits, which takes as long as a search.
     bool finds_closest = true;
+    /// The memory of a search of the same scenario, or of one that leaves more open; null: none. It
+    /// is added to, so no two searches have it at the same time.
+    std::shared_ptr<SearchMemory> memory{};
 };
 
 struct SearchResult {
@@ -81,6 +87,8 @@ struct SearchResult {
     std::int64_t pruned = 0;      ///< of them left out, as their bound is above the best plan
     std::vector<Infeasible> infeasible;
     std::optional<ClosestPlan> closest;  ///< where nothing fits
+    /// For further searches of a part of the scenario; the first of them takes it over.
+    std::shared_ptr<SearchMemory> memory{};
 };
 
 /// Tries everything that the scenario leaves open ("auto"), best bound first, and leaves out what

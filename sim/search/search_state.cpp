@@ -42,6 +42,10 @@ bool SearchState::goes_on(std::size_t left, Duration bound) {
 }
 
 Outcome SearchState::simulate(const Candidate& candidate, Duration bound) const {
+    if (const auto known = memory.outcomes.find({candidate, bound});
+        known != memory.outcomes.end()) {
+        return known->second;
+    }
     try {
         ShapeBounds of_shape = bounds.of(candidate.shape, candidate.choice);
         return try_candidate(space, candidate, of_shape.partitions(candidate.choice, bound));

@@ -13,8 +13,8 @@
 #include "sim/search/candidate.h"
 #include "sim/search/candidate_bounds.h"
 #include "sim/search/found_plan.h"
-#include "sim/search/partition_descent.h"
 #include "sim/search/plan_search.h"
+#include "sim/search/search_memory.h"
 #include "sim/search/trial.h"
 
 namespace pipetwin::sim {
@@ -44,9 +44,11 @@ struct SearchState {
     /// Keeps references to all of them.
     SearchState(const SearchSpace& all_of,
                 const SearchOptions& how,
+                SearchMemory& known,
                 const std::vector<int>& cell_stages)
         : space(all_of),
           options(how),
+          memory(known),
           bounds(space.scenario, space.model, space.profile),
           best(cell_stages) {}
 
@@ -59,6 +61,7 @@ struct SearchState {
 
     const SearchSpace space;
     const SearchOptions& options;
+    SearchMemory& memory;
     CandidateBounds bounds;
     Incumbents best;
     Outcome all{};
@@ -66,10 +69,9 @@ struct SearchState {
     Duration pruned_bound = Duration::max();
     std::set<std::pair<Bytes, Candidate>> too_large{};  ///< those that come nearest to fit
     std::set<Candidate> simulated{};                    ///< with the partitions that come first
-    std::map<Candidate, KnownPartitions> tried_partitions{};  ///< by searches of the partition
-    std::int64_t settled = 0;                                 ///< shapes and candidates
-    std::int64_t partitions = 0;                              ///< simulated after the first ones
-    bool is_stopped = false;                                  ///< the caller has said so
+    std::int64_t settled = 0;                           ///< shapes and candidates
+    std::int64_t partitions = 0;                        ///< simulated after the first ones
+    bool is_stopped = false;                            ///< the caller has said so
 };
 
 }  // namespace pipetwin::sim
