@@ -20,7 +20,8 @@
 #include "exec/transport/byte_message.h"
 
 /// Processes as threads of one, over links that keep the promises of exec/transport/gpu_link.h and
-/// no more: a message is complete once both ends have begun it.
+/// no more: a message is complete once both ends have begun it, and an end begins one when it is
+/// looked at.
 namespace pipetwin::exec {
 namespace nccl_process_group_test {
 
@@ -94,23 +95,27 @@ class Net {
         ~Link() override {
             const std::lock_guard lock(line_->mutex);
             line_->broken = true;
-            line_->begun.at(sends_ ? 1 : 0).clear();  // nothing is read or written any more
+            line_->begun.at(end()).clear();  // nothing is read or written any more
         }
         void add(void* data, Bytes bytes) override {
             const std::lock_guard lock(line_->mutex);
             if (line_->broken) {
                 throw DeviceFailure("the other end has gone", "", DeviceFailure::Lasts::Once);
             }
-            line_->begun.at(sends_ ? 1 : 0)
-                .emplace_back(static_cast<std::byte*>(data), static_cast<std::size_t>(bytes.count));
+            waiting_.emplace_back(static_cast<std::byte*>(data),
+                                  static_cast<std::size_t>(bytes.count));
             ++added_;
-            line_->match();
         }
-        bool all_begun() override { return true; }
+        bool all_begun() override {
+            const std::lock_guard lock(line_->mutex);
+            begin_next();
+            return waiting_.empty();
+        }
         bool is_connected() override { return true; }
         void abort() noexcept override {}
         std::int64_t complete() override {
             const std::lock_guard lock(line_->mutex);
+            begin_next();
             if (line_->broken && line_->complete < added_) {
                 throw DeviceFailure("the other end has gone", "", DeviceFailure::Lasts::Once);
             }
@@ -118,8 +123,18 @@ class Net {
         }
 
       private:
+        std::size_t end() const { return sends_ ? 1 : 0; }
+        void begin_next() {
+            if (!waiting_.empty() && !line_->broken) {
+                line_->begun.at(end()).push_back(waiting_.front());
+                waiting_.pop_front();
+                line_->match();
+            }
+        }
+
         std::shared_ptr<Line> line_;
         bool sends_;
+        std::deque<std::pair<std::byte*, std::size_t>> waiting_;
         std::int64_t added_ = 0;
     };
 
