@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -61,10 +63,41 @@ std::size_t whole_pages(std::size_t bytes) {
 /// The calling thread's.
 thread_local int current_gpu = 0;
 
+/// A recursive mutex that threads get in the order in which they ask for it: who asks for it again
+/// and again, as a loop that waits for a GPU does, would else keep out those who ask once.
+class FairMutex {
+  public:
+    void lock() {
+        std::unique_lock guard(mutex_);
+        if (owner_ != std::this_thread::get_id()) {
+            const std::uint64_t own = asked_++;
+            is_next_.wait(guard, [&] { return own == served_; });
+            owner_ = std::this_thread::get_id();
+        }
+        ++depth_;
+    }
+    void unlock() {
+        const std::lock_guard guard(mutex_);
+        if (--depth_ == 0) {
+            owner_ = {};
+            ++served_;
+            is_next_.notify_all();
+        }
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable is_next_;
+    std::thread::id owner_;
+    int depth_ = 0;
+    std::uint64_t asked_ = 0;
+    std::uint64_t served_ = 0;
+};
+
 /// Everything that the emulated machine has. One thing happens at a time, whichever thread asks.
 class Machine {
   public:
-    std::recursive_mutex mutex;
+    FairMutex mutex;
     struct Block {
         std::size_t bytes = 0;
         int gpu = 0;  ///< of device memory
@@ -253,7 +286,7 @@ Machine& machine() {
     return *the_machine;
 }
 
-using Lock = std::lock_guard<std::recursive_mutex>;
+using Lock = std::lock_guard<FairMutex>;
 
 }  // namespace
 
