@@ -263,6 +263,16 @@ class GpuCheck(unittest.TestCase):
             "profile translation-small-cpu-k1-m2", "train translation-small-cpu"])
         self.assertIn("losses of translation-small on GPU and CPU: passed", self.summary())
 
+    def test_two_processes_share_the_gpu(self):
+        code, output = self.check(PIPETWIN_GPU_PHASES="groups")
+        self.assertEqual(code, 0, output)
+        divided = ("devices", "rows", "gradients", "weights")
+        self.assertEqual(self.calls(), [
+            "profile groups-gpu-k1-m2", "train groups-gpu", "profile groups-cpu-k1-m2", "train groups-cpu"] +
+            [call for name in divided for call in (f"profile {name}", f"train {name}", f"train {name}")])
+        for name in divided:
+            self.assertIn(f"losses of {name} and of one process: passed", self.summary())
+
     def test_every_pipeline_of_the_grid_has_costs_of_its_own(self):
         code, output = self.check(PIPETWIN_GPU_PHASES="grid")
         self.assertEqual(code, 0, output)
@@ -293,7 +303,7 @@ class GpuCheck(unittest.TestCase):
             '"$step"', '"$step" "$([[ $out == *cpu ]] && echo 10.9200 || echo 10.9000)"'))
         code, _ = self.check(PIPETWIN_GPU_PHASES="llama")
         self.assertEqual(code, 1)
-        self.assertIn("step 0: loss 10.9000 on the GPU and 10.9200 on the CPU", self.summary())
+        self.assertIn("step 0: losses 10.9000 and 10.9200", self.summary())
 
     def test_without_time_everything_is_left_out(self):
         code, output = self.check(PIPETWIN_GPU_SECONDS="5")
