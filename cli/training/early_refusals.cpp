@@ -112,7 +112,7 @@ bool is_known_without_costs(const SettledScenario& scenario, const Model& model)
 
 /// What describes machines that are not this one.
 void refuse_other_machines(const ScenarioParts& scenario,
-                           int replicas,
+                           const Degrees& degrees,
                            const Processes& processes) {
     const Scenario::ClusterPart& cluster = scenario.cluster;
     const auto refuse = [](std::string_view key, std::string_view what, std::string hint) {
@@ -121,12 +121,19 @@ void refuse_other_machines(const ScenarioParts& scenario,
                     fmt::format("{}: it can be simulated, but not trained with here", what),
                     std::move(hint));
     };
-    if (replicas > 1 && !exec::traits(cluster.backend).replicas_share_process &&
-        processes.is_alone()) {
+    const bool are_threads = processes.is_alone();
+    const bool can_be_threads = exec::traits(cluster.backend).groups_share_process;
+    if (degrees.replicas > 1 && are_threads && !can_be_threads) {
         refuse("pipeline.data_parallel",
-               fmt::format("{} replicas on GPUs of one process", replicas),
+               fmt::format("{} replicas on GPUs of one process", degrees.replicas),
                "start a process for each rank of each replica: mpirun, srun or 'pipetwin launch'; "
                "or set data_parallel = 1");
+    }
+    if (degrees.devices > 1 && are_threads && !can_be_threads) {
+        refuse("pipeline.tensor_parallel",
+               fmt::format("{} GPUs of a rank in one process", degrees.devices),
+               "start a process for each GPU of each rank: mpirun, srun or 'pipetwin launch'; or "
+               "set tensor_parallel = 1");
     }
     if (cluster.device != this_machine || !cluster.devices.empty()) {
         refuse(cluster.devices.empty() ? "cluster.device" : "cluster.devices",
@@ -145,7 +152,7 @@ void refuse_other_machines(const ScenarioParts& scenario,
 
 void refuse_what_cannot_run(const RunOptions& options,
                             const ScenarioParts& scenario,
-                            int replicas,
+                            const Degrees& degrees,
                             const Processes& processes) {
     if (options.resume && options.common.out.empty()) {
         throw Error(ErrorKind::Usage,
@@ -171,7 +178,7 @@ void refuse_what_cannot_run(const RunOptions& options,
                     "a model of kind 'profile' has only costs, so it cannot be trained",
                     "'pipetwin simulate' predicts it; to train, describe it as gpt, mlp or layers");
     }
-    refuse_other_machines(scenario, replicas, processes);
+    refuse_other_machines(scenario, degrees, processes);
     const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
     if (backend.require != nullptr) {
         backend.require(processes.gpu());
@@ -191,13 +198,6 @@ void refuse_devices_that_only_simulate(const Scenario& scenario) {
     const int devices = pipeline.tensor_parallel.value_or(1);
     if (devices == 1) {
         return;
-    }
-    if (exec::traits(scenario.cluster.backend).has_memory) {
-        throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.tensor_parallel", fmt::to_string(devices)},
-                    "GPUs that divide the layers of a rank can only be simulated",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.tensor_parallel = 1, "
-                    "or cluster.backend = \"cpu\"");
     }
     if (pipeline.scatter_boundaries == true && pipeline.sequence_parallel != true) {
         throw Error(ErrorKind::Infeasible,
@@ -225,13 +225,6 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     KeyValue{"pipeline.recompute_early_stop", "true"},
                     "recompute that leaves out a block's end can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
-    }
-    if (shard > Shard::Optimizer && exec::traits(scenario.cluster.backend).has_memory) {
-        throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.shard", fmt::format("\"{}\"", to_string(shard))},
-                    "GPUs that divide gradients or weights can only be simulated",
-                    "'pipetwin simulate' predicts it; to train, set pipeline.shard = \"optimizer\" "
-                    "or \"none\", or cluster.backend = \"cpu\"");
     }
     if (shard == Shard::Optimizer && !pipeline.shard_group.is_all()) {
         throw Error(ErrorKind::Infeasible,
@@ -339,7 +332,11 @@ void refuse_what_cannot_train(const RunOptions& options,
                               const SettledScenario& scenario,
                               Processes& processes) {
     const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
-    refuse_what_cannot_run(options, scenario, pipeline.data_parallel, processes);
+    refuse_what_cannot_run(
+        options,
+        scenario,
+        {.replicas = pipeline.data_parallel, .devices = pipeline.tensor_parallel},
+        processes);
     refuse_what_is_only_simulated(scenario.as_scenario());
     refuse_order_that_cannot_train(scenario);
     refuse_what_does_not_fit(scenario, processes);

@@ -18,12 +18,18 @@ struct SettledScenario;
 /// measure, which takes most of a minute.
 namespace pipetwin::cli {
 
+/// What a scenario asks for.
+struct Degrees {
+    int replicas = 1;
+    int devices = 1;  ///< of each rank
+};
+
 /// Throws Error(Usage), Error(BadInput) or Error(Unavailable) for options that contradict each
-/// other, a model that has only costs, a cluster that is not this machine, and a backend that is
-/// missing here. `replicas`: that the scenario asks for.
+/// other, a model that has only costs, a cluster that is not this machine, a backend that is
+/// missing here, and GPUs that need a process each.
 void refuse_what_cannot_run(const RunOptions& options,
                             const ScenarioParts& scenario,
-                            int replicas,
+                            const Degrees& degrees,
                             const Processes& processes);
 
 /// Throws Error(Infeasible) for settings of the pipeline or of the training that the simulator

@@ -153,7 +153,11 @@ WantedRun wanted_run(const RunOptions& options, Open open, Processes& processes)
     if (settled) {
         refuse_what_cannot_train(options, *settled, processes);
     } else {
-        refuse_what_cannot_run(options, space, space.pipeline.data_parallel.value_or(1), processes);
+        refuse_what_cannot_run(options,
+                               space,
+                               {.replicas = space.pipeline.data_parallel.value_or(1),
+                                .devices = space.pipeline.tensor_parallel.value_or(1)},
+                               processes);
         refuse_what_is_only_simulated(space);
     }
     const Model model = scenario_model(written);

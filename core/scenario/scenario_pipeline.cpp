@@ -579,7 +579,7 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
               "-3, FSDP). `optimizer`: its state and the update; updated weights are gathered. "
               "`gradients`: every micro-batch reduce-scatters its gradients, overlapped with its "
               "backward. `weights`: gathered layer by layer in forward and backward, overlapped "
-              "with the computation of other layers. Both are trained on CPUs ([how](internals/"
+              "with the computation of other layers ([how](internals/"
               "executor.md#replicas-that-divide-weights)). `shard_optimizer = true` is an old name "
               "for `optimizer`. See [replicas](cluster.md#replicas)"),
     keys::own("shard_optimizer", read_shard_optimizer, nullptr).takes(Form::Boolean),
@@ -593,18 +593,16 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
               "`data_parallel`. `node`: the replicas of a rank that are on one node, as many on "
               "each. Every group has a whole copy: gradients are summed inside a group, and each "
               "share of them between groups, with `gradients` and `weights` for every micro-batch "
-              "(HSDP, ZeRO-1 inside of nodes). Trained with `gradients` and `weights`, on CPUs; "
-              "then neighbouring replicas are a group",
+              "(HSDP, ZeRO-1 inside of nodes). Trained with `gradients` and `weights`; then "
+              "neighbouring replicas are a group",
               "all replicas"),
     keys::number<&Pipeline::prefetch>("prefetch", prefetch_range)
         .says("for `shard = \"weights\"`: number of blocks whose weights are gathered ahead; 0: "
               "each block waits for its own"),
     keys::number<&Pipeline::tensor_parallel>("tensor_parallel", stage_range)
         .says("devices per rank, which share every layer; a divisor or a multiple of "
-              "`cluster.per_node`. Trained on CPUs, in one "
-              "process or one for each device ([what each "
-              "has](internals/executor.md#devices-of-a-rank)); "
-              "on GPUs simulation and planning only"),
+              "`cluster.per_node`. Trained in one process, or one for each device; GPUs have one "
+              "each ([what each has](internals/executor.md#devices-of-a-rank))"),
     keys::number<&Pipeline::context_parallel>("context_parallel", stage_range)
         .printed_by(print_unless<&Pipeline::context_parallel, 1>)
         .says("devices that have parts of every sample, each a chunk from its front and one from "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/base/as_index.h"
@@ -74,6 +75,35 @@ void CpuKernels::download(ConstView x, std::span<std::byte> to) const {
 
 void CpuKernels::upload(std::span<const std::byte> from, View y) const {
     std::memcpy(y.data, from.data(), from.size());
+}
+
+void CpuKernels::add_up(std::span<const ConstView> terms, ConstView skip, View y) const {
+    with_type(y.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        constexpr std::int64_t piece = 512;
+        std::array<Computed<T>, piece> sums;
+        const auto for_each = [&](ConstView term, std::int64_t begin, std::int64_t size, auto act) {
+            const T* const from = term.as<T>() + begin;
+            for (std::int64_t i = 0; i < size; ++i) {
+                act(sums[as_index(i)], computed(from[i]));
+            }
+        };
+        const auto add = [](auto& sum, auto number) { sum += number; };
+        for (std::int64_t begin = 0; begin < y.size(); begin += piece) {
+            const std::int64_t size = std::min(piece, y.size() - begin);
+            for_each(terms.front(), begin, size, [](auto& sum, auto number) { sum = number; });
+            for (const ConstView& term : terms.subspan(1)) {
+                for_each(term, begin, size, add);
+            }
+            if (!skip.empty()) {
+                for_each(skip, begin, size, add);
+            }
+            T* const to = y.as<T>() + begin;
+            for (std::int64_t i = 0; i < size; ++i) {
+                to[i] = stored<T>(sums[as_index(i)]);
+            }
+        }
+    });
 }
 
 void CpuKernels::copy_columns(const ColumnCopy& columns, ConstView x, View y) const {

@@ -13,6 +13,7 @@ class IdleGroup final : public Group {
                         ConstView /*skip*/,
                         View /*own*/,
                         std::span<const ElementRange> /*parts*/) override {}
+    void all_gather_on_host(std::span<const double> /*own*/, std::span<double> /*all*/) override {}
     void begin_gather(ConstView /*own*/, View /*all*/) override {}
     void finish_gather() override {}
     void settle_gathers() override {}

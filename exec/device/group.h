@@ -63,6 +63,9 @@ class Group {
         finish_gather();
         settle_gathers();
     }
+    /// `all` becomes the numbers of all members, in their order, as many of each: numbers in host
+    /// memory, wherever tensors lie.
+    virtual void all_gather_on_host(std::span<const double> own, std::span<double> all) = 0;
     /// Begins an all_gather, and does not wait. Several may be begun before the first is finished;
     /// until the last one is, no sum may be asked for.
     virtual void begin_gather(ConstView own, View all) = 0;

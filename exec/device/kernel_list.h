@@ -25,6 +25,10 @@ PIPETWIN_KERNEL(download, (exec::ConstView x, std::span<std::byte> to));
 PIPETWIN_KERNEL(upload, (std::span<const std::byte> from, exec::View y));
 /// y += x.
 PIPETWIN_KERNEL(add, (exec::ConstView x, exec::View y));
+/// y = the sum of all terms, in their order, and then skip, each number added up in fp32 at least
+/// and rounded once; all have as many numbers. skip may be empty; y may be one of the operands.
+PIPETWIN_KERNEL(add_up,
+                (std::span<const exec::ConstView> terms, exec::ConstView skip, exec::View y));
 /// Columns of y = or += columns of x; other columns of y stay.
 PIPETWIN_KERNEL(copy_columns, (const exec::ColumnCopy& columns, exec::ConstView x, exec::View y));
 

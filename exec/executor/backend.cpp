@@ -40,7 +40,8 @@ constexpr BackendTraits cuda_traits{
     .offloads = true,
     .replays_actions = true,
     .marks_take_time = true,
-    .replicas_share_process = false,
+    .groups_share_process = false,
+    .parameter_alignment = 128,  // cuBLASLt's products are chosen for multiples of 256 bytes
     .has_fp64 = false,
     .softmax = SoftmaxKept::LogSums,
     .pads_vocabulary = true,
@@ -123,9 +124,10 @@ int vocabulary_padding(int vocabulary) {
     return up_to(tile) <= vocabulary / 8 ? up_to(tile) : up_to(load);
 }
 
-Model model_on(Backend backend, const Model& model) {
-    return traits(backend).pads_vocabulary ? model.with_padded_vocabulary(vocabulary_padding)
-                                           : model;
+Model model_on(Backend backend, const Model& model, int devices) {
+    return traits(backend).pads_vocabulary && devices == 1
+               ? model.with_padded_vocabulary(vocabulary_padding)
+               : model;
 }
 
 }  // namespace pipetwin::exec

@@ -44,8 +44,10 @@ struct BackendTraits {
     bool replays_actions = false;
     /// Device::mark makes what follows it later, so layers that are timed take longer.
     bool marks_take_time = false;
-    /// Replicas can be threads of one process.
-    bool replicas_share_process = true;
+    /// Replicas, and devices of a rank, can be threads of one process.
+    bool groups_share_process = true;
+    /// A parameter begins at a multiple of so many numbers of its memory.
+    std::int64_t parameter_alignment = 1;
     /// Whether it computes in fp64, too, and not in fp32 and bf16 alone.
     bool has_fp64 = true;
     SoftmaxKept softmax = SoftmaxKept::Probabilities;
@@ -88,7 +90,7 @@ NumberFormat number_format(Precision precision, Backend backend);
 int vocabulary_padding(int vocabulary);
 
 /// The model as a backend keeps and computes it. What a user sees, and what is in files, is without
-/// the padding.
-Model model_on(Backend backend, const Model& model);
+/// the padding. `devices`: that divide its layers; parts of a matrix have no padding.
+Model model_on(Backend backend, const Model& model, int devices = 1);
 
 }  // namespace pipetwin::exec

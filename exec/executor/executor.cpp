@@ -135,13 +135,13 @@ Executor::Impl::Impl(Plan plan_to_walk,
     if (!group().is_alone()) {
         group().introduce(peers());
     }
+    devices = make_devices(plan, here, options);
     connect();
     clock.ask(group());
     const Worker::Settings settings{.options = &options,
                                     .cores = own_core ? cores : std::vector<int>{}};
-    std::vector<std::unique_ptr<Device>> devices = make_devices(plan, here, options);
     const Model on_backend =
-        divided_among(model_on(options.backend, model),
+        divided_among(model_on(options.backend, model, options.tensor.devices),
                       options.tensor.devices,
                       plan->sequence_parallel ? DividedSequence::Yes : DividedSequence::No);
     for (const int rank : here) {

@@ -59,6 +59,7 @@ void Executor::Impl::connect_devices() {
             const bool are_remote = !tensor.channel;
             edges.groups[as_index(stage)] = make_channel_group(
                 {.size = tensor.devices, .index = tensor.device, .are_remote = are_remote},
+                *devices[as_index(plan->schedule.rank_of_stage[as_index(stage)])],
                 [&](int from, int to) -> Channel& {
                     const bool sends = from == tensor.device;
                     return are_remote ? device_channel(stage, sends ? to : from, sends)
@@ -85,6 +86,7 @@ void Executor::Impl::connect_shards() {
             {.size = inside ? size : plan->replicas / size,
              .index = inside ? index : replica() / size,
              .are_remote = are_remote},
+            *devices[as_index(plan->schedule.rank_of_stage[as_index(stage)])],
             [&](int from, int to) -> Channel& {
                 const int sender = first + from * step;
                 const int receiver = first + to * step;
@@ -175,14 +177,16 @@ void Executor::Impl::connect_replicas() {
     if (replicas == 1) {
         return;
     }
-    open_gpu_sum();
+    const bool sums_at_once = plan->gradient_shards > 1;  // with every micro-batch
+    if (!sums_at_once) {
+        open_gpu_sum();
+    }
     edges.sums.resize(as_index(plan.stage_count()));
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
         if (!is_here(stage)) {
             continue;
         }
         const bool shards = !plan->weight_gather.empty();
-        const bool sums_at_once = plan->gradient_shards > 1;  // with every micro-batch
         const bool hands_over = gradient_source(plan->schedule, stage).has_value();
         Stage& own_stage = worker_of(stage).stage(stage);
         const bool has_both_ends = !hands_over && !own_stage.shared_parameters().empty();

@@ -203,6 +203,7 @@ struct Executor::Impl {
     ExecutorOptions options;
     std::vector<int> here;  ///< the ranks of this process, ascending
     Spin spin = Spin::Never;
+    std::vector<std::unique_ptr<Device>> devices{};  ///< [rank], until its worker has it
     Edges edges;
     std::optional<PacedLinks> shared_links{};  ///< where links are emulated and any is shared
     std::vector<std::unique_ptr<Channel>> replica_channels;  ///< to and from other processes

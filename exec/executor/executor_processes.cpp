@@ -161,8 +161,11 @@ Channel& Executor::Impl::device_channel(int stage, int other, bool sends) {
     const int stages = plan.stage_count();
     const int process = exec::process_of(
         group(), plan, {.replica = replica(), .rank = here.front(), .device = other});
-    const std::unique_ptr<Channel>& channel = device_channels.emplace_back(group().open(
-        {.peer = process, .tag = 3 * stages * stages + stages + stage, .sends = sends}));
+    const std::unique_ptr<Channel>& channel = device_channels.emplace_back(
+        group().open({.peer = process,
+                      .tag = 3 * stages * stages + stages + stage,
+                      .sends = sends,
+                      .on_device = traits(options.backend).has_memory}));
     return *channel;
 }
 
@@ -171,7 +174,10 @@ Channel& Executor::Impl::shard_channel(int stage, ReplicaLane lane, int other, b
     const int stages = plan.stage_count();
     const int tag = 3 * stages * stages + (2 + static_cast<int>(lane)) * stages + stage;
     const std::unique_ptr<Channel>& channel = device_channels.emplace_back(
-        group().open({.peer = process_of(other, here.front()), .tag = tag, .sends = sends}));
+        group().open({.peer = process_of(other, here.front()),
+                      .tag = tag,
+                      .sends = sends,
+                      .on_device = traits(options.backend).has_memory}));
     return *channel;
 }
 

@@ -37,6 +37,7 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
             .shared_weights = model_stage_count(plan->schedule) < plan.stage_count(),
             .replica = options.replica.index,
             .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
+            .parameter_alignment = traits(options.backend).parameter_alignment,
             .recomputed_blocks = plan->layer_recompute == LayerRecompute::Block
                                      ? recomputed_blocks(model)
                                      : std::vector<LayerRange>{},
@@ -318,12 +319,12 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
 }
 
 /// The next action needs nothing but what this rank has, so that it may be issued while the device
-/// computes this one. That follows from the row alone: a step issues what the step before did, with
-/// the same addresses.
+/// computes this one: no device or replica has a part of its layers. That follows from the row
+/// alone: a step issues what the step before did, with the same addresses.
 bool Worker::is_issued_ahead(std::size_t cell) const {
     const std::vector<Action>& row = plan_->schedule.ranks[as_index(rank_)];
     return cell + 1 < row.size() && is_compute(row[cell].op) && is_compute(row[cell + 1].op) &&
-           !offload_ && !times_layers();
+           !offload_ && !times_layers() && !rooms_ && edges_.groups.empty();
 }
 
 bool Worker::launch(const Begun& action) {

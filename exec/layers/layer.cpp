@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/layer_spec.h"
@@ -104,6 +106,18 @@ void ParameterMaker::divide(Parameter& parameter, const PaddedMatrix& shape, Use
     static std::byte nowhere;  // where nothing is read or written
     const NumberFormat& format = settings_.format;
     const std::int64_t size = shape.kept_size();
+    if (const std::int64_t alignment = settings_.division->alignment; size % alignment != 0) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.shard"},
+                    fmt::format("'{}' has {} numbers, and GPUs that divide gradients or weights "
+                                "need a multiple of {} in each parameter",
+                                parameter.name,
+                                size,
+                                alignment),
+                    fmt::format("make the widths of the model multiples of {}, or set "
+                                "pipeline.shard = \"optimizer\"",
+                                alignment));
+    }
     if (uses == Uses::Two) {
         parameter.divided = &divided_numbers(size);
     } else {

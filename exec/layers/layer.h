@@ -120,6 +120,8 @@ struct LayerDivision {
     bool weights = false;  ///< they divide these, too
     /// Numbers of the layer's parameters, without those of a table that another layer uses, too.
     std::int64_t numbers = 0;
+    /// A parameter may begin at any multiple of so many numbers.
+    std::int64_t alignment = 1;
     std::vector<std::unique_ptr<DividedNumbers>> made{};
 };
 

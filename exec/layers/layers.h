@@ -51,6 +51,8 @@ struct StageOptions {
     /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
     int replica = 0;
     int optimizer_shards = 1;
+    /// A parameter that replicas divide begins at a multiple of so many numbers.
+    std::int64_t parameter_alignment = 1;
     /// Where replicas divide gradients (ZeRO-2), or weights, too (ZeRO-3), layer by layer: the room
     /// of the rank, and those that have the stage between them; null: they do not. Both outlive the
     /// stage. Then there is one share of the optimizer's state for each of the layer's.

@@ -46,6 +46,12 @@ int worker_count(const ProfilerOptions& options, const Model& model) {
                     std::min({options.busy_workers, most, model.layer_count() / options.chunks}));
 }
 
+/// Devices of a rank that are measured together. Where they cannot be in one process, one is
+/// measured that has all of each layer, and the others get equal parts of its times.
+int measured_devices(const ProfilerOptions& options) {
+    return traits(options.backend).groups_share_process ? options.tensor_parallel : 1;
+}
+
 /// The scenario's order can be walked here: its rules may ask for ranks that are left out, a file
 /// has its own number of them, and some orders cannot train.
 bool has_order(const SettledScenario& scenario) {
@@ -72,8 +78,9 @@ SettledScenario scenario_of(const ProfilerOptions& options, int size, int worker
     scenario.training.average_decay = options.averages_weights ? any_average_decay : 0;
     scenario.training.learning_rate = 1e-6;  // so that random data leads nowhere
     scenario.pipeline.stages = workers;
-    scenario.pipeline.tensor_parallel = options.tensor_parallel;
-    scenario.pipeline.sequence_parallel = options.sequence_parallel;
+    scenario.pipeline.tensor_parallel = measured_devices(options);
+    scenario.pipeline.sequence_parallel =
+        options.sequence_parallel && scenario.pipeline.tensor_parallel > 1;
     scenario.pipeline.data_parallel = options.replicas;
     scenario.pipeline.shard = options.shard;
     scenario.pipeline.prefetch = options.prefetch;
@@ -176,7 +183,8 @@ Profile unmeasured_profile(const Model& model, const ProfilerOptions& options) {
     profile.precision = std::string(to_string(options.precision));
     profile.tool_version = program_version();
     profile.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-    const Model kept = model_on(options.backend, model);  // bytes are of what is kept
+    // Bytes are of what is kept.
+    const Model kept = model_on(options.backend, model, options.tensor_parallel);
     for (int index = 0; index < model.layer_count(); ++index) {
         const Layer& layer = kept.layer(index);
         LayerCost& cost = profile.layers.emplace_back();
@@ -470,7 +478,7 @@ class Profiler {
     }
 
     MeasuredGroups groups() const {
-        return {.devices = options_.tensor_parallel, .replicas = options_.replicas};
+        return {.devices = measured_devices(options_), .replicas = options_.replicas};
     }
 
     Plan plan_of(const SettledScenario& scenario) const {
@@ -610,7 +618,8 @@ ProfilerOptions profiler_options(const SettledScenario& scenario) {
     options.busy_workers = pipeline.stages;
     options.tensor_parallel = pipeline.tensor_parallel;
     options.sequence_parallel = pipeline.tensor_parallel > 1 && pipeline.sequence_parallel;
-    if (pipeline.data_parallel > 1 && pipeline.shard >= Shard::Gradients) {
+    if (pipeline.data_parallel > 1 && pipeline.shard >= Shard::Gradients &&
+        traits(scenario.cluster.backend).groups_share_process) {
         options.replicas = pipeline.data_parallel;
         options.shard = pipeline.shard;
         options.prefetch = pipeline.prefetch;

@@ -141,7 +141,8 @@ std::optional<LayerDivision> Stage::Impl::division_of(const Model& model, int la
         .replica = group.index(),
         .replicas = group.size(),
         .weights = options.divides_weights,
-        .numbers = model.layer(layer).parameter_count - (is_end ? model.tied_count() : 0)};
+        .numbers = model.layer(layer).parameter_count - (is_end ? model.tied_count() : 0),
+        .alignment = options.parameter_alignment};
 }
 
 /// Says what each layer uses of what replicas divide.
@@ -522,11 +523,9 @@ void Stage::share_squares() {
     }
     Group& group = *impl_->options.group;
     const std::vector<Parameter*>& all = parameters();
-    const auto count = std::ssize(all);
     std::vector<double>& of_devices = impl_->squares_of_devices;
     of_devices.resize(all.size() * as_index(group.size()));
-    group.all_gather({impl_->squares.data(), DType::F64, 1, count},
-                     {of_devices.data(), DType::F64, group.size(), count});
+    group.all_gather_on_host(impl_->squares, of_devices);
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i]->cut.cuts()) {
             impl_->squares[i] = 0;

@@ -2,8 +2,8 @@
 #include "exec/transport/channel_group.h"
 
 #include <atomic>
+#include <bit>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <span>
 #include <utility>
@@ -13,27 +13,12 @@
 #include "core/base/error.h"
 #include "exec/base/cores.h"
 #include "exec/base/element_range.h"
-#include "exec/cpu/products/bfloat16.h"
+#include "exec/device/kernels.h"
 #include "exec/device/memory.h"
 #include "exec/device/tensor.h"
 
 namespace pipetwin::exec {
 namespace {
-
-/// sums[i] = parts[0][i] + parts[1][i] + ... + skip[i], where `sums` may be one of them. The skip
-/// may be empty.
-template <class T>
-void add_up(const std::vector<ConstView>& parts, ConstView skip, View sums) {
-    T* const to = sums.as<T>();
-    const T* const last = skip.as<T>();
-    for (std::int64_t i = 0; i < sums.size(); ++i) {
-        auto sum = computed(parts.front().as<T>()[i]);
-        for (std::size_t part = 1; part < parts.size(); ++part) {
-            sum += computed(parts[part].as<T>()[i]);
-        }
-        to[i] = stored<T>(last != nullptr ? sum + computed(last[i]) : sum);
-    }
-}
 
 /// Says that a member waits, as long as it lives.
 class Waiting {
@@ -49,7 +34,10 @@ class Waiting {
 
 class ChannelGroup final : public Group {
   public:
-    ChannelGroup(const GroupMember& member, const GroupChannels& channels) : member_(member) {
+    ChannelGroup(const GroupMember& member, Device& device, const GroupChannels& channels)
+        : member_(member), device_(device) {
+        PIPETWIN_EXPECT(member.are_remote || device.kernels().are_immediate(),
+                        "threads read what others have computed already");
         for (int other = 0; other < member.size; ++other) {
             to_.push_back(other == member.index ? nullptr : &channels(member.index, other));
             from_.push_back(other == member.index ? nullptr : &channels(other, member.index));
@@ -77,6 +65,25 @@ class ChannelGroup final : public Group {
             sum_up(numbers, skip, own, parts);
             await_readers();
         });
+    }
+
+    /// Doubles go as words of 4 bytes where they pass through the memory of a device.
+    void all_gather_on_host(std::span<const double> own, std::span<double> all) override {
+        if (&device_.memory() == &host_memory()) {
+            all_gather({own.data(), DType::F64, 1, std::ssize(own)},
+                       {all.data(), DType::F64, 1, std::ssize(all)});
+            return;
+        }
+        device_.finish();  // which may have written them
+        const auto words = [this](std::ptrdiff_t numbers) {
+            constexpr std::int64_t in_one = sizeof(double) / sizeof(float);
+            return Tensor::detached(device_.memory(), DType::F32, 1, in_one * numbers);
+        };
+        Tensor mine = words(std::ssize(own));
+        Tensor of_all = words(std::ssize(all));
+        device_.kernels().upload(std::as_bytes(own), mine);
+        all_gather(mine, of_all);
+        device_.kernels().download(of_all, std::as_writable_bytes(all));
     }
 
     void begin_gather(ConstView own, View all) override {
@@ -112,9 +119,11 @@ class ChannelGroup final : public Group {
     }
 
   private:
-    /// Makes a call, and notes what it has taken to carry the numbers so many times.
+    /// Makes a call once the device has its operands, and notes what it has taken to carry the
+    /// numbers so many times.
     template <class Do>
     void note(int times, ConstView numbers, const Do& act) {
+        device_.finish();
         const Duration cpu = thread_cpu_time();
         const TimePoint begin = std::chrono::steady_clock::now();
         act();
@@ -135,15 +144,8 @@ class ChannelGroup final : public Group {
         for_each_other([&](int other) { send(other, of(other)); });
         for_each_other([&](int other) { parts_[as_index(other)] = receive(other); });
         parts_[as_index(index())] = mine;
-        switch (numbers.dtype) {
-            case DType::F64:
-                return add_up<double>(parts_, skip, own);
-            case DType::BF16:
-                return add_up<BFloat16>(parts_, skip, own);
-            default:
-                PIPETWIN_EXPECT(numbers.dtype == DType::F32, "sums are of real numbers");
-                return add_up<float>(parts_, skip, own);
-        }
+        device_.kernels().add_up(parts_, skip, own);
+        device_.finish();
     }
 
     /// The sums of all. A member that has those of another knows that this one has read its part.
@@ -168,23 +170,29 @@ class ChannelGroup final : public Group {
         return part_of(of, share_of(of.size(), member, size()));
     }
 
-    static Tensor tensor_of(ConstView numbers) {
+    Tensor tensor_of(ConstView numbers) const {
         return Tensor::placed(
-            host_memory(), const_cast<void*>(numbers.data), numbers.dtype, 1, numbers.size());
+            device_.memory(), const_cast<void*>(numbers.data), numbers.dtype, 1, numbers.size());
     }
 
-    static void copy(ConstView from, View to) {
-        if (from.data != to.data &&
-            from.size() > 0) {  // what came from another process is there already
-            std::memcpy(to.data, from.data, from.bytes());
+    /// Copies numbers within the memory of the device, unless they are there already, as those are
+    /// that came from another process.
+    void copy(ConstView from, View to) const {
+        if (from.data != to.data && from.size() > 0) {
+            device_.kernels().copy_columns({.count = from.size()},
+                                           {from.data, from.dtype, 1, from.size()},
+                                           {to.data, to.dtype, 1, to.size()});
         }
     }
 
     /// Where what another process sends next is to go: as many numbers as in `like`.
     View inbox(int other, ConstView like) {
-        std::vector<std::byte>& bytes = inboxes_[as_index(other)];
-        if (member_.are_remote && bytes.size() < like.bytes()) {
-            bytes.resize(like.bytes());
+        Tensor& bytes = inboxes_[as_index(other)];
+        if (member_.are_remote && std::cmp_less(bytes.size(), like.bytes())) {
+            bytes = Tensor::detached(device_.memory(),
+                                     DType::U8,
+                                     1,
+                                     static_cast<std::int64_t>(std::bit_ceil(like.bytes())));
         }
         return {bytes.data(), like.dtype, 1, like.size()};
     }
@@ -222,18 +230,20 @@ class ChannelGroup final : public Group {
         View all;
     };
     GroupMember member_;
+    Device& device_;
     std::deque<Gather> begun_;
     std::vector<Channel*> to_;    ///< [member]; null: its own
     std::vector<Channel*> from_;  ///< [member]
     std::vector<ConstView> parts_;
-    std::vector<std::vector<std::byte>> inboxes_;  ///< [member] of another process
+    std::vector<Tensor> inboxes_;  ///< [member] of another process; bytes
 };
 
 }  // namespace
 
 std::unique_ptr<Group> make_channel_group(const GroupMember& member,
+                                          Device& device,
                                           const GroupChannels& channels) {
-    return std::make_unique<ChannelGroup>(member, channels);
+    return std::make_unique<ChannelGroup>(member, device, channels);
 }
 
 }  // namespace pipetwin::exec

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "exec/device/device.h"
 #include "exec/device/group.h"
 #include "exec/transport/channel.h"
 
@@ -19,10 +20,13 @@ struct GroupMember {
     bool are_remote = false;  ///< the others are other processes, not threads of this one
 };
 
-/// Makes a member of a group whose tensors lie in host memory. Each member adds up its share of the
-/// numbers, of which threads read those of the others where they are, and then gets the sums of the
-/// others: in all it gets less than twice what it has, whatever the number of members. The channels
-/// outlive the group.
-std::unique_ptr<Group> make_channel_group(const GroupMember& member, const GroupChannels& channels);
+/// Makes a member of a group whose tensors lie in the device's memory. Each member adds up its
+/// share of the numbers, of which threads read those of the others where they are, and then gets
+/// the sums of the others: in all it gets less than twice what it has, whatever the number of
+/// members. The members of a device that works by itself, as a GPU does, are remote. Device and
+/// channels outlive the group.
+std::unique_ptr<Group> make_channel_group(const GroupMember& member,
+                                          Device& device,
+                                          const GroupChannels& channels);
 
 }  // namespace pipetwin::exec

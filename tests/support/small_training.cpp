@@ -259,7 +259,7 @@ Profile even_profile(const Model& model, const Shape& shape, const LayerTimes& t
     profile.source = CostSource::Estimated;
     profile.precision = std::string(pipetwin::to_string(shape.precision));
     profile.links = {times.link};
-    const Model kept = exec::model_on(shape.backend, model);
+    const Model kept = exec::model_on(shape.backend, model, shape.tensor_parallel);
     profile.tied_bytes = Bytes{kept.tied_count() * width};
     for (int index = 0; index < model.layer_count(); ++index) {
         const Layer& layer = kept.layer(index);

@@ -347,7 +347,19 @@ struct Backward {
     const float* log_sums;
     bool in_packs;
     Gradient<T> gradient;
+    std::int64_t first;  ///< class of the first column
 };
+
+/// The column of a row's target: -1 where it has none, and no column's number where another device
+/// has it.
+__device__ __forceinline__ std::int64_t column_of(std::int32_t target,
+                                                  std::int64_t first,
+                                                  std::int64_t width) {
+    if (target < 0) {
+        return -1;
+    }
+    return target >= first && target - first < width ? target - first : width;
+}
 
 template <class T, int threads>
 __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
@@ -356,13 +368,110 @@ __global__ void __launch_bounds__(row_block) backward_kernel(Backward<T> o) {
         return;
     }
     const T* const x = o.x + row * o.columns.step;
+    const std::int64_t target = column_of(o.targets[row], o.first, o.columns.width);
     store_gradient<threads, Loads::Four>(
-        RowGradient(o.gradient, o.targets[row], o.log_sums[row]),
+        RowGradient(o.gradient, target, o.log_sums[row]),
         cut_row(x, o.columns.width, o.in_packs),
         o.columns,
         o.gradient.dx + row * o.columns.step,
         [=](std::int64_t j) { return x[j]; },
         [=](std::int64_t begin) { return load_pack(x + begin); });
+}
+
+template <class T>
+struct ClassParts {
+    std::int64_t rows;
+    LogitColumns columns;
+    std::int64_t first;
+    const T* x;
+    const std::int32_t* targets;
+    bool in_packs;
+    float* parts;
+};
+
+/// Numbers of a row in the parts.
+constexpr std::int64_t numbers_of_part = 4;
+
+template <class T, int threads>
+__global__ void __launch_bounds__(row_block) class_parts_kernel(ClassParts<T> o) {
+    constexpr int pack = pack_size<T>;
+    const std::int64_t row = row_of_thread<threads>();
+    if (row >= o.rows) {
+        return;
+    }
+    const T* const x = o.x + row * o.columns.step;
+    Exponentials own;
+    for_each_of_row<threads, pack, Loads::Four>(
+        cut_row(x, o.columns.width, o.in_packs),
+        o.columns.width,
+        [&](std::int64_t j) { own.take(Pack<float, 1>{{to_float(x[j])}}); },
+        [&](std::int64_t begin) {
+            const Pack<T> values = load_pack(x + begin);
+            Pack<float, pack> numbers;
+            PIPETWIN_UNROLL
+            for (int k = 0; k < pack; ++k) {
+                numbers.at[k] = to_float(values.at[k]);
+            }
+            own.take(numbers);
+        });
+    const float largest = group_max<threads>(own.largest);
+    const float sum = group_sum<threads>(own.sum * __expf(own.largest - largest));
+    // The smallest column with the largest number: minus the largest of their opposites.
+    auto first_largest = -static_cast<float>(o.columns.width);
+    for (std::int64_t j = threadIdx.x % threads; j < o.columns.width; j += threads) {
+        if (to_float(x[j]) == largest) {
+            first_largest = -static_cast<float>(j);
+            break;
+        }
+    }
+    first_largest = group_max<threads>(first_largest);
+    if (threadIdx.x % threads == 0) {
+        const std::int64_t target = column_of(o.targets[row], o.first, o.columns.width);
+        float* const part = o.parts + row * numbers_of_part;
+        part[0] = largest;
+        part[1] = sum;
+        part[2] = target >= 0 && target < o.columns.width ? to_float(x[target]) : 0.0F;
+        part[3] = static_cast<float>(o.first) - first_largest;
+    }
+}
+
+struct PartedRows {
+    PartedLoss loss;
+    double* row_losses;
+    double* row_rights;
+};
+
+constexpr int part_block = 256;
+
+__global__ void __launch_bounds__(part_block) parted_forward_kernel(PartedRows o) {
+    const PartedLoss& loss = o.loss;
+    for (std::int64_t row = thread_of_grid(); row < loss.rows; row += threads_of_grid()) {
+        const std::int32_t target = loss.targets[row];
+        if (target < 0) {
+            loss.log_sums[row] = FLT_MAX;
+            o.row_losses[row] = 0;
+            o.row_rights[row] = 0;
+            continue;
+        }
+        const float* best = loss.parts + row * numbers_of_part;  // the first of the largest
+        for (std::int64_t device = 1; device < loss.devices; ++device) {
+            const float* const part = loss.parts + (device * loss.rows + row) * numbers_of_part;
+            best = part[0] > best[0] ? part : best;
+        }
+        const auto largest = static_cast<double>(best[0]);
+        double exponentials = 0;
+        double wanted = 0;
+        for (std::int64_t device = 0; device < loss.devices; ++device) {
+            const float* const part = loss.parts + (device * loss.rows + row) * numbers_of_part;
+            exponentials +=
+                static_cast<double>(part[1]) * exp(static_cast<double>(part[0]) - largest);
+            wanted += static_cast<double>(part[2]);
+        }
+        const double log_sum = largest + log(exponentials);
+        loss.log_sums[row] = static_cast<float>(log_sum);
+        o.row_losses[row] = log_sum - wanted;
+        o.row_rights[row] = best[3] == static_cast<float>(target) ? 1 : 0;
+    }
 }
 
 /// Rows of the losses that a block adds up.
@@ -557,9 +666,45 @@ cudaError_t cross_entropy_backward(Real real,
                             loss.targets,
                             log_sums,
                             are_aligned({loss.x, gradient.dx}),
-                            gradient_of<T>(loss, smoothing, gradient)};
+                            gradient_of<T>(loss, smoothing, gradient),
+                            loss.first};
         return launch_rows<backward_kernel<T, threads>, threads>(o, stream);
     });
+}
+
+cudaError_t class_parts(Real real, const CrossEntropy& loss, float* parts, cudaStream_t stream) {
+    if (loss.rows <= 0) {
+        return cudaSuccess;
+    }
+    return with_rows(real, loss.width, [=](auto zero, auto count) {
+        using T = decltype(zero);
+        constexpr int threads = decltype(count)::value;
+        const ClassParts<T> o{loss.rows,
+                              {loss.width, loss.width + loss.padding},
+                              loss.first,
+                              static_cast<const T*>(loss.x),
+                              loss.targets,
+                              are_aligned({loss.x}),
+                              parts};
+        return launch_rows<class_parts_kernel<T, threads>, threads>(o, stream);
+    });
+}
+
+cudaError_t cross_entropy_of_parts(const PartedLoss& loss,
+                                   const LossSums& sums,
+                                   cudaStream_t stream) {
+    if (loss.rows > 0) {
+        const cudaError_t error =
+            launch<parted_forward_kernel>(grid_for(loss.rows, part_block),
+                                          part_block,
+                                          0,
+                                          stream,
+                                          PartedRows{loss, sums.scratch, sums.scratch + loss.rows});
+        if (error != cudaSuccess) {
+            return error;
+        }
+    }
+    return add_up(loss.rows, loss.rows, sums, stream);
 }
 
 cudaError_t binary_cross_entropy_forward(Real real,
@@ -622,7 +767,8 @@ CrossEntropy loss_of(exec::ConstView x,
             .width = x.columns - columns.padding,
             .x = x.data,
             .targets = targets.as<std::int32_t>(),
-            .padding = columns.padding};
+            .padding = columns.padding,
+            .first = columns.first};
 }
 
 LossSums sums_of(CallSite& calls, std::int64_t rows, const exec::LossSums& sums) {
@@ -647,18 +793,29 @@ void CudaKernels::cross_entropy_forward(exec::ConstView x,
          sums_of(calls_, x.rows, sums));
 }
 
-void CudaKernels::class_parts(exec::ConstView /*x*/,
-                              exec::ConstView /*targets*/,
-                              const exec::ClassColumns& /*columns*/,
-                              exec::View /*parts*/) const {
-    throw InternalError("GPUs do not share the classes of a loss");
+void CudaKernels::class_parts(exec::ConstView x,
+                              exec::ConstView targets,
+                              const exec::ClassColumns& columns,
+                              exec::View parts) const {
+    call("class_parts",
+         cuda::class_parts,
+         real_of(x.dtype),
+         loss_of(x, targets, columns),
+         parts.as<float>());
 }
 
-void CudaKernels::cross_entropy_of_parts(exec::ConstView /*parts*/,
-                                         exec::ConstView /*targets*/,
-                                         exec::View /*log_sums*/,
-                                         const exec::LossSums& /*sums*/) const {
-    throw InternalError("GPUs do not share the classes of a loss");
+void CudaKernels::cross_entropy_of_parts(exec::ConstView parts,
+                                         exec::ConstView targets,
+                                         exec::View log_sums,
+                                         const exec::LossSums& sums) const {
+    call("cross_entropy_of_parts",
+         cuda::cross_entropy_of_parts,
+         PartedLoss{.rows = targets.rows,
+                    .devices = targets.rows == 0 ? 0 : parts.rows / targets.rows,
+                    .parts = parts.as<float>(),
+                    .targets = targets.as<std::int32_t>(),
+                    .log_sums = log_sums.as<float>()},
+         sums_of(calls_, targets.rows, sums));
 }
 
 // The scale changes from step to step where padding is, so it comes from host memory: see `update`.

@@ -20,12 +20,15 @@ __global__ void __launch_bounds__(block_size)
     for (std::int64_t sample = blockIdx.y; sample < o.samples; sample += gridDim.y) {
         const std::uint64_t key =
             key_of(step.key, static_cast<std::uint64_t>(o.first_sample + sample));
-        const std::int64_t begin = sample * o.numbers_per_sample;
+        const std::int64_t begin = sample * o.numbers_per_sample - o.first;
         const auto drop = [&](std::int64_t at, std::uint32_t bits) {
-            const float kept =
-                bits < step.threshold ? 0.0F : __fmul_rn(to_float(x[begin + at]), step.scale);
-            const float sum = skip == nullptr ? kept : __fadd_rn(to_float(skip[begin + at]), kept);
-            y[begin + at] = from_float<T>(sum);
+            const std::int64_t i = begin + at;
+            if (i < 0 || i >= o.size) {  // another device has it
+                return;
+            }
+            const float kept = bits < step.threshold ? 0.0F : __fmul_rn(to_float(x[i]), step.scale);
+            const float sum = skip == nullptr ? kept : __fadd_rn(to_float(skip[i]), kept);
+            y[i] = from_float<T>(sum);
         };
         for (std::int64_t pair = static_cast<std::int64_t>(blockIdx.x) * block_size + threadIdx.x;
              pair < pairs;
@@ -67,13 +70,17 @@ void CudaKernels::dropout(const exec::DropoutMask& mask,
                           exec::ConstView x,
                           exec::ConstView skip,
                           exec::View y) const {
+    const std::int64_t of_sample = mask.numbers_per_sample;
+    const std::int64_t first = mask.first_number % of_sample;
     call("dropout",
          cuda::dropout,
          real_of(y.dtype),
          Dropout{.step = calls_.to_device(dropout_step_of(mask)),
-                 .first_sample = mask.first_sample,
-                 .samples = y.size() / mask.numbers_per_sample,
-                 .numbers_per_sample = mask.numbers_per_sample},
+                 .first_sample = mask.first_sample + mask.first_number / of_sample,
+                 .samples = (first + y.size() + of_sample - 1) / of_sample,
+                 .numbers_per_sample = of_sample,
+                 .first = first,
+                 .size = y.size()},
          x.data,
          skip.data,
          y.data);

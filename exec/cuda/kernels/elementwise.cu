@@ -270,7 +270,41 @@ __global__ void __launch_bounds__(block_size) sum_members_kernel(MemberSum o) {
     }
 }
 
+template <class T>
+__global__ void __launch_bounds__(block_size)
+    add_up_kernel(std::int64_t size, Terms terms, const T* skip, T* y) {
+    for (std::int64_t i = thread_of_grid(); i < size; i += threads_of_grid()) {
+        float sum = to_float(static_cast<const T*>(terms.at[0])[i]);
+        for (std::int64_t term = 1; term < terms.count; ++term) {
+            sum = __fadd_rn(sum, to_float(static_cast<const T*>(terms.at[term])[i]));
+        }
+        y[i] = from_float<T>(skip == nullptr ? sum : __fadd_rn(sum, to_float(skip[i])));
+    }
+}
+
 }  // namespace
+
+cudaError_t add_up(Real real,
+                   std::int64_t size,
+                   const Terms& terms,
+                   const void* skip,
+                   void* y,
+                   cudaStream_t stream) {
+    if (size == 0) {
+        return cudaSuccess;
+    }
+    return with_real(real, [=](auto zero) {
+        using T = decltype(zero);
+        return launch<add_up_kernel<T>>(grid_for(size, block_size),
+                                        block_size,
+                                        0,
+                                        stream,
+                                        size,
+                                        terms,
+                                        static_cast<const T*>(skip),
+                                        static_cast<T*>(y));
+    });
+}
 
 cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream) {
     if (sum.size == 0) {
@@ -378,6 +412,29 @@ Gelu gelu_of(GeluForm form) {
 
 void CudaKernels::add(exec::ConstView x, exec::View y) const {
     call("add", cuda::add, real_of(y.dtype), y.size(), x.data, y.data);
+}
+
+void CudaKernels::add_up(std::span<const exec::ConstView> terms,
+                         exec::ConstView skip,
+                         exec::View y) const {
+    PIPETWIN_EXPECT(y.dtype == exec::DType::F32 || std::ssize(terms) <= Terms::most,
+                    "a sum that is rounded is made at once");
+    Terms some;
+    for (std::size_t term = 0; term < terms.size(); ++term) {
+        some.at[some.count++] = terms[term].data;
+        const bool is_last = term + 1 == terms.size();
+        if (is_last || some.count == Terms::most) {
+            void* const to = is_last ? y.data : calls_.scratch_of<float>(y.size());
+            call("add_up",
+                 cuda::add_up,
+                 real_of(y.dtype),
+                 y.size(),
+                 some,
+                 is_last ? skip.data : nullptr,
+                 to);
+            some = {.count = 1, .at = {to}};
+        }
+    }
 }
 
 void CudaKernels::copy_columns(const exec::ColumnCopy& columns,

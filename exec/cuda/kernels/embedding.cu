@@ -26,6 +26,12 @@ __device__ __forceinline__ bool embeds(const Embedding& of, std::int64_t row, in
     return of.ids[row] == id && is_embedded(of, row);
 }
 
+/// The row of the table that is here, or -1: another device has the token's numbers.
+__device__ __forceinline__ std::int64_t row_of_token(const Embedding& of, std::int64_t id) {
+    const std::int64_t row = id - of.first_token;
+    return row >= 0 && row < of.tokens ? row : -1;
+}
+
 template <class T>
 struct Forward {
     Embedding of;
@@ -43,14 +49,18 @@ __global__ void __launch_bounds__(block_size) forward_kernel(Forward<T> o) {
         return;
     }
     const std::int64_t width = o.of.width;
-    const T* const token = o.tokens + o.of.ids[row] * width;
+    const std::int64_t token_row = row_of_token(o.of, o.of.ids[row]);
+    const T* const token = o.tokens + token_row * width;
     const T* const place = o.places == nullptr ? nullptr : o.places + place_of(o.of, row) * width;
     const auto scale = static_cast<float>(o.of.scale);
     T* const y = o.y + row * width;
     constexpr std::int64_t stride = warp_lanes * pack;
     for (std::int64_t j = static_cast<std::int64_t>(threadIdx.x % warp_lanes) * pack; j < width;
          j += stride) {
-        Pack<T, pack> result = load_pack<T, pack>(token + j);
+        Pack<T, pack> result{};
+        if (token_row >= 0) {
+            result = load_pack<T, pack>(token + j);
+        }
         Pack<T, pack> of_place;
         if (place != nullptr) {
             of_place = load_pack<T, pack>(place + j);
@@ -179,11 +189,12 @@ __global__ void __launch_bounds__(block_size)
     backward_tokens_kernel(Embedding of, const T* dy, float* dtokens) {
     const std::int64_t first = blockIdx.x;
     const int id = of.ids[first];
-    if (!is_embedded(of, first) || occurs(of, first, id)) {
+    const std::int64_t token_row = row_of_token(of, id);
+    if (token_row < 0 || !is_embedded(of, first) || occurs(of, first, id)) {
         return;
     }
     PIPETWIN_SHARED(matches, Matches);
-    float* const to = dtokens + id * of.width;
+    float* const to = dtokens + token_row * of.width;
     const auto scale = static_cast<float>(of.scale);
     for (std::int64_t begin = first; begin < of.rows; begin += window) {
         const int count = find_matches(of, begin, id, matches);
@@ -285,7 +296,9 @@ Embedding embedding_of(const exec::EmbeddingRows& rows, exec::ConstView ids, std
             .ids = ids.as<std::int32_t>(),
             .first = rows.first,
             .count = rows.count,
-            .scale = rows.scale};
+            .scale = rows.scale,
+            .first_token = rows.first_token,
+            .tokens = rows.tokens};
 }
 
 }  // namespace

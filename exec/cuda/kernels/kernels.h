@@ -55,6 +55,21 @@ struct MemberSum {
 /// Launches the sum y = x_0 + x_1 + ... of `MemberSum`.
 cudaError_t sum_members(const MemberSum& sum, cudaStream_t stream);
 
+/// Where the terms of a sum lie.
+struct Terms {
+    static constexpr std::int64_t most = 32;
+    std::int64_t count = 0;
+    const void* at[most] = {};  // NOLINT(modernize-avoid-c-arrays): an operand of a kernel
+};
+/// y = x_0 + x_1 + ... + skip, added up in this order in fp32 and rounded once; skip may be null. y
+/// may be one of the operands.
+cudaError_t add_up(Real real,
+                   std::int64_t size,
+                   const Terms& terms,
+                   const void* skip,
+                   void* y,
+                   cudaStream_t stream);
+
 /// y = scale x, from fp32, rounded to the nearest, ties to even.
 cudaError_t convert_from_float(
     Real real, std::int64_t size, float scale, const float* x, void* y, cudaStream_t stream);
@@ -101,6 +116,8 @@ struct Dropout {
     std::int64_t first_sample = 0;
     std::int64_t samples = 0;
     std::int64_t numbers_per_sample = 0;
+    std::int64_t first = 0;  ///< place of the first number of x in the first sample
+    std::int64_t size = 0;   ///< numbers of x
 };
 
 /// y = skip + scale x, or skip where x is dropped; skip may be null; y may be x or skip.
@@ -215,6 +232,9 @@ struct Embedding {
     std::int64_t first = 0;
     std::int64_t count = 1;
     double scale = 1;  ///< of the tokens' rows; no float, behind which there would be padding
+    /// The tokens whose rows are here: a token of another row adds nothing.
+    std::int64_t first_token = 0;
+    std::int64_t tokens = std::int64_t{1} << 62;
 };
 
 /// y[r] = scale tokens[ids[r]] + places[r mod positions - first]; places may be null.
@@ -244,6 +264,9 @@ struct CrossEntropy {
     const std::int32_t* targets = nullptr;
     /// Columns of x behind those of the classes, which no sum sees and whose gradient is 0.
     std::int64_t padding = 0;
+    /// The class of the first column. Where it is not 0, other devices have other classes, and a
+    /// target may be one of theirs.
+    std::int64_t first = 0;
 };
 
 /// Where a loss goes, and how many rows have the target's class. The device writes both sums: they
@@ -266,6 +289,20 @@ cudaError_t cross_entropy_forward(Real real,
                                   float* log_sums,
                                   const LossSums& sums,
                                   cudaStream_t stream);
+/// What is found of the classes that are here: (rows, 4), as `Kernels::class_parts` says.
+cudaError_t class_parts(Real real, const CrossEntropy& loss, float* parts, cudaStream_t stream);
+/// The losses of rows of which several devices have the classes.
+struct PartedLoss {
+    std::int64_t rows = 0;
+    std::int64_t devices = 0;
+    const float* parts = nullptr;  ///< (devices, rows, 4)
+    const std::int32_t* targets = nullptr;
+    float* log_sums = nullptr;
+};
+/// Computes the sums of `cross_entropy_forward` from the parts of all devices.
+cudaError_t cross_entropy_of_parts(const PartedLoss& loss,
+                                   const LossSums& sums,
+                                   cudaStream_t stream);
 /// The gradient of a loss: dx = scale exp(x - l) - scale (1 - smoothing) at the target - scale
 /// smoothing / width, or 0 in a row without a target.
 struct LossGradient {

@@ -202,6 +202,63 @@ TEST_F(Torchrun, TrainsReplicas) {
     expect_losses_of_threads("processes");
 }
 
+/// Devices of a rank, a GPU each: what they add up of row-cut products, embedding and loss goes
+/// from memory to memory by NCCL.
+class DevicesByTorchrun : public Torchrun, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(DevicesByTorchrun, HaveTheLossesOfThreadsAndOneResultForAllStages) {
+    const std::vector<std::string> settings{"--set",
+                                            "pipeline.tensor_parallel=2",
+                                            "--set",
+                                            "model.vocabulary=12",
+                                            "--set",
+                                            "training.clip_norm=0.5",
+                                            "--set",
+                                            GetParam()};
+    const auto of_stages = [&](int stages) {
+        return joined({"--set", fmt::format("pipeline.stages={}", stages)},
+                      joined(even_partition(stages, settings), settings));
+    };
+    train_in_threads(of_stages(2));
+    const std::vector<Outcome> two = run_all(4, "processes", of_stages(2));
+    EXPECT_THAT(two, all_end_with(0)) << errors(two);
+    expect_losses_of_threads("processes");
+    const std::vector<Outcome> one = run_all(2, "one", of_stages(1));
+    EXPECT_THAT(one, all_end_with(0)) << errors(one);
+    EXPECT_EQ(losses("processes"), losses("one"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Torchrun,
+                         DevicesByTorchrun,
+                         ::testing::Values("model.dropout=0.1",
+                                           "pipeline.sequence_parallel=true",
+                                           "model.tied=true"));
+
+/// Replicas that divide gradients, and weights, too, which NCCL gathers before layers work.
+TEST_F(Torchrun, TrainsReplicasThatDivideWeights) {
+    const std::vector<std::string> wide{"--set",
+                                        "model.d_model=128",
+                                        "--set",
+                                        "model.layers=2",
+                                        "--set",
+                                        "pipeline.partition=[1, 1]",
+                                        "--set",
+                                        "training.clip_norm=0.5"};
+    train_in_threads(wide);
+    for (const std::string shard : {"gradients", "weights"}) {
+        const std::vector<Outcome> outcomes =
+            run_all(4,
+                    shard,
+                    joined(wide,
+                           {"--set",
+                            "pipeline.data_parallel=2",
+                            "--set",
+                            fmt::format("pipeline.shard=\"{}\"", shard)}));
+        EXPECT_THAT(outcomes, all_end_with(0)) << errors(outcomes);
+        expect_losses_of_threads(shard);
+    }
+}
+
 /// Which have the running statistics of all of them; without MPI NCCL carries what norms have seen.
 TEST_F(Torchrun, TrainsReplicasWithNorms) {
     scenario_ = norms;

@@ -14,7 +14,6 @@
 #include "core/timeline/footprint.h"
 #include "exec/profiling/profiler.h"
 #include "tests/cli/support.h"
-#include "tests/support/error_of.h"
 
 namespace pipetwin::cli {
 namespace early_refusals_test {
@@ -113,18 +112,11 @@ TEST_F(EarlyRefusals, GroupsOfReplicasThatDivideAStateAreOnlySimulated) {
     }
 }
 
-/// With a process for each replica; in one process GPUs have no replicas at all.
-TEST_F(EarlyRefusals, GpusDivideNoGradientsAndNoWeights) {
-    for (const std::string shard : {"gradients", "weights"}) {
-        const Scenario scenario = read_scenario(file("three.toml", three_layers),
-                                                {{.key = "pipeline.data_parallel", .value = "2"},
-                                                 {.key = "pipeline.shard", .value = shard},
-                                                 {.key = "cluster.backend", .value = "cuda"}});
-        const Error error = testing::error_of([&] { refuse_what_is_only_simulated(scenario); });
-        EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
-        EXPECT_THAT(error.text(), HasSubstr("can only be simulated"));
-        EXPECT_THAT(error.hint(), HasSubstr("cluster.backend = \"cpu\""));
-    }
+TEST_F(EarlyRefusals, GpusOfARankNeedAProcessEach) {
+    const Outcome outcome = of("train", {"pipeline.tensor_parallel=2", "cluster.backend=cuda"});
+    EXPECT_EQ(outcome.code, 5) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("2 GPUs of a rank in one process"));
+    EXPECT_THAT(outcome.err, HasSubstr("start a process for each GPU of each rank"));
 }
 
 TEST_F(EarlyRefusals, DataThatCannotBeReadIsRefusedBeforeLayersAreMeasured) {

@@ -28,7 +28,7 @@ class Threads {
         }
         for (int index = 0; index < size; ++index) {
             members_.push_back(make_channel_group(
-                {.size = size, .index = index}, [this](int from, int to) -> Channel& {
+                {.size = size, .index = index}, *device_, [this](int from, int to) -> Channel& {
                     return *channels_[as_index(from * size_ + to)];
                 }));
         }
@@ -47,6 +47,7 @@ class Threads {
 
   private:
     int size_;
+    std::unique_ptr<Device> device_ = make_cpu_device();
     std::vector<std::unique_ptr<Channel>> channels_;  ///< [from][to]
     std::vector<std::unique_ptr<Group>> members_;
 };

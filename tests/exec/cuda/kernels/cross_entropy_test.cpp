@@ -118,6 +118,91 @@ TEST_P(CudaCrossEntropy, AndItsGradient) {
     }
 }
 
+/// Columns [first, first + count) of a matrix.
+Numbers columns_of(const Numbers& x, const Shape& shape, std::int64_t first, std::int64_t count) {
+    Numbers part;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+        const auto begin = x.begin() + row * shape.width + first;
+        part.insert(part.end(), begin, begin + count);
+    }
+    return part;
+}
+
+// Each device has as many classes, and what it finds of them goes to all: the loss and the gradient
+// are those of one device that has all classes.
+TEST_P(CudaCrossEntropy, OfClassesThatSeveralDevicesHave) {
+    for (const Shape& shape : {Shape{1, 2}, {5, 12}, {7, 64}, {3, 2056}, {33, 300}}) {
+        for (const std::int64_t devices : {2, 4}) {
+            const auto [n, width] = shape;
+            const std::int64_t own = width / devices;
+            if (own == 0) {
+                continue;
+            }
+            SCOPED_TRACE(shape.text());
+            Numbers x = random(shape.size(), 1);
+            std::for_each(x.begin(), x.end(), [](float& value) { value = 8 * value; });
+            x.front() = x.back() = 99;  // in one row the first of two is the largest
+            x = rounded(real(), x);
+            std::vector<std::int32_t> targets = random_ids(n, width, 2);
+            targets.front() = n == 1 ? 0 : -1;  // has no part in the loss
+            const Expected expected = on_cpu(shape, x, targets, 0);
+            double found_sum = 0;
+            double found_right = 0;
+            const Numbers found = run([&] {
+                const DeviceArray<std::int32_t> of_targets(targets);
+                const DeviceArray<float> parts(index(devices * n * 4));
+                const DeviceArray<float> sums(index(n));
+                const DeviceArray<double> scratch(index(loss_scratch(n)));
+                const DeviceArray<double> totals(2);
+                const DeviceArray<float> factor(std::vector<float>{scale});
+                std::vector<Operand> of_x;
+                const auto loss_of = [&](std::int64_t device) {
+                    return CrossEntropy{.rows = n,
+                                        .width = own,
+                                        .x = of_x[index(device)].data(),
+                                        .targets = of_targets.data(),
+                                        .first = device * own};
+                };
+                for (std::int64_t device = 0; device < devices; ++device) {
+                    of_x.emplace_back(way(), columns_of(x, shape, device * own, own));
+                }
+                for (std::int64_t device = 0; device < devices; ++device) {
+                    expect_ok(class_parts(
+                        real(), loss_of(device), parts.data() + device * n * 4, nullptr));
+                }
+                expect_ok(cross_entropy_of_parts(
+                    {n, devices, parts.data(), of_targets.data(), sums.data()},
+                    {totals.data(), totals.data() + 1, scratch.data()},
+                    nullptr));
+                Numbers all = sums.elements();
+                for (std::int64_t device = 0; device < devices; ++device) {
+                    expect_ok(cross_entropy_backward(
+                        real(),
+                        loss_of(device),
+                        sums.data(),
+                        0,
+                        {.scale = factor.data(), .dx = of_x[index(device)].data()},
+                        nullptr));
+                    all = joined({all, of_x[index(device)].numbers()});
+                }
+                found_sum = totals.elements()[0];
+                found_right = totals.elements()[1];
+                return all;
+            });
+            EXPECT_NEAR(found_sum, expected.loss, 1e-5 * 64 * static_cast<double>(n));
+            EXPECT_EQ(found_right, expected.right);
+            EXPECT_TRUE(close({found.begin(), found.begin() + n}, expected.log_sums, 1e-5));
+            auto at = found.begin() + n;
+            for (std::int64_t device = 0; device < devices; ++device, at += n * own) {
+                const Numbers of_device = columns_of(expected.dx, shape, device * own, own);
+                for (std::int64_t i = 0; i < n * own; ++i) {
+                    EXPECT_NEAR(at[i], of_device[index(i)], scale * way().bound());
+                }
+            }
+        }
+    }
+}
+
 /// What a forward leaves, and then the gradient; either by one kernel or by two.
 struct Left {
     Numbers log_sums, dx;

@@ -118,6 +118,47 @@ TEST_P(CudaElementwise, SumsOfMembersAreAddedUpInTheirOrder) {
     }
 }
 
+TEST_P(CudaElementwise, TermsAreAddedUpInTheirOrderAndRoundedOnce) {
+    for (const std::int64_t size : {0, 1, 9, 257, 5000}) {
+        for (const std::int64_t count : {1, 2, 5, 32}) {
+            SCOPED_TRACE(size * 100 + count);
+            std::vector<Numbers> all;
+            for (std::int64_t term = 0; term < count; ++term) {
+                all.push_back(random(size, static_cast<std::uint64_t>(term)));
+            }
+            const Numbers skip = random(size, 99);
+            for (const bool with_skip : {false, true}) {
+                Numbers expected = all[0];
+                for (std::int64_t i = 0; i < size; ++i) {
+                    for (std::int64_t term = 1; term < count; ++term) {
+                        expected[index(i)] += all[index(term)][index(i)];
+                    }
+                    expected[index(i)] += with_skip ? skip[index(i)] : 0.0F;
+                }
+                const Numbers found = run([&] {
+                    std::vector<Operand> operands;
+                    operands.reserve(all.size());
+                    Terms terms;
+                    for (const Numbers& term : all) {
+                        operands.emplace_back(way(), term);
+                        terms.at[terms.count++] = operands.back().data();
+                    }
+                    const Operand of_skip(way(), skip);
+                    const Operand& y = operands.back();  // which is one of the terms
+                    expect_ok(add_up(real(),
+                                     size,
+                                     terms,
+                                     with_skip ? of_skip.data() : nullptr,
+                                     y.data(),
+                                     nullptr));
+                    return y.numbers();
+                });
+                EXPECT_EQ(found, rounded(real(), expected));
+            }
+        }
+    }
+}
+
 TEST_P(CudaElementwise, ConversionsScaleAndRoundOnce) {
     for (const std::int64_t size : {0, 1, 3, 8, 257, 5000}) {
         SCOPED_TRACE(size);
@@ -251,30 +292,47 @@ TEST_P(CudaElementwise, GeluOfNumbersFarFromZeroIsTheirPositivePart) {
 
 /// Also the same bits in fp32: masks are those of the CPU, and each result is rounded as there.
 TEST_P(CudaElementwise, DropoutHasTheMasksOfTheCpu) {
-    for (const Shape& shape : {Shape{1, 1}, {3, 1}, {2, 7}, {5, 64}, {3, 1025}}) {  // samples
+    struct Case {
+        Shape shape;             // samples
+        std::int64_t first = 0;  // numbers that another device has before these
+        std::int64_t size = 0;   // numbers that are here; 0: all
+    };
+    for (const auto& [shape, first, held] : {Case{{1, 1}},
+                                             Case{{3, 1}},
+                                             Case{{2, 7}},
+                                             Case{{5, 64}},
+                                             Case{{3, 1025}},
+                                             Case{{2, 7}, 5, 4},
+                                             Case{{4, 65}, 130, 130},
+                                             Case{{3, 64}, 1, 100}}) {
         SCOPED_TRACE(shape.text());
+        const std::int64_t size = held == 0 ? shape.size() : held;
         const exec::DropoutMask mask{.key = 0x1234'5678'9abc'def0U,
                                      .first_sample = 3,
                                      .numbers_per_sample = shape.width,
-                                     .probability = 0.3};
-        const Numbers x = random(shape.size(), 1);
-        const Numbers skip = random(shape.size(), 2);
+                                     .probability = 0.3,
+                                     .first_number = first};
+        const Numbers x = random(size, 1);
+        const Numbers skip = random(size, 2);
         for (const bool with_skip : {false, true}) {
-            Numbers expected(index(shape.size()));
+            Numbers expected(index(size));
             cpu().dropout(mask,
-                          view(x, shape.rows, shape.width),
-                          with_skip ? view(skip, shape.rows, shape.width) : exec::ConstView{},
-                          view(expected, shape.rows, shape.width));
+                          view(x, 1, size),
+                          with_skip ? view(skip, 1, size) : exec::ConstView{},
+                          view(expected, 1, size));
             const Numbers found = run([&] {
                 const DeviceArray<DropoutStep> step(
                     std::vector<DropoutStep>{dropout_step_of(mask)});
                 const Operand y(way(), x);  // in place
                 const Operand of_skip(way(), skip);
+                const std::int64_t in_sample = first % shape.width;
                 expect_ok(dropout(real(),
                                   {.step = step.data(),
-                                   .first_sample = mask.first_sample,
-                                   .samples = shape.rows,
-                                   .numbers_per_sample = shape.width},
+                                   .first_sample = mask.first_sample + first / shape.width,
+                                   .samples = (in_sample + size + shape.width - 1) / shape.width,
+                                   .numbers_per_sample = shape.width,
+                                   .first = in_sample,
+                                   .size = size},
                                   y.data(),
                                   with_skip ? of_skip.data() : nullptr,
                                   y.data(),

@@ -19,16 +19,24 @@ struct EmbeddingCase {
     std::int64_t first = 0;  ///< position that is embedded
     std::int64_t count = 0;  ///< positions that are; 0: all
     double scale = 1;
+    std::int64_t first_token = 0;
+    std::int64_t held = 0;  ///< rows of the table that are here; 0: all
+
+    /// Rows of the table that is here.
+    std::int64_t table() const { return held == 0 ? vocabulary : held; }
 
     std::string text() const {
-        return fmt::format("({}, {}) at {} positions, {} of them from {} on, {} ids times {}",
-                           rows,
-                           width,
-                           positions,
-                           embedded(),
-                           first,
-                           vocabulary,
-                           scale);
+        return fmt::format(
+            "({}, {}) at {} positions, {} of them from {} on, {} ids times {}, those "
+            "from {} on are here",
+            rows,
+            width,
+            positions,
+            embedded(),
+            first,
+            vocabulary,
+            scale,
+            first_token);
     }
     /// Positions that are embedded.
     std::int64_t embedded() const { return count == 0 ? positions : count; }
@@ -36,16 +44,19 @@ struct EmbeddingCase {
         return {.positions = static_cast<int>(positions),
                 .first = static_cast<int>(first),
                 .count = static_cast<int>(embedded()),
-                .scale = scale};
+                .scale = scale,
+                .first_token = first_token,
+                .tokens = table()};
     }
     Embedding of_gpu(const std::int32_t* ids) const {
-        return {rows, positions, width, ids, first, embedded(), scale};
+        return {rows, positions, width, ids, first, embedded(), scale, first_token, table()};
     }
 };
 
 /// Few ids for many rows and the reverse, a context that is longer than the samples, both sequences
-/// of a sample that has two, and (the last and slowest) more rows than backward looks at in one go.
-/// The factor is no power of two, so bits differ where a device does not round its product.
+/// of a sample that has two, a part of the table, and (the last and slowest) more rows than
+/// backward looks at in one go. The factor is no power of two, so bits differ where a device does
+/// not round its product.
 const std::vector<EmbeddingCase> embedding_cases = {{1, 1, 1, 1},
                                                     {6, 3, 8, 4},
                                                     {40, 10, 33, 1000},
@@ -53,20 +64,22 @@ const std::vector<EmbeddingCase> embedding_cases = {{1, 1, 1, 1},
                                                     {6, 6, 2056, 3},
                                                     {30, 10, 33, 7, 0, 4, 5.7},
                                                     {30, 10, 32, 7, 4, 6, 5.7},
+                                                    {40, 10, 33, 100, 0, 0, 1, 25, 50},
+                                                    {30, 10, 32, 8, 0, 0, 5.7, 4, 4},
                                                     {1100, 400, 3, 700}};
 
 TEST_P(CudaEmbedding, ForwardIsThatOfTheCpu) {
     for (const EmbeddingCase& c : embedding_cases) {
         SCOPED_TRACE(c.text());
         const std::vector<std::int32_t> ids = random_ids(c.rows, c.vocabulary, 1);
-        const Numbers tokens = random(c.vocabulary * c.width, 2);
+        const Numbers tokens = random(c.table() * c.width, 2);
         const Numbers places = random(c.positions * c.width, 3);
         for (const bool with_places : {true, false}) {
             Numbers expected(index(c.rows * c.width));
             cpu().embedding_forward(
                 c.of_cpu(),
                 view(ids),
-                view(tokens, c.vocabulary, c.width),
+                view(tokens, c.table(), c.width),
                 with_places ? view(places, c.positions, c.width) : exec::ConstView(),
                 view(expected, c.rows, c.width));
             const Numbers found = run([&] {
@@ -98,7 +111,7 @@ TEST_P(CudaEmbedding, BackwardIsThatOfTheCpuBitForBit) {
         SCOPED_TRACE(c.text());
         const std::vector<std::int32_t> ids = random_ids(c.rows, c.vocabulary, 1);
         const Numbers dy = random(c.rows * c.width, 2);
-        const Numbers before_tokens = random_numbers(c.vocabulary * c.width, 3);
+        const Numbers before_tokens = random_numbers(c.table() * c.width, 3);
         const Numbers before_places = random_numbers(c.positions * c.width, 4);
         for (const bool with_places : {true, false}) {
             if (is_slow && !with_places) {
@@ -110,7 +123,7 @@ TEST_P(CudaEmbedding, BackwardIsThatOfTheCpuBitForBit) {
                 c.of_cpu(),
                 view(ids),
                 view(dy, c.rows, c.width),
-                view(dtokens, c.vocabulary, c.width),
+                view(dtokens, c.table(), c.width),
                 with_places ? view(dplaces, c.positions, c.width) : exec::View());
             const Numbers found = run([&] {
                 const DeviceArray<std::int32_t> of_ids(ids);
