@@ -29,6 +29,16 @@ __device__ __forceinline__ Cut cut_row(const T* row, std::int64_t width, bool in
     return {head, (width - head) / pack};
 }
 
+template <class T>
+__device__ __forceinline__ Pack<float, pack_size<T>> as_floats(const Pack<T>& values) {
+    Pack<float, pack_size<T>> numbers;
+    PIPETWIN_UNROLL
+    for (int k = 0; k < pack_size<T>; ++k) {
+        numbers.at[k] = to_float(values.at[k]);
+    }
+    return numbers;
+}
+
 /// sum of exp(x - largest) over the x seen so far.
 struct Exponentials {
     float largest = -FLT_MAX;  // a number: minus infinity from itself would be none
@@ -284,12 +294,7 @@ __global__ void __launch_bounds__(block_of<threads>, block_of<threads> == long_r
             if constexpr (with == WithGradient::KeepsRow) {
                 keep_pack(kept + begin, values);
             }
-            Pack<float, pack> numbers;
-            PIPETWIN_UNROLL
-            for (int k = 0; k < pack; ++k) {
-                numbers.at[k] = to_float(values.at[k]);
-            }
-            own.take(numbers);
+            own.take(as_floats(values));
         });
     const float largest = group_max<threads>(own.largest);
     const float sum = group_sum<threads>(own.sum * __expf(own.largest - largest));
@@ -405,15 +410,7 @@ __global__ void __launch_bounds__(row_block) class_parts_kernel(ClassParts<T> o)
         cut_row(x, o.columns.width, o.in_packs),
         o.columns.width,
         [&](std::int64_t j) { own.take(Pack<float, 1>{{to_float(x[j])}}); },
-        [&](std::int64_t begin) {
-            const Pack<T> values = load_pack(x + begin);
-            Pack<float, pack> numbers;
-            PIPETWIN_UNROLL
-            for (int k = 0; k < pack; ++k) {
-                numbers.at[k] = to_float(values.at[k]);
-            }
-            own.take(numbers);
-        });
+        [&](std::int64_t begin) { own.take(as_floats(load_pack(x + begin))); });
     const float largest = group_max<threads>(own.largest);
     const float sum = group_sum<threads>(own.sum * __expf(own.largest - largest));
     // The smallest column with the largest number: minus the largest of their opposites.
