@@ -105,11 +105,11 @@ inline ExecutorOptions settings_of(const Shape& shape) {
 }
 
 /// Two steps.
-inline Trained trained(const Model& model, const Shape& shape) {
+inline Trained trained(const Model& model, const Shape& shape, int steps = 2) {
     Replicas pipelines(test::plan_of(model, shape), model, settings_of(shape));
     Trained result;
     StepResult step;
-    for (int number = 0; number < 2; ++number) {
+    for (int number = 0; number < steps; ++number) {
         pipelines.run_step(random_batch(model, shape.batch, 1), number, step);
         result.losses.push_back(step.loss);
     }

@@ -297,6 +297,31 @@ struct Drawn {
     Shape plain;
 };
 
+/// What the replicas of a layout divide, and among how many of them.
+template <class Any>
+void draw_division(Shape& shape, const Any& any) {
+    switch (any({0, 1, 2, 3})) {
+        case 1:
+            shape.shard_optimizer = true;
+            break;
+        case 2:
+            shape.shard = Shard::Gradients;
+            break;
+        case 3:
+            shape.shard = Shard::Weights;
+            shape.prefetch = any({0, 1, 2});
+            break;
+        default:
+            break;
+    }
+    if (shape.shard == Shard::None) {
+        shape.overlap_reduction = any({0, 1}) == 1;
+    } else if (shape.replicas == 4) {
+        shape.shard_group = any({0, 2});
+    }
+}
+
+/// At most 16 workers; in a fifth of the layouts there are two at least of each kind.
 Drawn drawn_layout(std::mt19937_64& random) {
     const auto any = [&random](std::initializer_list<int> values) {
         return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
@@ -311,15 +336,24 @@ Drawn drawn_layout(std::mt19937_64& random) {
             is_looped ? "interleaved-1f1b" : std::array{"gpipe", "1f1b", "zb-h1"}.at(random() % 3),
         .precision = std::array{Precision::Fp32, Precision::Fp64, Precision::Bf16}.at(random() % 3),
         .clip_norm = any({0, 1}) * 0.05,
-        .replicas = any({1, 1, 2}),
-        .tensor_parallel = any({2, 2, 4})};
+        .replicas = any({1, 1, 2, 4}),
+        .tensor_parallel = any({1, 2, 2, 4})};
     if (is_looped) {
         shape.stages = 2;
         shape.chunks = 2;
         shape.micro_batches = 2 * any({1, 2});
     }
-    shape.shard_optimizer = shape.replicas > 1 && any({0, 1}) == 1;
-    shape.overlap_reduction = shape.replicas > 1 && any({0, 1}) == 1;
+    if (random() % 5 == 0) {
+        shape.stages = std::max(shape.stages, 2);
+        shape.replicas = std::max(shape.replicas, 2);
+        shape.tensor_parallel = 2;
+    }
+    while (shape.stages * shape.replicas * shape.tensor_parallel > 16) {
+        (shape.replicas > 2 ? shape.replicas : shape.tensor_parallel) = 2;
+    }
+    if (shape.replicas > 1) {
+        draw_division(shape, any);
+    }
     switch (random() % 4) {
         case 0:
             shape.recompute = Recompute::Always;
@@ -336,10 +370,11 @@ Drawn drawn_layout(std::mt19937_64& random) {
     if (shape.replicas * shape.micro_batches > shape.batch) {
         shape.micro_batches = shape.batch / shape.replicas;
     }
-    shape.sequence_parallel = any({0, 1}) == 1;
+    shape.sequence_parallel = shape.tensor_parallel > 1 && any({0, 1}) == 1;
     Shape plain = shape;
     plain.stages = 1;
     plain.chunks = 1;
+    plain.prefetch = 1;
     plain.recompute = Recompute::None;
     plain.layer_recompute = LayerRecompute::None;
     plain.overlap_reduction = false;
@@ -353,15 +388,19 @@ TEST(DividedLayouts, HaveTheBitsOfOneStage) {
     const int rounds = tests::soaked(25);
     for (int round = 0; round < rounds; ++round) {
         const Drawn drawn = drawn_layout(random);
-        SCOPED_TRACE(fmt::format("seed {}, round {}: {} T={}{} D={}",
+        SCOPED_TRACE(fmt::format("seed {}, round {}: {} T={}{} D={}{} of {}, prefetch {}",
                                  tests::seed(),
                                  round,
                                  to_string(drawn.shape),
                                  drawn.shape.tensor_parallel,
                                  drawn.shape.sequence_parallel ? " parts" : "",
-                                 drawn.shape.replicas));
-        const Trained whole = trained(drawn.model, drawn.plain);
-        const Trained found = trained(drawn.model, drawn.shape);
+                                 drawn.shape.replicas,
+                                 pipetwin::to_string(drawn.shape.shard),
+                                 drawn.shape.shard_group,
+                                 drawn.shape.prefetch));
+        constexpr int steps = 3;
+        const Trained whole = trained(drawn.model, drawn.plain, steps);
+        const Trained found = trained(drawn.model, drawn.shape, steps);
         ASSERT_EQ(found.losses, whole.losses);
         // Norms are added up by stages' tensors in one order; sharded ones by replicas first.
         ASSERT_TRUE(found.weights == whole.weights);
