@@ -122,7 +122,7 @@ void add_simulated(const SearchResult& result, EveryShape& every) {
 }
 
 /// A search of one shape has little to do at the same time: several of them are searched at once.
-constexpr std::size_t searched_at_once = 4;
+constexpr std::size_t searched_at_once = 6;
 
 /// Calls `search(i)` for i from 0 to `count` - 1, several at once, and then `take(i, result)` for
 /// each in this order, as long as `goes_on()` before. Whether all were searched.

@@ -27,7 +27,7 @@ constexpr std::int64_t fair_actions = 1'500'000;           ///< of many candidat
 constexpr std::size_t few_unexplored = 4;  ///< for two searches of the partition of each
 /// Candidates whose layers are moved at the same time. What comes of one does not depend on the
 /// others, but for how many actions these leave it.
-constexpr std::size_t moved_at_once = 4;
+constexpr std::size_t moved_at_once = 8;
 
 /// Whether so many actions are too few to move layers between its pieces.
 bool is_too_large_for(const Candidate& candidate, std::int64_t actions) {
