@@ -251,9 +251,12 @@ void CandidateTrials::add(const std::vector<int>& partition,
         return;
     }
     const auto& [plan, timeline, room] = *step;
+    if (step_time(timeline) >= best) {
+        return;
+    }
     const std::vector<Bytes> peaks =
         plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
-    if (fits(plan, peaks) && step_time(timeline) < best) {
+    if (fits(plan, peaks)) {
         outcome.found.push_back(found_plan(candidate_, plan, timeline, peaks, std::move(modules)));
     }
 }
