@@ -144,17 +144,21 @@ class NcclLink final : public exec::GpuLink {
         }
     }
 
+    /// What is empty is a message, too: a byte stands for it.
     void begin(Piece& piece) {
         void* memory = piece.data;
         std::size_t bytes = piece.bytes;
         if (passes_through(piece)) {
             piece.slot = next_slot_++ % Slots::count;
             memory = slots_->gpu(piece.slot);
-            bytes = std::max<std::size_t>(bytes, 1);  // what is empty is a message, too
+            bytes = std::max<std::size_t>(bytes, 1);
             if (sends_ && piece.bytes > 0) {
                 std::memcpy(slots_->host(piece.slot), piece.data, piece.bytes);
                 copy(memory, slots_->host(piece.slot), piece.bytes, cudaMemcpyHostToDevice);
             }
+        } else if (piece.bytes == 0) {
+            memory = hello_.get();
+            bytes = 1;
         }
         const int other = sends_ ? receiving_end : sending_end;
         ncclComm_t const communicator = communicator_.get();
