@@ -117,15 +117,22 @@ void note_links(const Profile& profile, const Processes& processes, Console& con
     if (processes.is_alone()) {
         return;
     }
+    const auto ends_of = [](const LinkCost& link) -> std::string {
+        return link.between == "ranks"     ? "processes"
+               : link.between == "nodes"   ? "hosts"
+               : link.between == "devices" ? "devices of a rank"
+                                           : link.between;
+    };
     for (const LinkCost& link : profile.links) {
-        if (link.between != "host") {
-            console.note(fmt::format("link between {}: {} and {:.3g} Gbit/s",
-                                     link.between == "ranks"   ? "processes"
-                                     : link.between == "nodes" ? "hosts"
-                                                               : "devices of a rank",
-                                     format_duration(link.latency),
-                                     link.bytes_per_second * 8 / 1e9));
+        if (link.between == "host") {
+            continue;
         }
+        const std::string rate =
+            link.bytes_per_second > 0
+                ? fmt::format(" and {:.3g} Gbit/s", link.bytes_per_second * 8 / 1e9)
+                : "";
+        console.note(fmt::format(
+            "link between {}: {}{}", ends_of(link), format_duration(link.latency), rate));
     }
 }
 
