@@ -168,6 +168,41 @@ void take_wide_gradients(const Setting& setting, MegatronReading& reading) {
     (answer_value(setting) ? reading.flags.gradients_fp32 : reading.flags.gradients_narrow) = true;
 }
 
+/// Also in small letters, as programs that grew out of Megatron have it.
+void take_norm(const Setting& setting, MegatronReading& reading) {
+    const std::string norm = lower_case(first_word(setting).text);
+    if (!has_word("layernorm rmsnorm layernorm1p", norm)) {
+        refuse_flag(first_word(setting).place,
+                    fmt::format("{} = '{}', expected LayerNorm or RMSNorm",
+                                setting.written,
+                                string_view(first_word(setting).text).substr(0, 60)));
+    }
+    reading.flags.rms_norm = norm == "rmsnorm";
+}
+
+std::string print_norm(const MegatronFlags& flags) {
+    return flags.rms_norm ? "RMSNorm" : "";
+}
+
+/// A function by its name or its path in Python, as "fast-swiglu" of NeMo and
+/// "torch.nn.functional.silu"; gated linear units have a matrix more.
+void take_activation(const Setting& setting, MegatronReading& reading) {
+    const std::string name = lower_case(first_word(setting).text);
+    const auto has = [&name](string_view part) { return name.find(part) != std::string::npos; };
+    reading.flags.gated = reading.flags.gated || has("glu");
+    reading.flags.squared_relu =
+        reading.flags.squared_relu || has("squared") || has("relu2") || has("squared-relu");
+}
+
+/// What replicas share in Megatron-DeepSpeed.
+void take_zero_stage(const Setting& setting, MegatronReading& reading) {
+    const int stage = whole_value(setting, 0);
+    reading.flags.shard_optimizer = reading.flags.shard_optimizer || stage == 1;
+    if (stage > 1) {
+        add_problem(reading, setting, "replicas share gradients, too, as DeepSpeed does");
+    }
+}
+
 /// "torch.bfloat16", where no key says the precision otherwise.
 void take_type_of_weights(const Setting& setting, MegatronReading& reading) {
     MegatronFlags& flags = reading.flags;
@@ -335,7 +370,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"fp8-format", ChoiceFlag{&Flags::fp8, "hybrid e4m3 none false False null", "hybrid e4m3"}},
     {"fp8-recipe", WordFlag{&Flags::fp8_recipe}, FlagRule::Plain, false},
     {"transformer-impl", WordFlag{&Flags::transformer_kernels}, FlagRule::Plain, false},
-    {"normalization", ChoiceFlag{&Flags::rms_norm, "LayerNorm RMSNorm", "RMSNorm"}},
+    {"normalization", OwnFlag{take_norm, print_norm}},
     {"position-embedding-type", OwnFlag{take_positions, print_positions}},
     {"window-size", OwnFlag{take_window, print_window}},
     {"moe-layer-freq", OwnFlag{take_pattern, print_pattern}},
@@ -383,6 +418,8 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"use-legacy-models", &Flags::legacy_models},
     {"bf16", &Flags::bf16},
     {"fp16", &Flags::fp16},
+    {"zero-stage", OwnFlag{take_zero_stage}},
+    {"activation activation-func", OwnFlag{take_activation}, FlagRule::Keys},
     {"params-dtype", OwnFlag{take_type_of_weights}, FlagRule::Keys},
     {"mixed-precision", OwnFlag{take_recipe}, FlagRule::Keys},
     {"grad-reduce-in-fp32", OwnFlag{take_wide_gradients}, FlagRule::Keys},

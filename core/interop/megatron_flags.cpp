@@ -16,6 +16,7 @@
 #include "core/base/suggest.h"
 #include "core/base/word_list.h"
 #include "core/interop/launch/megatron_flag_table.h"
+#include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/setting_sections.h"
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/launch/shell_script.h"
@@ -57,15 +58,22 @@ constexpr string_view flags_after_core_models =
     "use-precision-aware-optimizer "
     "use-torch-fsdp2";
 
+/// Values of printed arguments that say that there is none of it.
+constexpr string_view printed_off = "false none";
+
 /// Reads the settings of a file; one object for each.
 class FlagReader {
   public:
     explicit FlagReader(LeaveOut leave_out) : leave_out_(leave_out) {}
 
-    MegatronFlags read(const LaunchFile& file) {
+    /// `file` without settings that are unset; `names`: all of them.
+    MegatronFlags read(const LaunchFile& file, const std::vector<Setting>& names) {
         flags_.warnings = file.notes;
         if (file.processes && file.nodes && *file.nodes <= largest_setting / *file.processes) {
             flags_.processes = *file.processes * *file.nodes;
+        }
+        if (file.all_processes) {
+            flags_.processes = file.all_processes;
         }
         flags_.per_node = file.processes;
         flags_.unseen = file.unseen;
@@ -73,8 +81,13 @@ class FlagReader {
             is_set_to_zero(file, "NVTE_FLASH_ATTN") && is_set_to_zero(file, "NVTE_FUSED_ATTN");
         expect_decoder(file.program);
         find_off_tables(file);
+        is_printed_ = file.is_printed;
         for (const Setting& setting : file.settings) {
             take(setting);
+        }
+        warn_of_off_names();
+        if (file.is_printed) {
+            note_printed_version(names);
         }
         expect_capacity(file);
         expect_one_precision(file);
@@ -286,6 +299,19 @@ class FlagReader {
                                       has_word(flags_after_core_models, setting.name);
     }
 
+    /// A printed block has all arguments of its version.
+    void note_printed_version(const std::vector<Setting>& names) {
+        const auto has = [&names](string_view list) {
+            return std::ranges::any_of(
+                names, [list](const Setting& setting) { return has_word(list, setting.name); });
+        };
+        flags_.is_before_2023 = has(flags_before_2023);
+        flags_.is_after_core_models = has("attention-backend");
+        flags_.is_before_core_models = !flags_.is_after_core_models && has("use-flash-attn") &&
+                                       !flags_.transformer_kernels.has_value();
+        flags_.is_key_file = false;
+    }
+
     void take_row(const MegatronFlagRow& row, const FlagAlias& alias, const Setting& setting) {
         const bool is_whole = std::holds_alternative<WholeFlag>(row.target) ||
                               std::holds_alternative<WholesFlag>(row.target);
@@ -297,7 +323,8 @@ class FlagReader {
         const bool is_bridge = setting.is_key && !setting.sections.empty() &&
                                setting.sections.front() != "modules" &&
                                setting.sections.front() != "MODEL_ARGS";
-        flags_.grouped = flags_.grouped || (is_bridge && alias.name == "num-query-groups");
+        flags_.grouped = flags_.grouped || setting.name == "num-key-value-heads" ||
+                         (is_bridge && alias.name == "num-query-groups");
         const bool is_switch = std::holds_alternative<bool MegatronFlags::*>(row.target);
         if (is_switch && !setting.is_key && !setting.values.empty() &&
             !setting.values.front().unknown.empty()) {
@@ -362,18 +389,35 @@ class FlagReader {
             }
         } else if (is_harmless_flag(name) || is_harmless_key(setting.written)) {
             flags_.unused.push_back(setting.written);
+        } else if (is_printed_ && has_word(printed_off, text.empty() ? "none" : text)) {
+            off_names_.push_back(setting.written);
         } else {
-            std::vector<string_view> known = known_flags();
-            std::ranges::copy(megatron_row_names(), std::back_inserter(known));
-            const string_view near = nearest_word(name, known);
-            reading_.problems.add_unknown(
-                setting.place,
-                shown_setting(setting),
-                name,
-                near.empty() ? std::string("no flag that is known here")
-                             : fmt::format("no flag that is known here, did you mean '{}{}'?",
-                                           setting.is_key ? "" : "--",
-                                           near));
+            add_unknown(setting, name);
+        }
+    }
+
+    /// A name like that of a flag with a meaning may be a slip.
+    void add_unknown(const Setting& setting, string_view name) {
+        const std::vector<string_view> rows = megatron_row_names();
+        std::vector<string_view> known = known_flags();
+        std::ranges::copy(rows, std::back_inserter(known));
+        const string_view near = nearest_word(name, known);
+        const bool is_slip = std::ranges::count(rows, near) > 0 || refused_flag(near) != nullptr;
+        const std::string meant =
+            near.empty() ? std::string() : fmt::format("{}{}", setting.is_key ? "" : "--", near);
+        reading_.problems.add_unknown(
+            setting.place,
+            shown_setting(setting),
+            name,
+            "no flag that is known here",
+            is_slip || !word_of_a_run(name).empty() ? string_view(meant) : string_view());
+    }
+
+    /// What a newer version or another program has that grew out of Megatron, switched off.
+    void warn_of_off_names() {
+        if (!off_names_.empty()) {
+            flags_.warnings.push_back(
+                fmt::format("not known here, and off in the run: {}", fmt::join(off_names_, " ")));
         }
     }
 
@@ -431,6 +475,8 @@ class FlagReader {
     std::set<string_view> off_tables_;      ///< of LoRA and the like, turned off
     std::set<string_view> refused_tables_;  ///< those with a problem
     std::map<std::string, const Setting*, std::less<>> given_;
+    bool is_printed_ = false;             ///< the settings are a block that a program printed
+    std::vector<std::string> off_names_;  ///< unknown, and off
 };
 
 /// Takes the settings of other models and programs out, with a note for each of these, and returns
@@ -467,6 +513,9 @@ bool are_megatron_flags(string_view text) {
 }
 
 LaunchFile parse_launch_file(string_view text, string_view place) {
+    if (has_printed_arguments(text)) {
+        return parse_printed_arguments(text, place);
+    }
     return is_yaml(text) ? parse_yaml_settings(text, place) : parse_shell_script(text, place);
 }
 
@@ -496,7 +545,7 @@ MegatronFlags megatron_flags(const LaunchFile& file, LeaveOut leave_out) {
     LaunchFile kept = file;
     std::erase_if(kept.settings, &Setting::is_unset);
     const std::vector<std::string> others = erase_of_others(kept);
-    MegatronFlags flags = FlagReader(leave_out).read(kept);
+    MegatronFlags flags = FlagReader(leave_out).read(kept, file.settings);
     flags.unused.insert(flags.unused.end(), others.begin(), others.end());
     return flags;
 }

@@ -10,6 +10,7 @@
 #include "cli/interop/import/megatron_fragment.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
@@ -20,6 +21,7 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
+constexpr std::size_t largest_log = std::size_t{1} << 29;
 constexpr int most_base_files = 32;
 
 [[noreturn]] void refuse(const std::string& place, std::string what, std::string hint) {
@@ -139,6 +141,18 @@ void add_bases(LaunchFile& file,
     }
 }
 
+/// No launch file is as large as a log.
+void expect_size_of_flags(std::string_view text, const std::string& place) {
+    if (text.size() > largest_layout_file) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("{} bytes without a block of arguments, expected at most {}",
+                                text.size(),
+                                largest_layout_file),
+                    "a log has to have the arguments that Megatron prints when it begins");
+    }
+}
+
 /// No layout begins with a brace or a bracket, and no file of flags does.
 void expect_no_other_kind(std::string_view text, const std::string& place) {
     if (const FileDamage damage = damage_of_file(text, "a layout, flags or YAML");
@@ -183,8 +197,11 @@ void expect_flag_options(const ImportOptions& options) {
 
 Imported import_megatron(const ImportOptions& options) {
     const std::string place = input_name(options.file);
-    const std::string text = read_input(options.file, largest_layout_file);
-    expect_no_other_kind(text, place);
+    const std::string text = read_input(options.file, largest_log);
+    if (!has_printed_arguments(text)) {
+        expect_size_of_flags(text, place);
+        expect_no_other_kind(text, place);
+    }
     if (!are_megatron_flags(text)) {
         if (!options.hf.given().empty()) {
             throw Error(ErrorKind::Usage,

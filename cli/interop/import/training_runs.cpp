@@ -86,6 +86,12 @@ Imported tables_of(const TrainingRun& run,
     std::string text =
         toml_comment(fmt::format("{}{}", origin, run.model.empty() ? "" : ", model " + run.model)) +
         left_out_comment(run.left_out);
+    if (run.sequence) {
+        text +=
+            toml_comment(fmt::format("samples of {} tokens: costs of the model need --sequence {}",
+                                     *run.sequence,
+                                     *run.sequence));
+    }
     if (!run.harmless.empty()) {
         text += toml_comment(
             fmt::format("without effect on a prediction: {}", fmt::join(run.harmless, " ")));
@@ -96,6 +102,9 @@ Imported tables_of(const TrainingRun& run,
         text += fmt::format("clip_norm = {}\n", *run.clip_norm);
     }
     text += quoted_line("gradients", run.gradients);
+    if (run.balances_experts) {
+        text += "expert_load = \"balanced\"\n";
+    }
     if (run.optimizer_state_bytes) {
         text += fmt::format("optimizer_state_bytes = {}\n", *run.optimizer_state_bytes);
     }

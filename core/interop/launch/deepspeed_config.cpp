@@ -48,7 +48,7 @@ constexpr std::string_view harmless_deepspeed =
     "checkpoint.parallel_write.pipeline_stage checkpoint.writer checkpoint.async_io "
     "nebula.enabled nebula.persistent_storage_path nebula.persistent_time_interval "
     "nebula.num_of_version_in_retention nebula.enable_nebula_load nebula.load_path "
-    "eigenvalue.enabled eigenvalue.verbose eigenvalue.max_iter eigenvalue.tol "
+    "eigenvalue.verbose eigenvalue.max_iter eigenvalue.tol "
     "eigenvalue.stability eigenvalue.gas_boundary_resolution eigenvalue.layer_name "
     "eigenvalue.layer_num "
     "activation_checkpointing.contiguous_memory_optimization "
@@ -78,7 +78,7 @@ constexpr std::string_view harmless_deepspeed =
     "bf16.loss_scale bf16.initial_scale_power bf16.auto_cast "
     "bf16.check_grad_overflow bf16.immediate_grad_update bfloat16.immediate_grad_update "
     "zero_optimization.allgather_partitions zero_optimization.allgather_bucket_size "
-    "zero_optimization.reduce_bucket_size zero_optimization.reduce_scatter "
+    "zero_optimization.reduce_bucket_size "
     "zero_optimization.contiguous_gradients zero_optimization.round_robin_gradients "
     "zero_optimization.ignore_unused_parameters zero_optimization.elastic_checkpoint "
     "zero_optimization.sub_group_size zero_optimization.load_from_fp32_weights "
@@ -114,6 +114,7 @@ constexpr auto refused_deepspeed = std::to_array<SettingGroup>({
     {"compression_training", "weights have fewer bits, or are left out", off_values},
     {"sparse_attention.mode", "attention is another one", "dense"},
     {"sparse_gradients", "gradients of the embedding are sparse", off_values},
+    {"eigenvalue.enabled", "a step computes eigenvalues, too", off_values},
     {"hybrid_engine.enabled", "a step generates samples, too", off_values},
     {"autotuning.enabled", "a program chooses the settings", off_values},
     {"graph_harvesting", "kernels are launched as graphs", off_values},
@@ -282,6 +283,7 @@ class DeepSpeedReader {
         }
         expect_plain_shares();
         read_overlap();
+        read_sums();
     }
 
     /// Shares of all replicas, not of groups of them (ZeRO++, MiCS).
@@ -322,6 +324,15 @@ class DeepSpeedReader {
         if (reader_.answer("zero_optimization.mics_hierarchical_params_gather").value_or(false)) {
             reader_.problem("zero_optimization.mics_hierarchical_params_gather",
                             "weights are gathered in two steps");
+        }
+    }
+
+    /// With sums by all-reduce each replica gets all gradients.
+    void read_sums() {
+        if (!reader_.answer("zero_optimization.reduce_scatter").value_or(true) && zero_stage_ > 0) {
+            run_.warnings.emplace_back(
+                "zero_optimization.reduce_scatter is off: the prediction sums gradients by "
+                "reduce-scatter; all-reduce sends twice as many bytes");
         }
     }
 

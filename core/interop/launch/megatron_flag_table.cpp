@@ -89,7 +89,34 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"stage",
      "samples have different lengths, or further models compute in each step",
      "pretrain pt null none"},
+    {"pad-vocab-size", "the vocabulary is not padded", "true 1 null none"},
+    {"framework", "the module is of another program", "megatron null none"},
+    {"enable-turbo-attention-float8", "attention is in 8 bits", off_values},
+    {"turbo-mega-moe-precision", "experts have another precision", "bf16 null none"},
+    {"kitchen-recipe-number kitchen-config-file quant-recipe",
+     "products in few bits take other time and memory",
+     off_values},
+    {"mlp-chunks-for-training", "the feed-forward halves are cut in parts", off_or_one},
+    {"moe-combine-bwd-dtype moe-dispatch-fwd-dtype",
+     "tokens are sent in another width",
+     "bf16 null none"},
+    {"expert-interval", "some blocks alone have experts", "1"},
+    {"topk moe-train-capacity-factor moe-expert-parallel-size moe-top2-2nd-expert-sampling",
+     "it shares out tokens as DeepSpeed's experts do",
+     "null none"},
+    {"mlp-type", "experts have another form", "standard"},
+    {"curriculum-learning curriculum-learning-legacy random-ltd "
+     "data-efficiency-curriculum-learning",
+     "samples have different lengths",
+     off_values},
+    {"compression-training", "weights have few bits", off_values},
+    {"kd mos", "a second model, the teacher, computes in each step", off_values},
+    {"memory-centric-tiled-linear", "products are cut in parts", off_values},
     // The split over devices.
+    {"ds-sequence-parallel-size", "devices share samples as DeepSpeed has it", off_or_one},
+    {"gtp-weight-remat-size expert-gtp-weight-remat-size",
+     "weights are shared out, and gathered for each layer",
+     off_or_one},
     {"pipeline-num-transformer-layers", "it says the layers of each stage"},
     {"automated-pipeline", "a program chooses the split", off_values},
     {"layerwise-disaggregated-training", "stages are placed otherwise", off_values},
@@ -127,6 +154,9 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"moe-layer-recompute", "the halves with experts alone are recomputed", off_values},
     {"recompute-granularity-per-stage-layer", "stages recompute differently"},
     {"recompute-layer-ids", "some layers alone are recomputed"},
+    {"cpu-optimizer cpu-torch-adam checkpoint-in-cpu", "state is in host memory", off_values},
+    {"partition-activations", "what is kept is shared out", off_values},
+    {"remote-device", "state is in host memory", off_values},
     {"param-offload", "weights are in host memory", off_values},
     {"grad-offload", "gradients are in host memory", off_values},
     {"swap-attention", "what attention keeps goes to host memory", off_values},
@@ -154,7 +184,8 @@ constexpr auto refused = std::to_array<SettingGroup>({
      "the class has sizes, norms, activations and ties of its own, which the file does not say",
      "megatron.bridge.models.gpt_provider.gptmodelprovider"},
     // The schedule.
-    {"schedules-method enable-odc patch-zero-bubble enable-zero-bubble "
+    {"schedules-method enable-odc patch-zero-bubble enable-zero-bubble enable-zbh1-pipeline "
+     "enable-zbh1-exact-semantics "
      "zero-bubble-v-schedule patch-primus-pipeline",
      "another schedule takes Megatron's place",
      off_values},
@@ -178,6 +209,8 @@ constexpr std::string_view all_in_eight_bits =
     "with --fp8-format the prediction has all products of blocks in 8 bits";
 constexpr std::string_view attention_in_half =
     "with --fp8-format the prediction has attention in bf16";
+constexpr std::string_view part_of_overlap =
+    "with --tp-comm-overlap the prediction has all messages of tensor parallelism beside products";
 constexpr std::string_view of_reinforcement =
     "the samples of an update are not taken from it: set training.batch and "
     "pipeline.micro_batches";
@@ -200,6 +233,57 @@ constexpr auto noted = std::to_array<SettingGroup>({
      "the prediction computes shared experts before the messages of the others; beside them a "
      "step is at most as long",
      off_values},
+    {"deallocate-pipeline-outputs",
+     "the prediction frees what a stage has sent; kept, the run needs more memory",
+     on_values},
+    {"pipeline-dtype",
+     "stages send two bytes for each number in the prediction of a run in half precision",
+     "torch.bfloat16 bfloat16 bf16 torch.float16 float16 fp16 null none"},
+    {"moe-router-force-biased", "the prediction has no bias towards some experts", "null none"},
+    {"moe-router-topk-limited-devices",
+     "the prediction sends tokens to all devices that have their experts",
+     "0 null none"},
+    {"moe-alltoall-overlap-comm moe-permutation-async-comm use-turbo-mega-moe",
+     "the prediction sends tokens to experts before it computes them; beside the work a step is at "
+     "most as long",
+     off_values},
+    {"overlap-p2p-communication-warmup-flush overlap-p2p-comm-warmup-flush",
+     "the prediction sends beside the computation in the steady state; a step is at most as long",
+     off_values},
+    {"fsdp-double-buffer megatron-fsdp-max-pool-double-buffer nccl-ub use-nccl-ub",
+     "buffers that messages keep are not in the prediction: the run needs more memory",
+     off_values},
+    {"keep-fp8-transpose-cache", "copies of weights that are kept need more memory", off_values},
+    {"reuse-grad-buf-for-mxfp8-param-ag",
+     "the prediction has a buffer of its own for gathered weights; the run needs less memory",
+     off_values},
+    {"empty-unused-memory-level",
+     "the prediction has no time for handing memory back; a step is longer",
+     off_values},
+    {"ddp-reduce-scatter-with-fp32-accumulation",
+     "the prediction sums gradients by reduce-scatter; messages to all take other time",
+     off_values},
+    {"disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-overlap-ag "
+     "disable-tp-comm-overlap-rs disable-tp-comm-split-ag disable-tp-comm-split-rs "
+     "tp-comm-overlap-disable-fc1 tp-comm-overlap-disable-qkv",
+     part_of_overlap,
+     off_values},
+    {"tp-comm-bulk-dgrad tp-comm-bulk-wgrad tp-comm-overlap-ag tp-comm-overlap-rs "
+     "tp-comm-split-ag tp-comm-split-rs",
+     part_of_overlap,
+     on_values},
+    {"disable-jit-fuser", unfused, off_values},
+    {"no-async-tensor-model-parallel-allreduce",
+     "messages of tensor parallelism may hide beside products in the prediction",
+     off_values},
+    {"is-instruction-dataset is-pairwise-dataset",
+     "the prediction has samples of --seq-length tokens; shorter ones take less time",
+     off_values},
+    {"delta-offload-bytes-across-pp-ranks",
+     "the prediction has one share of what is offloaded on all stages",
+     off_values},
+    {"qk-clip", "the prediction has no time for clipping weights of attention", off_values},
+    {"batch-invariant-mode", "such kernels may take longer than predicted", off_values},
     {"deterministic-mode", "deterministic kernels may take longer than predicted", off_values},
     {"fp16-lm-cross-entropy",
      "the prediction has the head's logits in fp32; in fp16 they take less memory",
@@ -257,6 +341,7 @@ constexpr auto aliases = std::to_array<FlagAlias>({
     {"share-embeddings-and-output-weights", "untie-embeddings-and-output-weights", true},
     {"add-position-embedding", "no-position-embedding", true},
     {"sequence-length", "seq-length"},
+    {"num-key-value-heads", "num-query-groups"},
     {"seq-len", "seq-length"},
     {"overlap-grad-sync", "overlap-grad-reduce"},
     {"use-rotary-position-embedding", "use-rotary-position-embeddings"},
@@ -269,25 +354,27 @@ constexpr auto aliases = std::to_array<FlagAlias>({
     {"ppo-micro-batch-size-per-gpu", "micro-batch-size"},
     {"fp8", "fp8-format"},
     {"activations-checkpoint-method", "recompute-method"},
+    {"torch-fsdp2-reshard-after-forward", "torch-fsdp2-no-reshard-after-forward", true},
 });
 
 /// Names of harmless flags, in alphabetical order, apart by blanks: their values change no kernel,
 /// size, message or order of a training step.
 constexpr std::string_view harmless =
-    "DDP-impl activation-func activation-func-clamp-value activation-func-fp8-input-store "
-    "adam-beta1 adam-beta2 adam-eps add-rmsnorm-offset adlr-autoresume "
-    "adlr-autoresume-interval adv-estimator ai-framework align-grad-reduce "
-    "align-param-gather allow-ambiguous-pad-tokens app-tag-run-name app-tag-run-version "
+    "DDP-impl activation-func-clamp-value activation-func-fp8-input-store adam-beta1 "
+    "adam-beta2 adam-eps add-rmsnorm-offset adlr-autoresume adlr-autoresume-interval "
+    "adv-estimator ai-framework align-grad-reduce align-param-gather "
+    "allow-ambiguous-pad-tokens aml-data-download-path app-tag-run-name app-tag-run-version "
     "append-eod apply-layernorm-1p apply-query-key-layer-scaling "
-    "apply-residual-connection-post-layernorm apply-wd-to-qk-layernorm "
-    "async-ckpt-cpu-priority async-ckpt-io-priority async-ckpt-use-cpu-shm async-save "
-    "async-strategy async-tensor-model-parallel-allreduce attention-mask-type "
-    "attention-softmax-in-fp32 attn-logit-softcapping auto-continue-train "
-    "auto-detect-ckpt-format autocast-dtype autocast-enabled average-in-collective "
-    "barrier-with-L1-time barrier-with-l1-time batch-p2p-comm batch-p2p-sync "
+    "apply-residual-connection-post-layernorm apply-wd-to-qk-layernorm async-ckpt-cpu-priority "
+    "async-ckpt-io-priority async-ckpt-use-cpu-shm async-save async-strategy "
+    "async-tensor-model-parallel-allreduce attention-mask-type attention-softmax-in-fp32 "
+    "attn-logit-softcapping auto-continue-train auto-detect-ckpt-format autocast-dtype "
+    "autocast-enabled average-in-collective barrier-with-L1-time barrier-with-l1-time "
+    "basemodel-type batch-invariant-backend batch-p2p-comm batch-p2p-sync bert-binary-head "
     "bert-embedder-type bert-load bert-no-binary-head beta-fast beta-slow "
-    "biencoder-projection-dim biencoder-shared-query-context-model bind-core blend "
-    "blend-per-split block-data-path bucket-size cache-mla-latents calc-ft-timeouts "
+    "biencoder-projection-dim biencoder-shared-query-context-model binary-mask bind-core blend "
+    "blend-per-split block-data-path bpe-kv-cache bpe-max-buffer bpe-params bpe-ssm-cache "
+    "bucket-size budget-list budget-probs budget-type cache-mla-latents calc-ft-timeouts "
     "calculate-per-token-loss chat-template check-for-large-grads check-for-nan-in-grad "
     "check-for-nan-in-loss check-for-nan-in-loss-and-grad check-for-spiky-loss check-nan "
     "check-weight-hash-across-dp-replicas-interval ckpt-assume-constant-structure "
@@ -299,81 +386,75 @@ constexpr std::string_view harmless =
     "ckpt-load-validate-sharding-integrity ckpt-pg-tensors-cache-create "
     "ckpt-pg-tensors-cache-path ckpt-step classes-fraction clip-ratio clip-ratio-c "
     "clip-ratio-high clip-ratio-low clone-scatter-output-in-embedding cluster-time-out "
-    "config-logger-dir config-name config-path create-all-gather-group create-attention-mask "
-    "create-attention-mask-in-dataloader critic-warmup cross-entropy-fusion-impl "
-    "cross-entropy-loss-fusion cuda-graph-modules cuda-graph-retain-backward-graph "
-    "cuda-graph-scope cuda-graph-use-single-mempool cuda-graph-warmup-steps data-args-path "
-    "data-cache-path data-impl data-parallel-random-init data-path data-paths "
-    "data-per-class-fraction dataloader-defer-npy-index-mmap dataloader-fast-cache-load "
-    "dataloader-type dataset dataset-provider ddp-average-in-collective ddp-bucket-size "
-    "ddp-num-buckets ddp-pad-buckets-for-high-nccl-busbw "
-    "ddp-param-name-patterns-for-fp32-local-accumulation "
-    "ddp-reduce-scatter-with-fp32-accumulation deallocate-pipeline-outputs "
+    "config-logger-dir config-name config-path consumed-train-tokens contigious-checkpointing "
+    "cpu-offloading-activations cpu-offloading-weights create-all-gather-group "
+    "create-attention-mask create-attention-mask-in-dataloader critic-warmup "
+    "cross-entropy-fusion-impl cross-entropy-loss-fusion cuda-graph-modules "
+    "cuda-graph-retain-backward-graph cuda-graph-scope cuda-graph-use-single-mempool "
+    "cuda-graph-warmup-steps data-args-path data-cache-path data-file-list data-impl "
+    "data-parallel-random-init data-path data-paths data-per-class-fraction data-sharding "
+    "dataloader-defer-npy-index-mmap dataloader-fast-cache-load dataloader-type dataset "
+    "dataset-provider ddp-average-in-collective ddp-bucket-size ddp-num-buckets "
+    "ddp-pad-buckets-for-high-nccl-busbw ddp-param-name-patterns-for-fp32-local-accumulation "
     "debug-scheduler-table decode-only-cuda-graphs decoupled-lr decoupled-min-lr "
-    "decoupled-weight-decay default-local-dir delay-param-gather deprecated-use-mcore-models "
-    "description "
-    "dino-bottleneck-size dino-freeze-last-layer dino-head-hidden-size "
-    "dino-local-crops-number dino-local-img-size dino-norm-last-layer dino-teacher-temp "
-    "dino-warmup-teacher-temp dino-warmup-teacher-temp-epochs "
-    "disable-bf16-reduced-precision-matmul disable-chunked-prefill "
-    "disable-compile-dependencies disable-gloo-group disable-gloo-process-groups "
-    "disable-jit-fuser disable-last-saving disable-mamba-mem-eff-path disable-mlflow "
+    "decoupled-weight-decay deepspeed deepspeed-config deepspeed-mpi default-local-dir "
+    "delay-param-gather deprecated-use-mcore-models description dino-bottleneck-size "
+    "dino-freeze-last-layer dino-head-hidden-size dino-local-crops-number dino-local-img-size "
+    "dino-norm-last-layer dino-teacher-temp dino-warmup-teacher-temp "
+    "dino-warmup-teacher-temp-epochs disable-bf16-reduced-precision-matmul "
+    "disable-chunked-prefill disable-compile-dependencies disable-gloo-group "
+    "disable-gloo-process-groups disable-last-saving disable-mamba-mem-eff-path disable-mlflow "
     "disable-msc disable-parameter-transpose-cache disable-primus-topk-router "
-    "disable-profiler-activity-cpu disable-straggler-on-startup "
-    "disable-symmetric-registration disable-tensorboard disable-tp-comm-bulk-dgrad "
-    "disable-tp-comm-bulk-wgrad disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs "
-    "disable-tp-comm-split-ag disable-tp-comm-split-rs disable-wandb dist-checkpointing-path "
-    "dist-checkpointing-prefix dist-ckpt-format dist-ckpt-format-deprecated "
-    "dist-ckpt-optim-fully-reshardable dist-ckpt-save-pre-mcore-014 dist-ckpt-strictness "
-    "dist-ckpt-workers distrib-optim-fully-reshardable-mem-efficient distributed-backend "
-    "distributed-timeout-minutes distributed-timeout-seconds-after-init "
-    "dump-param-to-param-group-map dump-pp-data embedding-init-method "
-    "embedding-init-method-std embedding-multiplier-scale embedding-path "
-    "empty-unused-memory-level enable-experimental enable-experimental-features "
-    "enable-ft-package enable-full-sharding-in-hsdp enable-gloo-process-groups "
-    "enable-hf2mg-convert enable-mg2hf-convert enable-msc enable-one-logger "
-    "enable-primus-turbo enable-turbo-attention-float8 end-weight-decay entropy-coeff "
-    "eod-mask-loss error-injection-rate error-injection-type eval-global-batch-size "
-    "eval-interval eval-iters eval-micro-batch-size evidence-data-path exit-duration-in-mins "
-    "exit-interval exit-on-missing-checkpoint exit-signal exit-signal-handler "
+    "disable-profiler-activity-cpu disable-straggler-on-startup disable-symmetric-registration "
+    "disable-tensorboard disable-wandb dist-checkpointing-path dist-checkpointing-prefix "
+    "dist-ckpt-format dist-ckpt-format-deprecated dist-ckpt-optim-fully-reshardable "
+    "dist-ckpt-save-pre-mcore-014 dist-ckpt-strictness dist-ckpt-workers distill-coeff "
+    "distrib-optim-fully-reshardable-mem-efficient distributed-backend "
+    "distributed-timeout-minutes distributed-timeout-seconds-after-init ds-pipeline-enabled "
+    "dsa-indexer-rotate-activation dsa-indexer-scoring-relu dsa-indexer-skip-topk-offset "
+    "dsa-indexer-topk-freq dump-param-to-param-group-map dump-pp-data embedding-init-method "
+    "embedding-init-method-std embedding-multiplier-scale embedding-path enable-experimental "
+    "enable-experimental-features enable-ft-package enable-full-sharding-in-hsdp "
+    "enable-gloo-process-groups enable-hf2mg-convert enable-mg2hf-convert enable-msc "
+    "enable-one-logger enable-primus-turbo end-weight-decay entropy-coeff eod-mask-loss "
+    "error-injection-rate error-injection-type eval-global-batch-size eval-interval eval-iters "
+    "eval-micro-batch-size evidence-data-path exit-duration-in-mins exit-interval "
+    "exit-on-missing-checkpoint exit-signal exit-signal-handler "
     "exit-signal-handler-for-dataloader exit-signal-handler-for-training exp-name "
-    "experiment-name file-sink-level filter-overlong-prompts filter-warnings fim-data "
-    "fim-eod-token fim-fragment-rate fim-middle-token fim-no-prefix fim-pad-token "
-    "fim-prefix-token fim-rate fim-split-sample fim-spm-rate fim-suffix-token "
-    "final-logit-softcapping finalize-model-grads-func finetune finetune-data-split "
-    "finetune-hf-dataset finetune-lr flash-decode "
+    "experiment-name export-kv-cache-quant export-model-type file-sink-level "
+    "filter-overlong-prompts filter-warnings fim-data fim-eod-token fim-fragment-rate "
+    "fim-middle-token fim-no-prefix fim-pad-token fim-prefix-token fim-rate fim-split-sample "
+    "fim-spm-rate fim-suffix-token final-logit-softcapping finalize-model-grads-func finetune "
+    "finetune-data-split finetune-hf-dataset finetune-lr flash-decode "
     "flight-recorder-dump-on-timeout flight-recorder-dump-path "
     "flight-recorder-extra-dump-on-exec flight-recorder-include-only-active "
     "flight-recorder-include-stack-trace flight-recorder-trace-buffer-size fp4-recipe "
-    "fp8-amax-compute-algo fp8-amax-history-len fp8-interval "
-    "fp8-margin framework "
+    "fp8-amax-compute-algo fp8-amax-history-len fp8-interval fp8-margin "
     "fsdp-all-gather-in-start-param-sync fsdp-db-use-persist-buf-on-alloc-fail "
-    "fsdp-double-buffer fsdp-manual-registration full-validation fully-parallel-load "
+    "fsdp-manual-registration ft-num-warmup-iters full-validation fully-parallel-load "
     "fully-parallel-save fused-padded-mla-attention fused-single-qkv-rope "
     "gemm-gradient-accumulation-fusion glu-linear-offset gpu-sniff-test-interval "
     "grad-norm-skip-threshold grad-scale-func grad-sync-func gradient-reduce-div-fusion "
     "grpo-clamp-eps-lower grpo-clamp-eps-upper grpo-default-temperature grpo-default-top-p "
     "grpo-entropy-term-weight grpo-filter-groups-with-same-reward grpo-group-size "
-    "grpo-iterations grpo-kl-beta grpo-prompts-per-step handler-name head-lr-mult "
-    "hetereogenous-dist-checkpoint hf-cfg-dir hf-tokenizer-kwargs high-freq-factor "
-    "high-priority-stream-groups hysteresis ict-head-size ict-load img-h img-w "
-    "indexer-batch-size indexer-log-interval inference-batch-times-seqlen-threshold "
-    "inference-ckpt-non-strict inference-coordinator-port inference-cuda-graph-all-prefills "
-    "inference-cuda-graph-max-tokens inference-cuda-graph-scope "
-    "inference-disable-ep-consensus inference-disable-triton-nvls-kernels "
-    "inference-dynamic-batching inference-dynamic-batching-async-sched-mode "
-    "inference-dynamic-batching-block-size "
+    "grpo-iterations grpo-kl-beta grpo-prompts-per-step handler-name hard-sample-th "
+    "head-lr-mult hetereogenous-dist-checkpoint hf-cfg-dir hf-ckpt-dir hf-ckpt-num-shards "
+    "hf-tokenizer-kwargs high-freq-factor high-priority-stream-groups hysteresis ict-head-size "
+    "ict-load img-h img-w indexer-batch-size indexer-log-interval "
+    "inference-batch-times-seqlen-threshold inference-ckpt-non-strict "
+    "inference-coordinator-port inference-cuda-graph-all-prefills "
+    "inference-cuda-graph-max-tokens inference-cuda-graph-scope inference-disable-ep-consensus "
+    "inference-disable-triton-nvls-kernels inference-dynamic-batching "
+    "inference-dynamic-batching-async-sched-mode inference-dynamic-batching-block-size "
     "inference-dynamic-batching-buffer-guaranteed-fraction "
     "inference-dynamic-batching-buffer-overflow-factor "
     "inference-dynamic-batching-buffer-size-gb inference-dynamic-batching-chunk-size "
     "inference-dynamic-batching-cuda-graph-mixed-prefill-count "
     "inference-dynamic-batching-cuda-graph-sizing-distribution "
-    "inference-dynamic-batching-enable-prefix-caching "
-    "inference-dynamic-batching-logprobs-mode inference-dynamic-batching-mamba-memory-ratio "
-    "inference-dynamic-batching-max-requests "
+    "inference-dynamic-batching-enable-prefix-caching inference-dynamic-batching-logprobs-mode "
+    "inference-dynamic-batching-mamba-memory-ratio inference-dynamic-batching-max-requests "
     "inference-dynamic-batching-max-requests-override inference-dynamic-batching-max-tokens "
-    "inference-dynamic-batching-max-tokens-override "
-    "inference-dynamic-batching-num-cuda-graphs "
+    "inference-dynamic-batching-max-tokens-override inference-dynamic-batching-num-cuda-graphs "
     "inference-dynamic-batching-paused-buffer-size-gb "
     "inference-dynamic-batching-prefix-caching "
     "inference-dynamic-batching-prefix-caching-coordinator-policy "
@@ -385,33 +466,35 @@ constexpr std::string_view harmless =
     "inference-dynamic-batching-track-paused-request-events "
     "inference-dynamic-batching-unified-memory-level inference-fuse-tp-communication "
     "inference-grouped-gemm-backend inference-logging-step-interval inference-max-batch-size "
-    "inference-max-requests inference-max-seq-length "
-    "inference-moe-disable-fused-quant-kernels inference-moe-token-dispatcher-type "
-    "inference-repeat-n inference-rng-tracker inference-sampling-seed inference-shards "
-    "inference-text-gen-server-logging inference-use-synchronous-zmq-collectives "
-    "inference-wandb-logging init-method init-method-std init-method-xavier-uniform "
-    "init-model-with-meta-device init-norm-weight-in-fp32 initial-loss-scale "
-    "inprocess-active-world-size inprocess-barrier-timeout inprocess-completion-timeout "
-    "inprocess-empty-cuda-cache inprocess-granularity inprocess-hard-timeout "
-    "inprocess-heartbeat-interval inprocess-heartbeat-timeout inprocess-last-call-wait "
-    "inprocess-max-iterations inprocess-monitor-process-interval "
-    "inprocess-monitor-thread-interval inprocess-progress-watchdog-interval "
-    "inprocess-restart inprocess-soft-timeout inprocess-termination-grace-time input "
-    "input-jitter is-instruction-dataset is-pairwise-dataset iter-per-epoch "
-    "iterations-to-skip join json-keys keep-fp8-transpose-cache kitchen-config-file "
-    "kitchen-recipe-number kl-coef kl-loss-coef kl-loss-type langrl-env-config "
-    "langrl-external-server langrl-inference-server-conversation-template "
-    "langrl-inference-server-type layernorm-epsilon layernorm-zero-centered-gamma "
-    "lazy-mpu-init legacy-tokenizer lion-beta1 lion-beta2 load load-main-params-from-ckpt "
-    "load-optim load-rng local-rank local-worker-num log-avg-reset-interval "
-    "log-avg-skip-iterations log-batch-size-to-tensorboard log-device-memory-used log-dir "
-    "log-energy log-interval log-l2-norm-grad-to-tensorboard "
-    "log-learning-rate-to-tensorboard log-loss-scale-to-tensorboard log-max-attention-logit "
-    "log-memory-interval log-memory-to-tensorboard log-num-zeros-in-grad log-params-norm "
-    "log-progress log-runtime-to-tensorboard log-straggler log-throughput "
+    "inference-max-requests inference-max-seq-length inference-moe-disable-fused-quant-kernels "
+    "inference-moe-token-dispatcher-type inference-repeat-n inference-rng-tracker "
+    "inference-sampling-seed inference-shards inference-text-gen-server-logging "
+    "inference-use-synchronous-zmq-collectives inference-wandb-logging init-method "
+    "init-method-std init-method-xavier-uniform init-model-with-meta-device "
+    "init-norm-weight-in-fp32 initial-loss-scale inprocess-active-world-size "
+    "inprocess-barrier-timeout inprocess-completion-timeout inprocess-empty-cuda-cache "
+    "inprocess-granularity inprocess-hard-timeout inprocess-heartbeat-interval "
+    "inprocess-heartbeat-timeout inprocess-last-call-wait inprocess-max-iterations "
+    "inprocess-monitor-process-interval inprocess-monitor-thread-interval "
+    "inprocess-progress-watchdog-interval inprocess-restart inprocess-soft-timeout "
+    "inprocess-termination-grace-time input input-jitter iter-per-epoch iterations-to-skip "
+    "join json-keys kd-alpha-ce kd-beta-ce kd-temp kill-switch-file kitchen-attention-backend "
+    "kl-coef kl-loss-coef kl-loss-type langrl-env-config langrl-external-server "
+    "langrl-inference-server-conversation-template langrl-inference-server-type "
+    "layernorm-epsilon layernorm-zero-centered-gamma lazy-mpu-init legacy-tokenizer "
+    "linear-scaler-end linear-scaler-start lion-beta1 lion-beta2 load "
+    "load-main-params-from-ckpt load-mode load-optim load-rng load-tag local-rank "
+    "local-worker-num log-avg-reset-interval log-avg-skip-iterations "
+    "log-batch-size-to-tensorboard log-budgets log-device-memory-used log-dir log-energy "
+    "log-interval log-l2-norm-grad-to-tensorboard log-learning-rate-to-tensorboard "
+    "log-loss-scale-to-tensorboard log-max-attention-logit log-memory-interval "
+    "log-memory-to-tensorboard log-num-zeros-in-grad log-optimizer-states-to-tensorboard "
+    "log-params-norm log-progress log-runtime-to-tensorboard log-straggler log-throughput "
     "log-throughput-to-tensorboard log-timers-to-tensorboard log-val-generations "
     "log-validation-ppl-to-tensorboard log-world-size-to-tensorboard logger logging-level "
-    "long-factor long-mscale longrope-freqs-type loss-agg-mode loss-scale loss-scale-window "
+    "logits-load-decode-threads logits-load-kd-loss-alpha logits-load-msc-prefetch-depth "
+    "logits-load-prefetch-factor logits-save-dtype logits-save-top-p-min-k long-factor "
+    "long-mscale longrope-freqs-type loss-agg-mode loss-alpha loss-scale loss-scale-window "
     "low-freq-factor lr lr-decay-iters lr-decay-samples lr-decay-steps lr-decay-style "
     "lr-mult-router lr-warmup-fraction lr-warmup-init lr-warmup-iters lr-warmup-samples "
     "lr-warmup-steps lr-wsd-decay-iters lr-wsd-decay-samples lr-wsd-decay-style "
@@ -419,142 +502,139 @@ constexpr std::string_view harmless =
     "mamba-inference-conv-states-dtype mamba-inference-ssm-states-dtype mamba-int-list "
     "mamba-num-groups mamba-num-heads mamba-state-dim mamba-training-ssm-states-dtype "
     "manual-gc manual-gc-eval manual-gc-interval mask-factor mask-prob mask-type master-addr "
-    "master-port max-restarts max-tokens-to-oom "
-    "megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer "
-    "megatron-fsdp-version memory-efficient-layer-norm memory-keys memory-snapshot-path "
-    "merge-file mid-level-dataset-surplus min-loss-scale min-lr mixed-precision "
-    "mlflow-experiment-name mlflow-run-name mlflow-tracelens-auto-install "
-    "mlflow-tracelens-cleanup-after-upload mlflow-tracelens-output-format "
-    "mlflow-tracelens-ranks mlflow-upload-logs mlflow-upload-performance-metrics "
-    "mlflow-upload-tracelens-report mlflow-upload-traces mlp-chunks-for-prefill "
-    "mmap-bin-files mmap-warmup mock-data model-type-hf moe-alltoall-overlap-comm "
-    "moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms "
-    "moe-hybridep-num-sms moe-input-jitter-eps "
-    "moe-pad-experts-for-cuda-graph-inference moe-per-layer-logging "
-    "moe-permutation-async-comm moe-permute-fusion moe-router-bias-update-rate "
-    "moe-router-bias-update-rule moe-router-dtype moe-router-enable-expert-bias "
-    "moe-router-force-biased "
-    "moe-router-force-load-balancing-type moe-router-fusion moe-router-group-topk "
-    "moe-router-load-balancing-type moe-router-num-groups "
-    "moe-router-pre-softmax "
-    "moe-router-quantile-balancing-ema moe-router-score-function "
-    "moe-router-topk-limited-devices moe-router-topk-scaling-factor "
-    "moe-token-drop-policy "
-    "moe-upcycling-granularity moe-use-fused-router-with-aux-score "
-    "moe-use-legacy-grouped-gemm moe-z-loss-coeff monitor-interval mrope-section mscale "
-    "mscale-all-dim mtp-loss-scaling-factor multiple-validation-sets muon-coefficient-type "
-    "muon-extra-scale-factor muon-fp32-matmul-prec muon-momentum muon-nesterov "
-    "muon-no-split-qkv muon-num-ns-steps muon-scalar-optimizer muon-scale-mode "
-    "muon-split-qkv muon-tp-mode muon-use-nesterov muon-use-syrk name "
-    "nccl-all-reduce-for-prefill nccl-communicator-config-path nccl-ub no-align-grad-reduce "
-    "no-align-param-gather no-async-tensor-model-parallel-allreduce "
+    "master-port max-restarts max-tokens-to-oom megatron-fsdp-enable-fine-grained-param-gather "
+    "megatron-fsdp-version mem-batch-size mem-efficient-ln mem-infer-seq-len "
+    "memory-efficient-layer-norm memory-keys memory-profile memory-snapshot-path merge-file "
+    "mhc-init-gating-factor mhc-sinkhorn-iterations mid-level-dataset-surplus min-loss-scale "
+    "min-lr min-offloaded-tensor-size mixed-precision mlflow-experiment-name mlflow-run-name "
+    "mlflow-tracelens-auto-install mlflow-tracelens-cleanup-after-upload "
+    "mlflow-tracelens-output-format mlflow-tracelens-ranks mlflow-upload-logs "
+    "mlflow-upload-performance-metrics mlflow-upload-tracelens-report mlflow-upload-traces "
+    "mlp-chunks-for-prefill mmap-bin-files mmap-warmup mock-data model-type-hf "
+    "moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms moe-eval-capacity-factor "
+    "moe-hybridep-num-sms moe-hybridep-num-sms-preprocessing moe-input-jitter-eps "
+    "moe-loss-coeff moe-min-capacity moe-pad-experts-for-cuda-graph-inference "
+    "moe-paged-stash-buffer-size-factor-cpu moe-paged-stash-buffer-size-factor-cuda "
+    "moe-paged-stash-page-size moe-per-layer-logging moe-permute-fusion "
+    "moe-router-bias-update-rate moe-router-bias-update-rule moe-router-dtype "
+    "moe-router-enable-expert-bias moe-router-force-load-balancing-type moe-router-fusion "
+    "moe-router-group-topk moe-router-load-balancing-type moe-router-num-groups "
+    "moe-router-pre-softmax moe-router-quantile-balancing-ema moe-router-score-function "
+    "moe-router-topk-scaling-factor moe-token-drop-policy moe-upcycling-granularity "
+    "moe-use-fused-router-with-aux-score moe-use-legacy-grouped-gemm moe-z-loss-coeff "
+    "monitor-interval most-recent-k mrope-section mscale mscale-all-dim "
+    "mtp-loss-scaling-factor multiple-validation-sets multiprocessing-context "
+    "muon-coefficient-type muon-extra-scale-factor muon-fp32-matmul-prec muon-momentum "
+    "muon-nesterov muon-no-split-qkv muon-num-ns-steps muon-scalar-optimizer muon-scale-mode "
+    "muon-split-qkv muon-tp-mode muon-use-nesterov muon-use-syrk mup-attn-scale-power "
+    "mup-embedding-mult mup-output-mult mup-width-mult name nccl-all-reduce-for-prefill "
+    "nccl-communicator-config-path no-align-grad-reduce no-align-param-gather "
     "no-barrier-with-level-1-timing no-check-for-nan-in-loss-and-grad "
     "no-ckpt-fully-parallel-save no-ckpt-load-validate-sharding-integrity "
     "no-clone-scatter-output-in-embedding no-contiguous-buffers-in-local-ddp "
     "no-create-attention-mask-in-dataloader no-data-sharding no-delay-grad-reduce "
-    "no-fp8-weight-transpose-cache no-gradient-reduce-div-fusion "
-    "no-initialization no-load-optim no-load-rng no-log-learnig-rate-to-tensorboard "
+    "no-fp8-weight-transpose-cache no-gradient-reduce-div-fusion no-initialization "
+    "no-load-optim no-load-rng no-log-learnig-rate-to-tensorboard "
     "no-log-loss-scale-to-tensorboard no-manual-gc-eval no-mmap-bin-files no-one-logger "
-    "no-pin-cpu-grads no-pin-cpu-params no-query-key-layer-scaling no-record-throughput "
-    "no-rope-freq no-save-optim no-save-rng no-shared-storage no-shuffle "
+    "no-pin-cpu-grads no-pin-cpu-params no-pipeline-parallel no-query-key-layer-scaling "
+    "no-record-throughput no-rope-freq no-save-optim no-save-rng no-shared-storage no-shuffle "
     "no-strict-fsdp-dtensor-load no-sync-func no-use-tokenizer-model-from-checkpoint-args "
     "no-weight-decay-cond-type no-yarn-correction-range-round-to-int node-rank "
     "non-persistent-ckpt-type non-persistent-global-ckpt-dir non-persistent-local-ckpt-algo "
     "non-persistent-local-ckpt-dir non-persistent-save-interval norm-epsilon norm-topk-prob "
     "npu-deterministic null-tokenizer-eod-id null-tokenizer-pad-id num-buckets num-channels "
-    "num-classes num-dataset-builder-threads "
-    "num-workers nvtx-ranges object-storage-cache-path "
-    "offset-sampling-seed-by-dp-rank one-logger-async one-logger-entity one-logger-project "
-    "one-logger-run-name onnx-safe optimizer-offload-fraction "
-    "original-max-position-embeddings otel-enabled otel-service-name otel-span-groups "
-    "output-bert-embeddings output-layer-init-method output-logit-softcapping "
-    "output-multiplier-scale output-prefix overlap-cpu-optimizer-d2h-h2d "
-    "overlap-p2p-communication-warmup-flush override-ckpt-iteration override-lr-scheduler "
+    "num-classes num-dataset-builder-threads num-experts-teacher num-speculative-tokens "
+    "num-workers nvtx-ranges object-storage-cache-path offset-sampling-seed-by-dp-rank "
+    "one-logger-async one-logger-entity one-logger-project one-logger-run-name onnx-safe "
+    "optimizer-offload-fraction original-max-position-embeddings original-model-sample-prob "
+    "otel-enabled otel-service-name otel-span-groups output-bert-embeddings "
+    "output-layer-init-method output-logit-softcapping output-multiplier-scale output-prefix "
+    "overlap-cpu-optimizer-d2h-h2d override-ckpt-iteration override-lr-scheduler "
     "override-opt-param-scheduler pad-buckets-for-high-nccl-busbw param-sync-func patch-dim "
     "path per-dataset-sequences-path per-split-data-args-path per-step-rng-reseed "
-    "perform-initialization persistent-save-interval phase-transition-iterations "
-    "pin-cpu-grads pin-cpu-params pipeline-dtype pipeline-model-parallel-comm-backend "
-    "pp-warmup pretrained-checkpoint profile profile-memory-iter profile-ranks "
-    "profile-step-end profile-step-start project-name prompt-key prompt-type "
+    "perform-initialization persistent-save-interval phase-transition-iterations pin-cpu-grads "
+    "pin-cpu-params pipeline-model-parallel-comm-backend pp-warmup prefill-chunk-size "
+    "pretrained-checkpoint profile profile-memory-iter profile-ranks profile-step-end "
+    "profile-step-start profile-steps project-name prompt-key prompt-type "
     "pytorch-profiler-collect-callstack pytorch-profiler-collect-chakra "
-    "pytorch-profiler-collect-shapes qk-l2-norm query-in-block-prob query-pre-attn-scalar "
-    "random-seed rdzv-backend rdzv-endpoint rdzv-id record-memory-history record-shapes "
-    "redirects relative-attention-max-distance relative-attention-num-buckets "
-    "renormalize-blend-weights replication replication-factor replication-jump rerun-mode "
+    "pytorch-profiler-collect-shapes qk-clip-alpha qk-clip-threshold qk-l2-norm "
+    "query-in-block-prob query-pre-attn-scalar random-seed rdzv-backend rdzv-endpoint rdzv-id "
+    "record-memory-history record-shapes redirects refit-method "
+    "relative-attention-max-distance relative-attention-num-buckets renormalize-blend-weights "
+    "repeated-dataloader replication replication-factor replication-jump rerun-mode "
     "reset-position-ids result-rejected-tracker-filename resume-mode "
     "retriever-report-topk-accuracies retriever-score-scaling retriever-seq-length "
     "retro-attention-gate retro-cyclic-train-iters retro-encoder-attention-dropout "
     "retro-encoder-hidden-dropout retro-encoder-layers retro-no-verify-neighbor-count "
     "retro-num-neighbors retro-num-retrieved-chunks retro-project-dir retro-return-doc-ids "
     "retro-verify-neighbor-count retro-workdir return-raw-chat "
-    "reuse-grad-buf-for-mxfp8-param-ag rl-calculate-intra-group-similarity "
-    "rl-consumption-granularity rl-default-temperature rl-default-top-k rl-default-top-p "
-    "rl-durable-rollout-bank rl-generation-lag rl-importance-sampling-truncation-coef "
-    "rl-inference-expert-model-parallel-size rl-inference-expert-tensor-model-parallel-size "
-    "rl-inference-logprobs-is-correction rl-inference-model-unified-memory-level "
-    "rl-inference-parsers rl-inference-pipeline-model-parallel-size "
-    "rl-inference-tensor-model-parallel-size rl-kv-cache-management-mode "
-    "rl-max-inflight-requests rl-offload-inference-model-weights-when-idle "
-    "rl-offload-kv-cache-during-training rl-offload-optimizer-during-inference "
-    "rl-partial-rollouts rl-persist-cuda-graphs rl-profile rl-profile-dir "
-    "rl-prompts-per-eval rl-remove-kv-cache-during-training rl-reset-cuda-graphs "
-    "rl-rollout-bank-dir rl-rollout-bank-max-bytes rl-sequence-packing-algo "
-    "rl-sequence-packing-bin-size rl-sequence-packing-max-sequences-per-bin "
-    "rl-skip-bos-token rl-submission-granularity rl-training-cuda-graphs "
-    "rl-verify-model-weights-swap rmsnorm-weight-in-fp32 rope-factor "
+    "rl-calculate-intra-group-similarity rl-consumption-granularity rl-default-temperature "
+    "rl-default-top-k rl-default-top-p rl-durable-rollout-bank rl-generation-lag "
+    "rl-importance-sampling-truncation-coef rl-inference-expert-model-parallel-size "
+    "rl-inference-expert-tensor-model-parallel-size rl-inference-logprobs-is-correction "
+    "rl-inference-model-unified-memory-level rl-inference-parsers "
+    "rl-inference-pipeline-model-parallel-size rl-inference-tensor-model-parallel-size "
+    "rl-kv-cache-management-mode rl-max-inflight-requests "
+    "rl-offload-inference-model-weights-when-idle rl-offload-kv-cache-during-training "
+    "rl-offload-optimizer-during-inference rl-partial-rollouts rl-persist-cuda-graphs "
+    "rl-profile rl-profile-dir rl-prompts-per-eval rl-remove-kv-cache-during-training "
+    "rl-reset-cuda-graphs rl-rollout-bank-dir rl-rollout-bank-max-bytes "
+    "rl-sequence-packing-algo rl-sequence-packing-bin-size "
+    "rl-sequence-packing-max-sequences-per-bin rl-skip-bos-token rl-submission-granularity "
+    "rl-training-cuda-graphs rl-verify-model-weights-swap rmsnorm-weight-in-fp32 rope-factor "
     "rope-scaling-factor rope-scaling-mscale rope-scaling-mscale-all-dim "
-    "rope-scaling-original-max-position-embeddings rope-scaling-type rope-type rotary-base "
-    "rotary-interleaved rotary-percent rotary-scaling-factor "
-    "rotary-seq-len-interpolation-factor router-gating-in-fp32 router-logit-softcapping "
-    "run-workload-inspector-server runtime-time-unit s3-cache-path sample-rate save "
-    "save-activations-interval save-config-filepath save-dgrads-interval save-freq "
-    "save-interval save-optim save-params-interval save-retain-interval save-rng "
-    "save-tokenizer-assets save-tokens-per-expert-interval save-wgrads-interval seed seq-aux "
+    "rope-scaling-original-max-position-embeddings rope-scaling-type rope-theta rope-type "
+    "rotary-base rotary-interleaved rotary-percent rotary-scaling-factor "
+    "rotary-seq-len-interpolation-factor router-beta router-gating-in-fp32 router-gbs "
+    "router-inter-dim router-logit-softcapping router-std run-workload-inspector-server "
+    "runtime-time-unit s3-cache-path sample-rate save save-activations-interval "
+    "save-config-filepath save-dgrads-interval save-freq save-interval save-optim "
+    "save-params-interval save-retain-interval save-rng save-tokenizer-assets "
+    "save-tokens-per-expert-interval save-wgrads-interval seed seq-aux "
     "seq-len-interpolation-factor set-level-for-all-loggers sft-tokenizer-prompt-format "
     "sgd-momentum shape-order sharp-enabled-group short-factor short-mscale short-seq-prob "
     "sink-level skip-getting-attention-mask-from-dataloader skip-save softmax-scale "
-    "special-tokens split start-eval-at-iter start-weight-decay stderr-sink-level "
-    "straggler-ctrlr-port straggler-minmax-count suggested-communication-unit-size "
-    "suspend-resume-interval suspend-timeout swin-backbone-type symmetric-ar-type "
-    "sync-free-moe-stage te-rng-tracker tee tensorboard-dir tensorboard-log-interval "
+    "sophiag-beta1 sophiag-beta2 sophiag-rho special-tokens split start-eval-at-iter "
+    "start-weight-decay stderr-sink-level straggler-ctrlr-port straggler-minmax-count "
+    "strict-fsdp-dtensor-load suggested-communication-unit-size suspend-resume-interval "
+    "suspend-timeout swin-backbone-type symmetric-ar-type sync-free-moe-stage tau-decay "
+    "tau-init te-rng-tracker tee tensorboard-dir tensorboard-log-interval "
     "tensorboard-queue-size test-data-path test-freq test-mode throughput-window-size "
-    "tiktoken-num-special-tokens tiktoken-pattern tiktoken-special-tokens timers "
+    "tiktoken-num-special-tokens tiktoken-pattern tiktoken-special-tokens tile-factor timers "
     "timing-log-level timing-log-option titles-data-path "
     "tokenizer-hf-no-include-special-tokens tokenizer-hf-no-use-fast tokenizer-metadata "
     "tokenizer-model tokenizer-name-or-path tokenizer-not-use-fast tokenizer-padding-side "
     "tokenizer-sentencepiece-ignore-extra-whitespaces tokenizer-sentencepiece-legacy "
-    "tokenizer-special-tokens tokenizer-type topk-softmax-in-fp32 "
-    "torch-profiler-record-shapes torch-profiler-use-gzip torch-profiler-with-stack "
-    "total-epochs total-training-steps tp-comm-atomic-ag tp-comm-atomic-rs "
-    "tp-comm-bootstrap-backend tp-comm-bulk-dgrad tp-comm-bulk-wgrad tp-comm-overlap-ag "
-    "tp-comm-overlap-cfg tp-comm-overlap-disable-fc1 tp-comm-overlap-disable-qkv "
-    "tp-comm-overlap-rs tp-comm-overlap-rs-dgrad tp-comm-split-ag tp-comm-split-rs "
-    "tp-only-amax-red train-data-path train-files train-iters train-samples "
-    "train-sync-interval trainable truncation trust-remote-code turbo-deepep-num-cu "
-    "turbo-deepep-use-comm-stream turbo-gemm-backend turbo-grouped-gemm-backend "
-    "turbo-grouped-gemm-without-padding turbo-mega-moe-precision turbo-sync-free-moe-stage "
-    "use-checkpoint-lr-scheduler use-checkpoint-opt-param-scheduler "
-    "use-contiguous-buffers-in-ddp use-cp-send-recv-overlap use-cpu-initialization "
-    "use-deprecated-20241209-moe-layer "
-    "use-dist-checkpointing use-dist-ckpt use-flashinfer-fused-rope use-fused-deepep "
-    "use-fused-moe-token-permute-and-unpermute use-fused-rmsnorm use-fused-rotary-pos-emb "
-    "use-fused-swiglu use-fused-weighted-squared-relu use-gigatoken use-glm-rope "
-    "use-gloo-process-groups use-kl-in-reward use-kl-loss use-legacy-static-engine "
-    "use-mamba-mem-eff-path use-mbridge use-mcore-models use-megatron-tokenizer use-nccl-ub "
-    "use-nsys-profiler "
-    "use-one-sent-docs use-persistent-ckpt-worker use-pytorch-profiler use-ring-exchange-p2p "
-    "use-rocm-mem-info use-rocm-mem-info-iters use-rope-scaling use-sharp "
-    "use-te-activation-func use-te-rng-tracker use-tokenizer-model-from-checkpoint-args "
-    "use-torch-optimizer-for-cpu-offload use-turbo-attention use-turbo-autotune "
-    "use-turbo-fused-act-with-probs use-turbo-gemm use-turbo-grouped-gemm "
-    "use-turbo-grouped-mlp use-turbo-mega-moe use-turbo-norm-te-linear "
+    "tokenizer-special-tokens tokenizer-type topk-softmax-in-fp32 torch-profiler-record-shapes "
+    "torch-profiler-use-gzip torch-profiler-with-stack total-epochs total-training-steps "
+    "tp-comm-atomic-ag tp-comm-atomic-rs tp-comm-bootstrap-backend tp-comm-overlap-cfg "
+    "tp-comm-overlap-rs-dgrad tp-only-amax-red trace-dir train-data-path train-desc-path "
+    "train-files train-iters train-samples train-sync-interval train-tokens trainable "
+    "truncation trust-remote-code turbo-deepep-num-cu turbo-deepep-use-comm-stream "
+    "turbo-gemm-backend turbo-grouped-gemm-backend turbo-grouped-gemm-without-padding "
+    "turbo-sync-free-moe-stage universal-checkpoint use-checkpoint-lr-scheduler "
+    "use-checkpoint-opt-param-scheduler use-contiguous-buffers-in-ddp "
+    "use-contiguous-buffers-in-local-ddp use-cp-send-recv-overlap use-cpu-initialization "
+    "use-deprecated-20241209-moe-layer use-dist-checkpointing use-dist-ckpt "
+    "use-flashinfer-fused-rope use-fused-deepep use-fused-moe-token-permute-and-unpermute "
+    "use-fused-rmsnorm use-fused-rotary-pos-emb use-fused-swiglu "
+    "use-fused-weighted-squared-relu use-gigatoken use-glm-rope use-gloo-process-groups "
+    "use-kl-in-reward use-kl-loss use-layer-wise-param-layout use-legacy-static-engine "
+    "use-mamba-mem-eff-path use-mbridge use-mcore-models use-megatron-tokenizer "
+    "use-nsys-profiler use-one-sent-docs use-persistent-ckpt-worker use-pin-memory "
+    "use-pytorch-profiler use-ring-exchange-p2p use-rocm-mem-info use-rocm-mem-info-iters "
+    "use-rope-scaling use-sharp use-te-activation-func use-te-rng-tracker "
+    "use-tokenizer-model-from-checkpoint-args use-torch-optimizer-for-cpu-offload "
+    "use-turbo-attention use-turbo-autotune use-turbo-fused-act-with-probs use-turbo-gemm "
+    "use-turbo-grouped-gemm use-turbo-grouped-mlp use-turbo-norm-te-linear "
     "use-turbo-permute-padding use-turbo-rms-norm user-name val-before-train val-files "
     "valid-data-path validation-set-names verify-integrity vision-backbone-type "
     "vision-pretraining-type vocab-file wall-clock-step-timer wandb-entity wandb-exp-name "
     "wandb-project wandb-save-dir warmup wd-incr-steps weight-decay weight-decay-incr-style "
     "wgrad-deferral-limit work-group worker-num workers workspace wsd-decay-steps "
     "yarn-beta-fast yarn-beta-slow yarn-correction-range-round-to-int "
-    "yarn-original-max-position-embeddings ";
+    "yarn-original-max-position-embeddings zero-allgather-bucket-size "
+    "zero-contigious-gradients zero-reduce-bucket-size zero-reduce-scatter ";
 
 /// Keys that are harmless in their table alone: tables of Megatron-Bridge and of Primus.
 constexpr std::string_view harmless_in_tables =

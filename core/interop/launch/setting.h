@@ -38,16 +38,19 @@ struct Setting {
 /// A launch file: its settings, and what it says beside them.
 struct LaunchFile {
     std::vector<Setting> settings;
-    std::string program{};              ///< the program that is started; empty: none is named
-    std::optional<int> processes{};     ///< of a node; none: not said
-    std::optional<int> nodes{};         ///< none: not said
-    std::vector<std::string> models{};  ///< further files that the settings continue, as written
-    std::vector<std::string> notes{};   ///< what the reader left out
+    std::string program{};               ///< the program that is started; empty: none is named
+    std::optional<int> processes{};      ///< of a node; none: not said
+    std::optional<int> nodes{};          ///< none: not said
+    std::optional<int> all_processes{};  ///< on all nodes; none: those of a node times the nodes
+    std::vector<std::string> models{};   ///< further files that the settings continue, as written
+    std::vector<std::string> notes{};    ///< what the reader left out
     /// Variables that hold flags which the reader has not seen, as written; so what is not among
     /// the settings may be there all the same.
     std::vector<std::string> unseen{};
     /// Variables of the environment that choose kernels ("NVTE_FLASH_ATTN"), with certain values.
     std::map<std::string, std::string, std::less<>> environment{};
+    /// The program itself printed the settings: all that it has, those with default values, too.
+    bool is_printed = false;
 
     bool operator==(const LaunchFile&) const = default;
 };

@@ -47,28 +47,35 @@ void SettingProblems::add(std::string place, std::string setting, std::string_vi
     problems_.push_back({.place = std::move(place),
                          .setting = std::move(setting),
                          .why = std::string(why),
-                         .changes_run = true});
+                         .kind = Kind::ChangesRun});
 }
 
 void SettingProblems::add_unknown(std::string place,
                                   std::string setting,
                                   std::string_view name,
-                                  std::string_view why) {
+                                  std::string_view why,
+                                  std::string_view meant) {
     const std::string_view word = word_of_a_run(name);
-    problems_.push_back(
-        {.place = std::move(place),
-         .setting = std::move(setting),
-         .why = word.empty() ? std::string(why)
-                             : fmt::format("{} ('{}' may say that it changes the run)", why, word),
-         .changes_run = !word.empty()});
+    const Kind kind = !word.empty()    ? Kind::ChangesRun
+                      : !meant.empty() ? Kind::Slip
+                                       : Kind::Unknown;
+    std::string text =
+        meant.empty() ? std::string(why) : fmt::format("{}, did you mean '{}'?", why, meant);
+    if (!word.empty()) {
+        text += fmt::format(" ('{}' may say that it changes the run)", word);
+    }
+    problems_.push_back({.place = std::move(place),
+                         .setting = std::move(setting),
+                         .why = std::move(text),
+                         .kind = kind});
 }
 
 void SettingProblems::settle(LeaveOut leave_out,
                              std::vector<std::string>& warnings,
                              std::vector<std::string>& left_out) const {
     const auto stays = [leave_out](const Problem& problem) {
-        return leave_out == LeaveOut::Nothing ||
-               (leave_out == LeaveOut::Unknown && problem.changes_run);
+        return (problem.kind == Kind::ChangesRun && leave_out != LeaveOut::All) ||
+               (problem.kind == Kind::Slip && leave_out == LeaveOut::Nothing);
     };
     std::vector<std::string> texts;
     std::string place;
@@ -78,7 +85,7 @@ void SettingProblems::settle(LeaveOut leave_out,
             continue;
         }
         place = texts.empty() ? problem.place : place;
-        changes_run = changes_run || problem.changes_run;
+        changes_run = changes_run || problem.kind == Kind::ChangesRun;
         texts.push_back(problem.setting == problem.place
                             ? problem.why
                             : fmt::format("{}: {}", problem.setting, problem.why));
@@ -91,19 +98,26 @@ void SettingProblems::settle(LeaveOut leave_out,
             changes_run
                 ? "no scenario can say that, so a prediction is of another run: --insist leaves it "
                   "out, and says so in the result"
-                : "no scenario can say that: take it out of the file, or add --ignore-unknown, "
-                  "which leaves it out with a warning");
+                : "write the name that was meant, or add --ignore-unknown, which leaves out what "
+                  "is "
+                  "not known");
     }
+    std::vector<std::string_view> unknown;
     for (const Problem& problem : problems_) {
-        warnings.push_back(fmt::format("{}: {}: {}: {}",
-                                       problem.place,
-                                       problem.changes_run ? "changes the run, and is left out"
-                                                           : "not understood, and left out",
-                                       problem.setting,
-                                       problem.why));
-        if (problem.changes_run) {
+        if (problem.kind == Kind::ChangesRun) {
+            warnings.push_back(fmt::format("{}: changes the run, and is left out: {}: {}",
+                                           problem.place,
+                                           problem.setting,
+                                           problem.why));
             left_out.push_back(problem.setting);
+            continue;
         }
+        place = unknown.empty() ? problem.place : place;
+        unknown.push_back(problem.setting);
+    }
+    if (!unknown.empty()) {
+        warnings.push_back(
+            fmt::format("{}: not known here, and left out: {}", place, fmt::join(unknown, "; ")));
     }
 }
 

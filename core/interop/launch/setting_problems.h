@@ -11,8 +11,8 @@ namespace pipetwin {
 /// Which settings of another program a reader leaves out, each with a warning, where no scenario
 /// can say them.
 enum class LeaveOut {
-    Nothing,  ///< all of them are refused
-    Unknown,  ///< those whose names are not known; what changes the run is refused
+    Nothing,  ///< names that are not known, and are nothing like one that is
+    Unknown,  ///< all names that are not known, but for those that speak of a run
     All,      ///< what changes model, split, batch or memory, too: the result is of another run
 };
 
@@ -41,24 +41,28 @@ class SettingProblems {
     /// Adds a setting that is known to change the run: "--spec x", and what it changes.
     void add(std::string place, std::string setting, std::string_view why);
 
-    /// Adds a setting that is not known. `name` decides whether it may be left out.
+    /// Adds a setting that is not known. `name` decides whether it may be left out. `meant`: the
+    /// known name of which it may be a slip; empty: none.
     void add_unknown(std::string place,
                      std::string setting,
                      std::string_view name,
-                     std::string_view why);
+                     std::string_view why,
+                     std::string_view meant = {});
 
-    /// Adds a line to `warnings` for each problem that is left out, and to `left_out` each setting
-    /// among them that changes the run. Throws Error(BadInput), naming all others.
+    /// Adds a line to `warnings` with all names that are not known, and one for each other setting
+    /// that is left out, and to `left_out` each of these. Throws Error(BadInput), naming all that
+    /// may not be left out.
     void settle(LeaveOut leave_out,
                 std::vector<std::string>& warnings,
                 std::vector<std::string>& left_out) const;
 
   private:
+    enum class Kind { Unknown, Slip, ChangesRun };
     struct Problem {
         std::string place;
         std::string setting;
         std::string why;
-        bool changes_run = true;
+        Kind kind = Kind::ChangesRun;
     };
 
     std::vector<Problem> problems_;

@@ -26,7 +26,7 @@ constexpr std::int64_t most_samples = 1 << 30;
 /// another setting, which is refused, would make do so (those of quantization).
 constexpr std::string_view harmless_titan =
     "job.config_file job.dump_folder job.description job.use_for_integration_test job.print_args "
-    "job.print_config job.save_config_file job.custom_config_module "
+    "job.print_config job.save_config_file "
     "profiling.enable_profiling profiling.run_profiler profiling.save_traces_folder "
     "profiling.profile_freq profiling.profile_every_x_iter profiling.profiler_active "
     "profiling.profiler_warmup profiling.enable_memory_snapshot "
@@ -51,7 +51,7 @@ constexpr std::string_view harmless_titan =
     "validation.dataloader.num_workers validation.dataloader.persistent_workers "
     "validation.dataloader.pin_memory validation.dataloader.prefetch_factor "
     "compile.backend "
-    "debug.seed debug.deterministic debug.deterministic_warn_only debug.moe_force_load_balance "
+    "debug.seed debug.deterministic_warn_only "
     "float8.enable_fsdp_float8_all_gather float8.precompute_float8_dynamic_scale_for_fsdp "
     "float8.force_recompute_fp8_weight_in_bwd float8.recipe_name float8.filter_fqns "
     "float8.moe_fqns float8.moe_fqns_prototype float8.emulate float8.scaling_type_input "
@@ -66,14 +66,11 @@ constexpr std::string_view harmless_titan =
     "quantize.linear.mx.filter_fqns quantize.grouped_mm.mx.recipe_name "
     "quantize.grouped_mm.mx.fqns "
     "memory_estimation.disable_fake_mode "
-    "experimental.custom_import experimental.custom_args_module experimental.custom_model_path "
     "experimental.pipeline_parallel_split_mode "
     "parallelism.enable_fsdp_symm_mem parallelism.enable_compiled_autograd "
     "experimental.enable_compiled_autograd "
-    "parallelism.context_parallel_load_balancer "
-    "parallelism.pipeline_parallel_expert_parallel_overlap "
-    "training.steps training.seq_len training.dataset training.dataset_path "
-    "training.seed training.deterministic training.gc_freq training.gc_debug "
+    "training.steps training.dataset training.dataset_path "
+    "training.seed training.gc_freq training.gc_debug "
     "training.warmup_steps training.mixed_precision_reduce training.checkpoint_interval "
     "training.checkpoint_interval_type training.checkpoint_folder "
     "training.dataloader.num_workers training.dataloader.persistent_workers "
@@ -205,9 +202,51 @@ class TitanReader {
         }
     }
 
+    /// Python files that may change everything, and kernels that take longer.
+    void warn_of_code() {
+        for (const std::string_view key : {"experimental.custom_import",
+                                           "experimental.custom_args_module",
+                                           "experimental.custom_model_path",
+                                           "job.custom_config_module"}) {
+            const std::string module = reader_.text(key).value_or("");
+            if (!module.empty() && module != "torchtitan.config_manager") {
+                run_.warnings.push_back(
+                    fmt::format("{} = {}: Python code that is not read, which may change the model",
+                                key,
+                                module));
+            }
+        }
+        if (reader_.answer("debug.deterministic").value_or(false) ||
+            reader_.answer("training.deterministic").value_or(false)) {
+            run_.warnings.emplace_back(
+                "debug.deterministic: deterministic kernels may take longer than predicted");
+        }
+        const std::string balancer =
+            reader_.text(split_key("context_parallel_load_balancer")).value_or("headtail");
+        if (context_ > 1 && balancer != "headtail" && balancer != "ptrr") {
+            run_.warnings.emplace_back(
+                "parallelism.context_parallel_load_balancer is off: the prediction has equally "
+                "much attention on all devices of a sample; the run has most on the last");
+        }
+        const bool overlaps =
+            reader_.answer(split_key("pipeline_parallel_expert_parallel_overlap")).value_or(true);
+        if (overlaps && *run_.stages > 1 && run_.expert_parallel.value_or(1) > 1 &&
+            run_.schedule == to_string(ScheduleKind::DualPipeV)) {
+            run_.warnings.emplace_back(
+                "parallelism.pipeline_parallel_expert_parallel_overlap: the prediction has "
+                "messages of experts before their work; beside another micro-batch a step is at "
+                "most as long");
+        }
+    }
+
     /// What sets the run apart from a plain training.
     void expect_plain_run() {
         reader_.refuse(refused_titan);
+        warn_of_code();
+        run_.sequence = reader_.whole("training.seq_len", 1);
+        run_.balances_experts =
+            reader_.answer("debug.moe_force_load_balance").value_or(false) ||
+            reader_.answer("training.debug_moe_force_load_balance").value_or(false);
         const std::string norm = reader_.text("model.norm_type").value_or("rmsnorm");
         if (norm.find("rmsnorm") == std::string::npos) {
             run_.warnings.push_back(

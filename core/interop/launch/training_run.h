@@ -22,6 +22,8 @@ struct TrainingRun {
     std::optional<int> micro_batches{};
     std::optional<int> batch{};  ///< training.batch: samples of all replicas
     std::optional<int> data_parallel{};
+    std::optional<int> sequence{};  ///< tokens of a sample
+    bool balances_experts = false;  ///< training.expert_load = "balanced"
     std::optional<int> tensor_parallel{};
     std::optional<int> context_parallel{};
     std::string context_method{};  ///< pipeline.context_method

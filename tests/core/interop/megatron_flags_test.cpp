@@ -215,8 +215,7 @@ TEST(UnknownMegatronFlags, AreRefusedByNameOrLeftOutWithAWarning) {
         "--overlap-moe-expert-parallel-comm: messages of experts go beside the layers of another "
         "micro-batch; --fp4-format e2m1: products in 4 bits take other time and memory; "
         "--num-layer 3: no flag that is known "
-        "here, did you mean '--num-layers'? ('layer' may say that it changes the run); "
-        "--odd-one: no flag that is known here");
+        "here, did you mean '--num-layers'? ('layer' may say that it changes the run)");
     EXPECT_THAT(error.hint(), HasSubstr("--insist"));
 
     const MegatronFlags flags = parse(text, LeaveOut::All);
@@ -224,6 +223,51 @@ TEST(UnknownMegatronFlags, AreRefusedByNameOrLeftOutWithAWarning) {
     ASSERT_EQ(flags.warnings.size(), 4U);
     EXPECT_THAT(flags.warnings[0],
                 AllOf(HasSubstr("x.sh:1:39"), HasSubstr("--overlap-moe-expert-parallel-comm")));
+}
+
+/// A name of which nothing says that it changes the run is left out, all in one line; a slip of the
+/// pen is not.
+TEST(UnknownMegatronFlags, AreAWarningUnlessTheyLookLikeOneThatIsKnown) {
+    EXPECT_THAT(parse("--num-layers 8 --odd-one --logging-colour 3").warnings,
+                ElementsAre("x.sh:1:16: not known here, and left out: --odd-one; --logging-colour "
+                            "3"));
+    const Error error = error_of([] { parse("--num-layers 8 --hiden-size 64"); });
+    EXPECT_EQ(error.text(),
+              "--hiden-size 64: no flag that is known here, did you mean '--hidden-size'?");
+    EXPECT_THAT(error.hint(), HasSubstr("--ignore-unknown"));
+    EXPECT_EQ(parse("--hiden-size 64", LeaveOut::Unknown).hidden_size, std::nullopt);
+}
+
+/// Flags that stood among those without effect, and have one; with the value that has none, and
+/// with one that has.
+TEST(UnknownMegatronFlags, WhatMovesAStepIsNamedByItsValue) {
+    struct Pair {
+        std::string_view none;
+        std::string_view some;
+    };
+    for (const Pair& key :
+         {Pair{"deallocate_pipeline_outputs: true", "deallocate_pipeline_outputs: false"},
+          Pair{"pipeline_dtype: torch.bfloat16", "pipeline_dtype: torch.float32"},
+          Pair{"moe_router_force_biased: null", "moe_router_force_biased: 0.5"},
+          Pair{"nccl_ub: false", "nccl_ub: true"},
+          Pair{"keep_fp8_transpose_cache: 0", "keep_fp8_transpose_cache: 1"},
+          Pair{"tp_comm_overlap_rs: true", "tp_comm_overlap_rs: false"},
+          Pair{"fsdp_double_buffer: false", "fsdp_double_buffer: true"}}) {
+        const std::string model = "model:\n  num_layers: 8\n  ";
+        EXPECT_THAT(parse(model + std::string(key.none)).warnings, IsEmpty()) << key.none;
+        EXPECT_THAT(parse(model + std::string(key.some)).warnings, ::testing::SizeIs(1))
+            << key.some;
+    }
+    EXPECT_EQ(error_of([] { parse("modules:\n  x:\n    framework: torchtitan\n"); }).kind(),
+              ErrorKind::BadInput);
+    EXPECT_EQ(
+        error_of([] {
+            parse("modules:\n  x:\n    overrides:\n      enable_turbo_attention_float8: true\n");
+        }).kind(),
+        ErrorKind::BadInput);
+    // NeMo writes the gate as the function's name.
+    EXPECT_TRUE(parse("model:\n  activation: fast-swiglu\n  num_layers: 2\n").gated);
+    EXPECT_FALSE(parse("model:\n  activation: gelu\n  num_layers: 2\n").gated);
 }
 
 TEST(UnknownMegatronFlags, AreHarmlessWithTheValueThatChangesNothing) {

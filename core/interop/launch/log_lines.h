@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace pipetwin {
+
+/// A text without blanks and carriage returns at its ends.
+std::string_view trimmed_line(std::string_view text);
+
+/// Calls `take` with each line of a log and its number, from 1: without the escape sequences of a
+/// terminal (colours) and without what a carriage return overwrites at a line's end. A line is
+/// valid until `take` returns.
+void for_each_log_line(std::string_view text,
+                       const std::function<void(std::string_view line, int number)>& take);
+
+}  // namespace pipetwin
