@@ -194,6 +194,17 @@ void take_activation(const Setting& setting, MegatronReading& reading) {
         reading.flags.squared_relu || has("squared") || has("relu2") || has("squared-relu");
 }
 
+/// Gradients of bf16 are summed in bf16 where their type is not fp32
+/// (megatron/training/arguments.py).
+void take_type_of_gradients(const Setting& setting, MegatronReading& reading) {
+    const string_view type = first_word(setting).text;
+    reading.flags.gradients_narrow =
+        reading.flags.gradients_narrow || has_word("bf16 bfloat16 torch.bfloat16", type);
+    if (!has_word("fp32 float32 torch.float32 bf16 bfloat16 torch.bfloat16", type)) {
+        add_problem(reading, setting, "gradients have another width");
+    }
+}
+
 /// What replicas share in Megatron-DeepSpeed.
 void take_zero_stage(const Setting& setting, MegatronReading& reading) {
     const int stage = whole_value(setting, 0);
@@ -375,6 +386,10 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"window-size", OwnFlag{take_window, print_window}},
     {"moe-layer-freq", OwnFlag{take_pattern, print_pattern}},
     {"tokenizer-type", WordFlag{&Flags::tokenizer}, FlagRule::Unprinted, false},
+    {"tokenizer-model tokenizer-name-or-path",
+     WordFlag{&Flags::tokenizer_model},
+     FlagRule::Unprinted,
+     false},
     {"group-query-attention", &Flags::grouped},
     {"swiglu quick-geglu", &Flags::gated},
     {"squared-relu", &Flags::squared_relu},
@@ -419,6 +434,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"bf16", &Flags::bf16},
     {"fp16", &Flags::fp16},
     {"zero-stage", OwnFlag{take_zero_stage}},
+    {"main-grads-dtype", OwnFlag{take_type_of_gradients}, FlagRule::Unprinted},
     {"activation activation-func", OwnFlag{take_activation}, FlagRule::Keys},
     {"params-dtype", OwnFlag{take_type_of_weights}, FlagRule::Keys},
     {"mixed-precision", OwnFlag{take_recipe}, FlagRule::Keys},

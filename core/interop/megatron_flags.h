@@ -132,18 +132,22 @@ struct MegatronFlags {
     bool legacy_models = false;                        ///< --use-legacy-models
 
     // What is known besides.
-    std::optional<std::string> tokenizer{};  ///< --tokenizer-type
-    std::optional<int> processes{};          ///< on all nodes; empty: the launcher does not say
-    std::optional<int> per_node{};           ///< processes of a node
-    bool is_before_2023 = false;             ///< a flag that Megatron dropped in 2022 is there
-    bool is_before_core_models = false;      ///< one that it dropped until the middle of 2024 is
-    bool is_after_core_models = false;       ///< one that came since then is, or a YAML file
-    bool is_key_file = false;                ///< keys of a YAML file, which may be one of several
-    bool forbids_fused_attention = false;    ///< NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0 are set
-    std::vector<std::string> unseen{};       ///< variables with flags that the reader has not seen
-    std::vector<std::string> unused{};       ///< harmless flags, as written
-    std::vector<std::string> warnings{};     ///< what a prediction will not see
-    std::vector<std::string> left_out{};     ///< flags that change the run, with LeaveOut::All
+    std::optional<std::string> tokenizer{};        ///< --tokenizer-type
+    std::optional<std::string> tokenizer_model{};  ///< --tokenizer-model: a name or a file
+    /// The program whose configuration says all this, where it is not Megatron-LM.
+    std::string program{};
+    bool all_forwards_first = false;  ///< of such a program: all micro-batches forward, then back
+    std::optional<int> processes{};   ///< on all nodes; empty: the launcher does not say
+    std::optional<int> per_node{};    ///< processes of a node
+    bool is_before_2023 = false;      ///< a flag that Megatron dropped in 2022 is there
+    bool is_before_core_models = false;    ///< one that it dropped until the middle of 2024 is
+    bool is_after_core_models = false;     ///< one that came since then is, or a YAML file
+    bool is_key_file = false;              ///< keys of a YAML file, which may be one of several
+    bool forbids_fused_attention = false;  ///< NVTE_FLASH_ATTN=0 and NVTE_FUSED_ATTN=0 are set
+    std::vector<std::string> unseen{};     ///< variables with flags that the reader has not seen
+    std::vector<std::string> unused{};     ///< harmless flags, as written
+    std::vector<std::string> warnings{};   ///< what a prediction will not see
+    std::vector<std::string> left_out{};   ///< flags that change the run, with LeaveOut::All
 
     bool operator==(const MegatronFlags&) const = default;
 };

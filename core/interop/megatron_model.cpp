@@ -17,6 +17,7 @@
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
+#include "core/interop/tokenizers.h"
 
 namespace pipetwin {
 
@@ -381,14 +382,19 @@ std::optional<int> padded_vocabulary(const MegatronFlags& flags) {
     if (flags.padded_vocabulary) {
         return flags.padded_vocabulary;
     }
-    constexpr int gpt2_words = 50'257;
-    const bool is_gpt2 = flags.tokenizer == "GPT2BPETokenizer";
-    if (!flags.vocabulary && !is_gpt2) {
+    std::optional<int> given = flags.vocabulary;
+    if (!given) {
+        given = tokenizer_words(flags.tokenizer.value_or(""));
+    }
+    if (!given) {
+        given = tokenizer_words(flags.tokenizer_model.value_or(""));
+    }
+    if (!given) {
         return std::nullopt;
     }
     // The tokenizer for ready numbers adds one that ends a text.
-    const int words = flags.vocabulary.value_or(gpt2_words) + flags.extra_vocabulary.value_or(0) +
-                      (flags.tokenizer == "NullTokenizer" ? 1 : 0);
+    const int words =
+        *given + flags.extra_vocabulary.value_or(0) + (flags.tokenizer == "NullTokenizer" ? 1 : 0);
     const int multiple = flags.vocabulary_divisor.value_or(128) * flags.tensor_size.value_or(1);
     return (words + multiple - 1) / multiple * multiple;
 }

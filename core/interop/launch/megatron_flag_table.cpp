@@ -141,7 +141,6 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"fp8-param-gather", "weights have 8 bits", off_values},
     {"fp4-format fp4", "products in 4 bits take other time and memory", off_values},
     {"fp4-param-gather", "weights have 4 bits", off_values},
-    {"main-grads-dtype", "gradients have another width", "fp32"},
     {"optimizer-cpu-offload optimizer-offload offload-optimizer-states swap-optimizer",
      "the optimizer's state is in host memory",
      off_values},
@@ -387,7 +386,7 @@ constexpr std::string_view harmless =
     "ckpt-pg-tensors-cache-path ckpt-step classes-fraction clip-ratio clip-ratio-c "
     "clip-ratio-high clip-ratio-low clone-scatter-output-in-embedding cluster-time-out "
     "config-logger-dir config-name config-path consumed-train-tokens contigious-checkpointing "
-    "cpu-offloading-activations cpu-offloading-weights create-all-gather-group "
+    "conv-L-cache cpu-offloading-activations cpu-offloading-weights create-all-gather-group "
     "create-attention-mask create-attention-mask-in-dataloader critic-warmup "
     "cross-entropy-fusion-impl cross-entropy-loss-fusion cuda-graph-modules "
     "cuda-graph-retain-backward-graph cuda-graph-scope cuda-graph-use-single-mempool "
@@ -603,9 +602,9 @@ constexpr std::string_view harmless =
     "tiktoken-num-special-tokens tiktoken-pattern tiktoken-special-tokens tile-factor timers "
     "timing-log-level timing-log-option titles-data-path "
     "tokenizer-hf-no-include-special-tokens tokenizer-hf-no-use-fast tokenizer-metadata "
-    "tokenizer-model tokenizer-name-or-path tokenizer-not-use-fast tokenizer-padding-side "
+    "tokenizer-not-use-fast tokenizer-padding-side "
     "tokenizer-sentencepiece-ignore-extra-whitespaces tokenizer-sentencepiece-legacy "
-    "tokenizer-special-tokens tokenizer-type topk-softmax-in-fp32 torch-profiler-record-shapes "
+    "tokenizer-special-tokens topk-softmax-in-fp32 torch-profiler-record-shapes "
     "torch-profiler-use-gzip torch-profiler-with-stack total-epochs total-training-steps "
     "tp-comm-atomic-ag tp-comm-atomic-rs tp-comm-bootstrap-backend tp-comm-overlap-cfg "
     "tp-comm-overlap-rs-dgrad tp-only-amax-red trace-dir train-data-path train-desc-path "

@@ -238,6 +238,13 @@ TEST(UnknownMegatronFlags, AreAWarningUnlessTheyLookLikeOneThatIsKnown) {
     EXPECT_EQ(parse("--hiden-size 64", LeaveOut::Unknown).hidden_size, std::nullopt);
 }
 
+TEST(ParseMegatronFlags, ReadsTheTypeOfGradients) {
+    EXPECT_TRUE(parse("--bf16 --main-grads-dtype bf16").gradients_narrow);
+    EXPECT_FALSE(parse("--bf16 --main-grads-dtype fp32").gradients_narrow);
+    EXPECT_EQ(error_of([] { parse("--bf16 --main-grads-dtype fp16"); }).kind(),
+              ErrorKind::BadInput);
+}
+
 /// Flags that stood among those without effect, and have one; with the value that has none, and
 /// with one that has.
 TEST(UnknownMegatronFlags, WhatMovesAStepIsNamedByItsValue) {

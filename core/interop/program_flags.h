@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "core/interop/launch/setting.h"
+#include "core/interop/launch/setting_problems.h"
+#include "core/interop/megatron_flags.h"
+
+/// Configurations of programs that split models as Megatron-LM does, in its flags.
+namespace pipetwin {
+
+/// A run of nanotron from its YAML file (nanotron/config/config.py): Llama and Qwen 2, without
+/// experts. The blocks of the stages are those that nanotron gives them (nanotron/models/base.py).
+/// Throws Error(BadInput) and Error(Infeasible) with the place of a setting.
+MegatronFlags nanotron_flags(const LaunchFile& file, LeaveOut leave_out);
+
+/// Whether a text is a configuration of nanotron.
+bool is_nanotron(std::string_view text);
+
+}  // namespace pipetwin

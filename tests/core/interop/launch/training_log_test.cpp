@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/interop/launch/training_log.h"
+
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pipetwin {
+namespace training_log_test {
+
+std::string step_line(int iteration, double milliseconds, int batch) {
+    return fmt::format(
+        " [2026-01-01 00:00:01] iteration {:8}/     100 | consumed samples: 128 | elapsed time per "
+        "iteration (ms): {:.1f} | throughput per GPU (TFLOP/s/GPU): 61.5 | global batch size: {:5} "
+        "| lm loss: 9.1E+00 |\n",
+        iteration,
+        milliseconds,
+        batch);
+}
+
+TEST(TrainingLog, HasStepsWithTheirBatch) {
+    const TrainingLog log =
+        parse_training_log("> building\n" + step_line(2, 812.4, 64) +
+                           "[rank7]: " + step_line(2, 812.4, 64) + step_line(4, 809.9, 64));
+    ASSERT_EQ(log.steps.size(), 2U);
+    EXPECT_EQ(log.steps[0].line, 2);
+    EXPECT_EQ(log.steps[1].iteration, 4);
+    EXPECT_DOUBLE_EQ(log.steps[1].seconds, 0.8099);
+    EXPECT_EQ(log.steps[1].batch, 64);
+    EXPECT_EQ(log.steps[1].device_tflops, 61.5);
+    EXPECT_EQ(log.peak_bytes, std::nullopt);
+}
+
+/// The first report has what a run does once; steps before the last batch are others.
+TEST(TrainingLog, TheMeasuredStepIsTheMedianBehindTheFirst) {
+    std::string text = step_line(1, 9000, 32);
+    for (const int milliseconds : {500, 510}) {
+        text += step_line(milliseconds, milliseconds, 32);
+    }
+    EXPECT_EQ(measured_step(parse_training_log(text), 64), std::nullopt);
+    for (const int milliseconds : {1000, 1030, 1010}) {
+        text += step_line(milliseconds, milliseconds, 64);
+    }
+    const std::optional<MeasuredStep> step = measured_step(parse_training_log(text), 64);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_DOUBLE_EQ(step->seconds, 1.01);
+    EXPECT_EQ(step->steps, 3);
+    EXPECT_EQ(step->first_line, 4);
+    EXPECT_EQ(step->last_line, 6);
+    EXPECT_EQ(measured_step(parse_training_log("iteration 1/ 2 | no time |\n"), {}), std::nullopt);
+    const TrainingLog one = parse_training_log(step_line(1, 700, 64));
+    EXPECT_DOUBLE_EQ(measured_step(one, 64)->seconds, 0.7);
+}
+
+TEST(TrainingLog, TheFullestRankHasThePeak) {
+    const TrainingLog log = parse_training_log(
+        "[Rank 0] (after 2 iterations) memory (MB) | allocated: 100.0 | max allocated: 2048.5 | "
+        "reserved: 1.0 |\n"
+        "[Rank 3] (after 2 iterations) memory (MB) | allocated: 100.0 | max allocated: 1024.0 |\n");
+    EXPECT_EQ(log.peak_bytes, 2'148'007'936);  // 2048.5 x 2^20
+}
+
+}  // namespace training_log_test
+}  // namespace pipetwin
