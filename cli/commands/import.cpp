@@ -18,6 +18,7 @@
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
+#include "cli/interop/import/known_format.h"
 #include "cli/interop/import/launch_tables.h"
 #include "core/base/error.h"
 #include "core/schedule/lower.h"
@@ -74,6 +75,8 @@ struct Importer {
     bool stack = false;    ///< --device and --stack alone
     bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown and --insist
+    bool words = false;    ///< --vocabulary
+    bool log = false;      ///< --rows-out
 };
 
 constexpr std::array importers{
@@ -87,7 +90,16 @@ constexpr std::array importers{
              .expected = "Megatron's layout or flags",
              .chunks = true,
              .hf = true,
-             .unknown = true},
+             .unknown = true,
+             .words = true,
+             .log = true},
+    Importer{.name = "nanotron",
+             .read = &import_nanotron,
+             .kinds = {FileKind::Unknown},
+             .expected = "nanotron's YAML",
+             .hf = true,
+             .unknown = true,
+             .words = true},
     Importer{.name = "torchtitan",
              .read = &import_torchtitan,
              .kinds = {FileKind::Torchtitan},
@@ -134,9 +146,12 @@ constexpr std::array importers{
              .micro_batch_size = true},
 };
 
+constexpr std::string_view by_content = "auto";
+
 constexpr auto names = [] {
-    std::array<std::string_view, importers.size()> all;
+    std::array<std::string_view, importers.size() + 1> all;
     std::ranges::transform(importers, all.begin(), &Importer::name);
+    all.back() = by_content;
     return all;
 }();
 
@@ -184,6 +199,14 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse(options.insist ? "--insist" : "--ignore-unknown",
                fmt::format("'import {}' understands a file or refuses it", importer.name));
     }
+    if (options.vocabulary && !importer.words) {
+        refuse("--vocabulary",
+               fmt::format("a file of format '{}' says it, or needs none", importer.name));
+    }
+    if (!options.rows_out.empty() && !importer.log) {
+        refuse("--rows-out",
+               fmt::format("'import {}' reads no log with measured steps", importer.name));
+    }
     if (!options.more_files.empty() && !importer.traces) {
         refuse(options.more_files.front().string(),
                fmt::format("'import {}' reads one file, but {} is given, too",
@@ -206,17 +229,32 @@ int required_micro_batch_size(const ImportOptions& options, std::string why) {
 
 namespace {
 
-void execute_import(const ImportOptions& options, Console& console) {
+void execute_import(const ImportOptions& given, Console& console) {
+    ImportOptions options = given;
+    if (options.format == by_content) {
+        const KnownFormat known = known_format(options.file);
+        console.note(fmt::format(
+            "{}: {}, read as by 'import {}'", input_name(options.file), known.words, known.format));
+        options.format = known.format;
+    }
     const std::size_t index = format_index("import", options.format, options.file.string(), names);
     const Importer& importer = importers.at(index);
     expect_options(importer, options);
     require_free(options.common.out, options.common.force);
+    if (!options.rows_out.empty()) {
+        require_free(options.rows_out, options.common.force, "--rows-out");
+    }
     Imported imported = importer.read(options);
     write_output(options.common.out, imported.content, console);
     if (imported.profile) {
         const std::filesystem::path file = profile_beside(options.common.out);
         write_output(file, *imported.profile, console);
         imported.notes.push_back(fmt::format("the costs of the model are in {}", file.string()));
+    }
+    if (imported.rows) {
+        write_output(options.rows_out, *imported.rows, console);
+        imported.notes.push_back(
+            fmt::format("a row for --calibrate is in {}", options.rows_out.string()));
     }
     imported.result.format = options.format;
     imported.result.source = input_name(options.file);
@@ -326,8 +364,8 @@ Command declare_import(CLI::App& app) {
     app.add_option(
            "format",
            options->format,
-           "Format of the file: torch-csv, megatron, torchtitan, deepspeed, csv, hf, pipedream, "
-           "torch-trace, nsys or chrome-trace")
+           "Format of the file: torch-csv, megatron, nanotron, torchtitan, deepspeed, csv, hf, "
+           "pipedream, torch-trace, nsys, chrome-trace, or auto, which looks at the content")
         ->type_name("FORMAT")
         ->required();
     app.add_option(
@@ -351,13 +389,22 @@ Command declare_import(CLI::App& app) {
         ->check(CLI::Range(1, 64));
     app.add_flag("--ignore-unknown",
                  options->ignore_unknown,
-                 "megatron, torchtitan, deepspeed: leave out settings that are not known, with "
-                 "a warning for each (default: refuse them); what changes the model, the split "
-                 "or the batch stays refused");
+                 "megatron, nanotron, torchtitan, deepspeed: leave out names that are not known "
+                 "though they look like a slip of one that is (default: refuse them; other "
+                 "unknown names are left out with a warning)");
     app.add_flag("--insist",
                  options->insist,
-                 "megatron, torchtitan, deepspeed: leave out all that a scenario cannot "
+                 "megatron, nanotron, torchtitan, deepspeed: leave out all that a scenario cannot "
                  "express; the result then says that it is of another run");
+    app.add_option("--vocabulary",
+                   options->vocabulary,
+                   "megatron, nanotron: words of the tokenizer, where the file does not say them")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 24));
+    app.add_option("--rows-out",
+                   options->rows_out,
+                   "megatron: file for the steps that a log measured, as a row for --calibrate")
+        ->type_name("FILE");
     add_hf_options(app, options->hf);
     add_range_names(app, options->ranges);
     needs_out_file(app);

@@ -38,6 +38,7 @@ struct Exception {
 constexpr std::array exceptions{
     Exception{"cli/base/file_kinds.cpp", "pipedream", "what `import` calls PipeDream's profiles"},
     Exception{"cli/commands/import.cpp", "pipedream", "what `import` calls PipeDream's profiles"},
+    Exception{"cli/interop/import/known_format.cpp", "pipedream", "the same"},
     Exception{"gui/view/playground/playground.h", "1f1b", "what the playground shows first"},
     Exception{"gui/view/run/scenario_run.cpp", "1f1b", "what a profile alone is shown with"}};
 

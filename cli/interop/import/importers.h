@@ -59,7 +59,9 @@ struct ImportOptions {
     std::optional<int> chunks;                      ///< megatron: stages per rank
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
     bool ignore_unknown = false;                    ///< launch files: leave out what is not known
-    bool insist = false;  ///< launch files: leave out what changes the run, too
+    bool insist = false;               ///< launch files: leave out what changes the run, too
+    std::optional<int> vocabulary{};   ///< megatron, nanotron: words, where the file has none
+    std::filesystem::path rows_out{};  ///< megatron: file for measured steps; empty: none
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys
 };
@@ -72,6 +74,8 @@ struct Imported {
     /// Costs of the model that the content names, for a file beside it (`profile_beside`); none:
     /// there is no such file.
     std::optional<std::string> profile{};
+    /// Rows of --calibrate; none: no steps were measured.
+    std::optional<std::string> rows{};
 };
 
 /// The value of --micro-batch-size. Throws Error(Usage) where it was left out, with `why` it is
@@ -92,6 +96,9 @@ Imported import_hf(const ImportOptions& options);
 /// Megatron's layout, the flags of its command line, or a YAML file with them: tables of a
 /// scenario, and with --device the costs of the model.
 Imported import_megatron(const ImportOptions& options);
+
+/// nanotron's YAML file: as Megatron's flags.
+Imported import_nanotron(const ImportOptions& options);
 
 /// torchtitan's TOML file: tables of a scenario.
 Imported import_torchtitan(const ImportOptions& options);

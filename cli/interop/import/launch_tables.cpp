@@ -5,6 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/interop/launch/shell_words.h"
+#include "core/interop/program_flags.h"
+#include "core/text/file_damage.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin::cli {
@@ -28,15 +31,26 @@ void expect_known_program(std::string_view text, const std::string& place) {
     const auto holds = [text](std::string_view part) {
         return text.find(part) != std::string_view::npos;
     };
-    const bool is_neox = holds("pipe_parallel_size\"") || holds("pipe-parallel-size\"") ||
-                         holds("pipe_parallel_size:") || holds("pipe-parallel-size:");
-    if (is_neox || holds("pp_engine:")) {
+    if (is_nanotron(text)) {
         throw Error(ErrorKind::BadInput,
                     place,
-                    fmt::format("this is {} configuration, which is not read",
-                                is_neox ? "GPT-NeoX's" : "nanotron's"),
+                    "this is nanotron's configuration",
+                    "'pipetwin import nanotron' reads it");
+    }
+    if (holds("pipe_parallel_size\"") || holds("pipe-parallel-size\"") ||
+        holds("pipe_parallel_size:") || holds("pipe-parallel-size:")) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "this is GPT-NeoX's configuration, which is not read",
                     "write its sizes as Megatron's flags, as in --pipeline-model-parallel-size 4, "
                     "for 'pipetwin import megatron'");
+    }
+}
+
+void expect_text(std::string_view text, const std::string& place, std::string_view expected) {
+    if (const FileDamage damage = damage_of_file(text, expected); !damage.what.empty()) {
+        throw Error(
+            ErrorKind::BadInput, text_place(text, place, damage.index), damage.what, damage.hint);
     }
 }
 

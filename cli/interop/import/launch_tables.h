@@ -19,7 +19,11 @@ std::filesystem::path profile_beside(const std::filesystem::path& out);
 /// where the text is no UTF-8 each byte beyond ASCII a question mark.
 std::string toml_comment(std::string_view text);
 
-/// Throws Error(BadInput) for a configuration of GPT-NeoX or nanotron, which is not read.
+/// Throws Error(BadInput) for bytes that no text of the `expected` kind has.
+void expect_text(std::string_view text, const std::string& place, std::string_view expected);
+
+/// Throws Error(BadInput) for a configuration of GPT-NeoX, which is not read, and for one of
+/// nanotron, which another format reads.
 void expect_known_program(std::string_view text, const std::string& place);
 
 /// What --ignore-unknown and --insist ask for.

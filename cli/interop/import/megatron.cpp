@@ -7,6 +7,7 @@
 #include "cli/base/input.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
+#include "cli/interop/import/measured_rows.h"
 #include "cli/interop/import/megatron_fragment.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
@@ -14,7 +15,6 @@
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
-#include "core/text/file_damage.h"
 
 namespace pipetwin::cli {
 
@@ -155,11 +155,7 @@ void expect_size_of_flags(std::string_view text, const std::string& place) {
 
 /// No layout begins with a brace or a bracket, and no file of flags does.
 void expect_no_other_kind(std::string_view text, const std::string& place) {
-    if (const FileDamage damage = damage_of_file(text, "a layout, flags or YAML");
-        !damage.what.empty()) {
-        throw Error(
-            ErrorKind::BadInput, text_place(text, place, damage.index), damage.what, damage.hint);
-    }
+    expect_text(text, place, "a layout, flags or YAML");
     const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
     const std::string_view content = text.substr(begin);
     expect_known_program(text, place);
@@ -171,25 +167,6 @@ void expect_no_other_kind(std::string_view text, const std::string& place) {
                                 is_json ? "JSON" : "TOML"),
                     is_json ? "'pipetwin import deepspeed' reads DeepSpeed's JSON"
                             : "'pipetwin import torchtitan' reads torchtitan's TOML");
-    }
-}
-
-void expect_flag_options(const ImportOptions& options) {
-    const auto refuse_option = [](std::string_view option, std::string why) {
-        throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
-    };
-    if (options.chunks) {
-        refuse_option("--chunks", "the flags already give the number of stages per rank");
-    }
-    if (options.hf.sequence) {
-        refuse_option("--sequence", "the flags already give it, with --seq-length");
-    }
-    if (options.hf.precision) {
-        refuse_option("--precision", "the flags already give it, with --bf16 or --fp16");
-    }
-    if (!options.hf.weights.empty() || !options.hf.calibration.empty()) {
-        refuse_option(options.hf.weights.empty() ? "--calibrate" : "--weights",
-                      "it belongs to 'import hf'");
     }
 }
 
@@ -212,6 +189,12 @@ Imported import_megatron(const ImportOptions& options) {
         return import_layout(parse_megatron_layout(text, place), options.chunks.value_or(1), place);
     }
     expect_flag_options(options);
+    if (!options.rows_out.empty() && !has_printed_arguments(text)) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "no log with the arguments that Megatron prints, in which steps are measured",
+                    "leave --rows-out out, or import the log of the run");
+    }
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
@@ -237,7 +220,12 @@ Imported import_megatron(const ImportOptions& options) {
     }
     MegatronFlags flags = megatron_flags(file, leave_out(options));
     flags.left_out.insert(flags.left_out.end(), left_out.begin(), left_out.end());
-    return megatron_fragment(flags, options, place);
+    take_vocabulary(flags, options);
+    Imported imported = megatron_fragment(flags, options, place);
+    if (file.is_printed) {
+        add_measured_steps(imported, options, text, flags.global_batch_size, place);
+    }
+    return imported;
 }
 
 }  // namespace pipetwin::cli

@@ -62,7 +62,10 @@ class FlagsImport {
     }
 
     Imported imported() {
-        std::string text = "# Megatron's flags\n" + left_out_comment(left_out_);
+        std::string text = (flags_.program.empty()
+                                ? "# Megatron's flags\n"
+                                : toml_comment(fmt::format("{}'s configuration", flags_.program))) +
+                           left_out_comment(left_out_);
         if (!flags_.unseen.empty()) {
             text += toml_comment(
                 fmt::format("flags that {} {} were not seen: what no line says, and Megatron's "
@@ -144,7 +147,7 @@ class FlagsImport {
                 ErrorKind::Infeasible,
                 place_,
                 "no --vocab-size, expected the number of words: the tokenizer alone knows it",
-                "add --vocab-size N to the flags");
+                "add --vocabulary N to the command, or --vocab-size N to the flags");
         }
         return profile_table(model, more);
     }
@@ -193,9 +196,30 @@ class FlagsImport {
         return text;
     }
 
+    /// The newest stack of the program, which a note says; none: there is none for the device.
+    std::optional<std::string> stack_of_program(const std::string& device,
+                                                const std::string& precision) {
+        const std::string stack = newest_stack(flags_.program, device, precision);
+        if (stack.empty()) {
+            notes_.push_back(fmt::format(
+                "no stack: none of {} knows {} in {}", flags_.program, device, precision));
+            return std::nullopt;
+        }
+        notes_.push_back(
+            fmt::format("stack {}: the newest of {} that knows {} (--stack NAME "
+                        "changes this)",
+                        stack,
+                        flags_.program,
+                        device));
+        return stack;
+    }
+
     /// The stack that the flags speak of, which a note says; none: there is none for the device.
     std::optional<std::string> stack_of_flags(const std::string& device,
                                               const std::string& precision) {
+        if (!flags_.program.empty()) {
+            return stack_of_program(device, precision);
+        }
         CoreAttention attention = attention_;
         if (options_.hf.has_attention) {
             attention = {.is_standard = options_.hf.attention == "standard",
@@ -287,11 +311,13 @@ class FlagsImport {
         const std::string micro_batches_text = count ? micro_batches_lines(*count) : "";
         check_group_size(
             flags_, sizes_.ranks, sizes_.chunks, sizes_.replicas ? count : std::nullopt, place_);
-        std::string text = fmt::format(
-            "[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
-            sizes_.ranks,
-            sizes_.chunks,
-            to_string(sizes_.chunks > 1 ? ScheduleKind::Interleaved1F1B : ScheduleKind::OneFOneB));
+        std::string text =
+            fmt::format("[pipeline]\nstages = {}\nchunks = {}\nschedule = \"{}\"\n",
+                        sizes_.ranks,
+                        sizes_.chunks,
+                        to_string(sizes_.chunks > 1           ? ScheduleKind::Interleaved1F1B
+                                  : flags_.all_forwards_first ? ScheduleKind::GPipe
+                                                              : ScheduleKind::OneFOneB));
         if (sizes_.chunks > 1 && flags_.group_size) {
             text += fmt::format("group_size = {}\n", *flags_.group_size);
         }
@@ -407,6 +433,39 @@ Imported megatron_fragment(const MegatronFlags& flags,
                            const ImportOptions& options,
                            const std::string& place) {
     return FlagsImport(flags, options, place).imported();
+}
+
+void expect_flag_options(const ImportOptions& options) {
+    const auto refuse_option = [](std::string_view option, std::string why) {
+        throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
+    };
+    if (options.chunks) {
+        refuse_option("--chunks", "the flags already give the number of stages per rank");
+    }
+    if (options.hf.sequence) {
+        refuse_option("--sequence", "the flags already give it, with --seq-length");
+    }
+    if (options.hf.precision) {
+        refuse_option("--precision", "the flags already give it, with --bf16 or --fp16");
+    }
+    if (!options.hf.weights.empty() || !options.hf.calibration.empty()) {
+        refuse_option(options.hf.weights.empty() ? "--calibrate" : "--weights",
+                      "it belongs to 'import hf'");
+    }
+}
+
+void take_vocabulary(MegatronFlags& flags, const ImportOptions& options) {
+    if (!options.vocabulary) {
+        return;
+    }
+    if (flags.vocabulary || flags.padded_vocabulary) {
+        throw Error(ErrorKind::Usage,
+                    "--vocabulary",
+                    fmt::format("the file says the number of words, {}",
+                                flags.padded_vocabulary.value_or(flags.vocabulary.value_or(0))),
+                    "leave it out");
+    }
+    flags.vocabulary = options.vocabulary;
 }
 
 }  // namespace pipetwin::cli

@@ -14,4 +14,11 @@ Imported megatron_fragment(const MegatronFlags& flags,
                            const ImportOptions& options,
                            const std::string& place);
 
+/// Throws Error(Usage) for an option that says what the flags say, too.
+void expect_flag_options(const ImportOptions& options);
+
+/// Takes --vocabulary where the flags do not say the number of words. Throws Error(Usage) where
+/// they do.
+void take_vocabulary(MegatronFlags& flags, const ImportOptions& options);
+
 }  // namespace pipetwin::cli

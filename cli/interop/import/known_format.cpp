@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/interop/import/known_format.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cli/base/input.h"
+#include "core/artifacts/file_kinds.h"
+#include "core/base/error.h"
+#include "core/interop/launch/printed_arguments.h"
+#include "core/interop/program_flags.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::size_t largest_known_file = std::size_t{1} << 29;
+
+struct KindFormat {
+    FileKind kind;
+    std::string_view format;
+};
+
+constexpr std::array kind_formats{
+    KindFormat{FileKind::Schedule, "torch-csv"},
+    KindFormat{FileKind::Megatron, "megatron"},
+    KindFormat{FileKind::Torchtitan, "torchtitan"},
+    KindFormat{FileKind::DeepSpeed, "deepspeed"},
+    KindFormat{FileKind::CostTable, "csv"},
+    KindFormat{FileKind::HfConfig, "hf"},
+    KindFormat{FileKind::Graph, "pipedream"},
+    KindFormat{FileKind::TorchTrace, "torch-trace"},
+    KindFormat{FileKind::Nsys, "nsys"},
+    KindFormat{FileKind::OurTrace, "chrome-trace"},
+};
+
+[[noreturn]] void refuse_kind(const std::filesystem::path& file, FileKind kind) {
+    throw Error(ErrorKind::BadInput,
+                file.string(),
+                kind == FileKind::Unknown
+                    ? std::string("none of the formats that 'import' reads is recognised in it")
+                    : fmt::format("{}, which 'import' does not read", words(kind)),
+                kind == FileKind::Unknown
+                    ? "name its format in place of auto: pipetwin import FORMAT FILE --out FILE"
+                    : "'pipetwin help' lists the commands that take such a file");
+}
+
+/// A layout of Megatron's: letters, ends of stages, groups and their numbers.
+bool is_layout(std::string_view text) {
+    return text.find('E') != std::string_view::npos && text.find('L') != std::string_view::npos &&
+           text.find_first_not_of("EtmL|()*,0123456789 \r\n") == std::string_view::npos;
+}
+
+}  // namespace
+
+KnownFormat known_format(const std::filesystem::path& file) {
+    if (file == "-") {
+        throw Error(ErrorKind::Usage,
+                    "auto",
+                    "standard input is read once, so its format cannot be looked for",
+                    "name the format, or a file");
+    }
+    std::error_code ignored;
+    if (std::filesystem::exists(file / "config.json", ignored)) {
+        return {.format = "hf", .words = "a folder with a config.json of Hugging Face"};
+    }
+    FileKind kind = kind_of_file(file);
+    if (kind == FileKind::Unknown || kind == FileKind::Megatron) {
+        const std::string text = read_input(file, largest_known_file);
+        if (has_printed_arguments(text)) {
+            return {.format = "megatron", .words = "a log with the arguments that Megatron prints"};
+        }
+        if (is_nanotron(text)) {
+            return {.format = "nanotron", .words = "a configuration of nanotron"};
+        }
+        if (is_layout(text)) {
+            return {.format = "megatron", .words = "Megatron's pipeline layout"};
+        }
+        kind = kind == FileKind::Unknown ? kind_of_content(text) : kind;
+    }
+    const auto* const found = std::ranges::find(kind_formats, kind, &KindFormat::kind);
+    if (found == kind_formats.end()) {
+        refuse_kind(file, kind);
+    }
+    return {.format = std::string(found->format), .words = std::string(words(kind))};
+}
+
+}  // namespace pipetwin::cli

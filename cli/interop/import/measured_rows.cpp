@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/interop/import/measured_rows.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/text/json_output.h"
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/base/word_list.h"
+#include "core/interop/launch/table_settings.h"
+#include "core/interop/launch/training_log.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// Keys of a scenario that are lists, also of one value.
+constexpr std::string_view keys_of_lists = "partition recompute_modules offload_modules";
+
+/// A word of a TOML value as JSON has it.
+Json value_of_word(const std::string& word) {
+    if (word == "true" || word == "false") {
+        return word == "true";
+    }
+    const char* const end = word.data() + word.size();
+    std::int64_t whole = 0;
+    if (const auto [rest, status] = std::from_chars(word.data(), end, whole);
+        status == std::errc{} && rest == end) {
+        return whole;
+    }
+    double real = 0;
+    if (const auto [rest, status] = std::from_chars(word.data(), end, real);
+        status == std::errc{} && rest == end) {
+        return real;
+    }
+    return word;
+}
+
+/// The keys of [training] and [pipeline], each with its table.
+void add_settings(Json& row, const std::string& fragment) {
+    for (const Setting& setting : parse_toml_settings(fragment, "fragment").settings) {
+        if (setting.sections.size() != 1 || !has_word("training pipeline", setting.sections[0])) {
+            continue;
+        }
+        Json value = Json::array();
+        for (const SettingWord& word : setting.values) {
+            value.push_back(value_of_word(word.text));
+        }
+        const bool is_list = setting.values.size() != 1 || has_word(keys_of_lists, setting.name);
+        row[setting.written] = is_list ? value : Json(value[0]);
+    }
+}
+
+std::string words_of(const MeasuredStep& measured) {
+    return fmt::format("the median of {} in lines {} to {}",
+                       counted(measured.steps, "report"),
+                       measured.first_line,
+                       measured.last_line);
+}
+
+std::string row_of(const MeasuredStep& measured,
+                   const TrainingLog& log,
+                   const std::string& fragment,
+                   const std::string& place) {
+    Json row = Json::object();
+    row["name"] = place;
+    row["source"] = words_of(measured);
+    row["step_seconds"] = measured.seconds;
+    if (log.peak_bytes) {
+        row["peak_bytes"] = *log.peak_bytes;
+    }
+    add_settings(row, fragment);
+    return json_text(Json::array({row}));
+}
+
+}  // namespace
+
+void add_measured_steps(Imported& imported,
+                        const ImportOptions& options,
+                        std::string_view log,
+                        std::optional<int> batch,
+                        const std::string& place) {
+    const TrainingLog found = parse_training_log(log);
+    const std::optional<MeasuredStep> measured = measured_step(found, batch);
+    const bool wants_rows = !options.rows_out.empty();
+    if (!measured && wants_rows) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    batch && !found.steps.empty()
+                        ? fmt::format("no step of {} among the {} that the log reports",
+                                      counted(*batch, "sample"),
+                                      found.steps.size())
+                        : std::string("no line with 'elapsed time per iteration (ms)', expected "
+                                      "those of measured steps"),
+                    "import a log with steps, or leave --rows-out out");
+    }
+    if (!measured) {
+        return;
+    }
+    const std::string rate = measured->device_tflops ? fmt::format(", {:.1f} TFLOP/s of a device",
+                                                                   *measured->device_tflops)
+                                                     : std::string();
+    imported.notes.push_back(fmt::format("a measured step took {:.1f} ms{}: {}",
+                                         measured->seconds * 1000,
+                                         rate,
+                                         words_of(*measured)));
+    if (wants_rows) {
+        imported.rows = row_of(*measured, found, imported.content, place);
+    }
+}
+
+}  // namespace pipetwin::cli

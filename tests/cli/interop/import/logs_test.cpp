@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/interop/import/megatron_import.h"
+
+namespace pipetwin::cli {
+namespace logs_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// What a small run in four stages prints: its arguments, and two steps.
+constexpr std::string_view log_of_a_run =
+    "using world size: 8, data-parallel size: 2, pipeline-model-parallel size: 4\n"
+    "------------------------ arguments ------------------------\n"
+    "  bf16 ............................................ True\n"
+    "  ffn_hidden_size ................................. 2048\n"
+    "  global_batch_size ............................... 64\n"
+    "  hidden_size ..................................... 512\n"
+    "  micro_batch_size ................................ 1\n"
+    "  num_attention_heads ............................. 8\n"
+    "  num_layers ...................................... 24\n"
+    "  num_layers_per_virtual_pipeline_stage ........... None\n"
+    "  padded_vocab_size ............................... 32000\n"
+    "  pipeline_model_parallel_size .................... 4\n"
+    "  seq_length ...................................... 1024\n"
+    "  tensor_model_parallel_size ...................... 1\n"
+    "  world_size ...................................... 8\n"
+    "-------------------- end of arguments ---------------------\n";
+
+constexpr std::string_view steps_of_a_run =
+    " iteration 2/ 100 | elapsed time per iteration (ms): 812.4 | global batch size: 64 |\n"
+    " iteration 3/ 100 | elapsed time per iteration (ms): 809.9 | global batch size: 64 |\n";
+
+TEST_F(ImportMegatron, ALogIsAScenarioAndARowOfIt) {
+    const std::string log = std::string(log_of_a_run) + std::string(steps_of_a_run);
+    const Outcome outcome = import(log, {"--rows-out", path("rows.json")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("a measured step took 809.9 ms: the median of 1 report"));
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("vocabulary = 32000\n"),
+                      HasSubstr("micro_batches = 32\ndata_parallel = 2\n"),
+                      HasSubstr("partition = [6, 6, 6, 6]")));
+    const nlohmann::json rows = nlohmann::json::parse(content_of(path("rows.json")));
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_DOUBLE_EQ(rows[0]["step_seconds"].get<double>(), 0.8099);
+    EXPECT_EQ(rows[0]["pipeline.stages"], 4);
+    EXPECT_EQ(rows[0]["pipeline.partition"], nlohmann::json::parse("[6, 6, 6, 6]"));
+    EXPECT_EQ(rows[0]["training.precision"], "bf16");
+}
+
+/// One command from the log to costs, and the prediction takes the row.
+TEST_F(ImportMegatron, TheRowOfALogCalibratesItsScenario) {
+    const std::string log = std::string(log_of_a_run) + std::string(steps_of_a_run);
+    ASSERT_EQ(import(log, {"--device", "h100-sxm", "--rows-out", path("rows.json")}).code, 0);
+    const Outcome outcome = pipetwin({"simulate",
+                                      path("x.toml"),
+                                      "--set",
+                                      between_nodes,
+                                      "--set",
+                                      "cluster.per_node=8",
+                                      "--set",
+                                      "cluster.link=nvlink-4",
+                                      "--calibrate",
+                                      path("rows.json"),
+                                      "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NEAR(outcome.json()["step_ms"].get<double>(), 809.9, 809.9 * 0.02);
+}
+
+TEST_F(ImportMegatron, RowsNeedALogWithSteps) {
+    const Outcome none = import(log_of_a_run, {"--rows-out", path("rows.json")});
+    EXPECT_EQ(none.code, 3);
+    EXPECT_THAT(none.err, HasSubstr("no line with 'elapsed time per iteration (ms)'"));
+    EXPECT_EQ(import("--num-layers 8", {"--rows-out", path("rows.json")}).code, 3);
+    const std::string other = std::string(log_of_a_run) +
+                              " iteration 9/ 100 | elapsed time per iteration (ms): 812.4 | global "
+                              "batch size: 32 |\n";
+    EXPECT_THAT(import(other, {"--rows-out", path("rows.json")}).err,
+                HasSubstr("no step of 64 samples among the 1"));
+}
+
+TEST_F(ImportMegatron, TheWordsOfATokenizerAreKnownOrAsked) {
+    const std::string flags =
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 512 "
+        "--num-attention-heads 8 --seq-length 1024 --max-position-embeddings 1024 --swiglu "
+        "--disable-bias-linear --pipeline-model-parallel-size 4 --micro-batch-size 1 "
+        "--global-batch-size 64 --use-flash-attn --tokenizer-type HuggingFaceTokenizer ";
+    const auto parameters = [&](const std::string& name, const std::vector<std::string>& more) {
+        std::vector<std::string> options{"--device", "h100-sxm", "--json"};
+        options.insert(options.end(), more.begin(), more.end());
+        const Outcome outcome = import(flags + "--tokenizer-model " + name, options);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.code == 0 ? outcome.json()["parameters"].get<std::int64_t>() : 0;
+    };
+    const std::int64_t known = parameters("meta-llama/Llama-3.1-8B", {});
+    EXPECT_EQ(known, parameters("my/tokenizer", {"--vocabulary", "128256"}));
+    // 128256 is a multiple of 128: 512 numbers for each word that there is more.
+    EXPECT_EQ(known - parameters("my/tokenizer", {"--vocabulary", "128128"}), 128 * 512);
+    const Outcome asked = import(flags + "--tokenizer-model my/x", {"--device", "h100-sxm"});
+    EXPECT_NE(asked.code, 0);
+    EXPECT_THAT(asked.err, HasSubstr("--vocabulary N"));
+    EXPECT_EQ(import(flags + "--vocab-size 1000", {"--vocabulary", "128"}).code, 2);
+}
+
+TEST_F(ImportMegatron, AutoLooksAtTheContent) {
+    const auto guess = [this](const std::string& name, std::string_view content) {
+        return pipetwin(
+            {"import", "auto", file(name, content), "--force", "--json", "--out", path("y.toml")});
+    };
+    const Outcome log = guess("a.log", std::string(10, '\n') + std::string(log_of_a_run));
+    ASSERT_EQ(log.code, 0) << log.err;
+    EXPECT_EQ(log.json()["format"], "megatron");
+    EXPECT_THAT(log.err, HasSubstr("a log with the arguments that Megatron prints"));
+    EXPECT_EQ(guess("l", "Et*3|t*2L\n").json()["format"], "megatron");
+    EXPECT_EQ(guess("d.json", R"({"train_batch_size": 8, "gradient_accumulation_steps": 8})")
+                  .json()["format"],
+              "deepspeed");
+    EXPECT_EQ(guess("t.toml", "[parallelism]\npipeline_parallel_degree = 2\n").json()["format"],
+              "torchtitan");
+    const Outcome strange = guess("s.txt", "what is this\n");
+    EXPECT_EQ(strange.code, 3);
+    EXPECT_THAT(strange.err, HasSubstr("name its format"));
+    EXPECT_EQ(guess("p.toml", "[model]\nkind = \"gpt\"\n[pipeline]\nstages = 2\n").code, 3);
+}
+
+TEST_F(ImportMegatron, NanotronIsAFormatOfItsOwn) {
+    constexpr std::string_view config =
+        "parallelism:\n  dp: 2\n  pp: 4\n  pp_engine: afab\n  tp: 2\n"
+        "tokens:\n  batch_accumulation_per_replica: 16\n  micro_batch_size: 2\n"
+        "  sequence_length: 2048\noptimizer:\n  accumulate_grad_in_fp32: true\n"
+        "  zero_stage: 0\n";
+    const std::vector<std::string> out{"--force", "--out", path("n.toml")};
+    const Outcome outcome = pipetwin(
+        {"import", "nanotron", file("n.yaml", config), "--force", "--out", path("n.toml")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(content_of(path("n.toml")),
+                AllOf(HasSubstr("# nanotron's configuration\n"),
+                      HasSubstr("schedule = \"gpipe\"\nmicro_batches = 16\ndata_parallel = 2\n"),
+                      HasSubstr("tensor_parallel = 2\n")));
+    EXPECT_THAT(import(config).err, HasSubstr("'pipetwin import nanotron' reads it"));
+}
+
+}  // namespace logs_test
+}  // namespace pipetwin::cli
