@@ -194,6 +194,14 @@ void take_activation(const Setting& setting, MegatronReading& reading) {
         reading.flags.squared_relu || has("squared") || has("relu2") || has("squared-relu");
 }
 
+/// A name that matters only where the file says it.
+template <std::optional<std::string> MegatronFlags::*name>
+void take_name(const Setting& setting, MegatronReading& reading) {
+    if (!setting.values.empty() && setting.values.front().unknown.empty()) {
+        reading.flags.*name = setting.values.front().text;
+    }
+}
+
 /// Gradients of bf16 are summed in bf16 where their type is not fp32
 /// (megatron/training/arguments.py).
 void take_type_of_gradients(const Setting& setting, MegatronReading& reading) {
@@ -385,9 +393,9 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"position-embedding-type", OwnFlag{take_positions, print_positions}},
     {"window-size", OwnFlag{take_window, print_window}},
     {"moe-layer-freq", OwnFlag{take_pattern, print_pattern}},
-    {"tokenizer-type", WordFlag{&Flags::tokenizer}, FlagRule::Unprinted, false},
+    {"tokenizer-type", OwnFlag{take_name<&Flags::tokenizer>}, FlagRule::Unprinted, false},
     {"tokenizer-model tokenizer-name-or-path",
-     WordFlag{&Flags::tokenizer_model},
+     OwnFlag{take_name<&Flags::tokenizer_model>},
      FlagRule::Unprinted,
      false},
     {"group-query-attention", &Flags::grouped},

@@ -275,7 +275,9 @@ class FlagReader {
             row = nullptr;
         }
         string_view table;
-        if (row == nullptr) {
+        if (row == nullptr && turns_off(setting)) {
+            take_off(setting);
+        } else if (row == nullptr) {
             take_other(setting, alias.name);
         } else if (row->decides && owner_of(setting.sections, table) == SettingOwner::Unknown) {
             problem(setting,
@@ -284,6 +286,29 @@ class FlagReader {
                                 table));
         } else {
             take_row(*row, alias, setting);
+        }
+    }
+
+    static bool is_known(string_view name) {
+        return megatron_flag_row(name) != nullptr || refused_flag(name) != nullptr ||
+               noted_flag(name) != nullptr || is_harmless_flag(name) || flag_alias(name);
+    }
+
+    /// "--no-x" of a command line, where x is a flag and --no-x none of its own: Python's
+    /// BooleanOptionalAction.
+    static bool turns_off(const Setting& setting) {
+        constexpr string_view no = "no-";
+        return !setting.is_key && setting.values.empty() && setting.name.starts_with(no) &&
+               !is_known(setting.name) && is_known(string_view(setting.name).substr(no.size()));
+    }
+
+    void take_off(const Setting& setting) {
+        const SettingGroup* const unseen = noted_flag(string_view(setting.name).substr(3));
+        if (unseen != nullptr && !has_word(unseen->harmless_values, "false")) {
+            flags_.warnings.push_back(
+                fmt::format("{}: {}: {}", setting.place, setting.written, unseen->why));
+        } else {
+            flags_.unused.push_back(setting.written);
         }
     }
 

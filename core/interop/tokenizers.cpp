@@ -31,6 +31,7 @@ constexpr auto tokenizer_rows = std::to_array<TokenizerRow>({
     {"mistral-7b-v0.3", 32'768},
     {"mistral-7b-instruct-v0.3", 32'768},
     {"mixtral-8x7b-", 32'000},
+    {"mixtral-8x22b-v0.1", 32'000},
     {"gemma-2b", 256'000},
     {"gemma-7b", 256'000},
     {"gemma-2-", 256'000},

@@ -315,6 +315,15 @@ class YamlReader {
         return values_.all()[number];
     }
 
+    /// Whether a key stands among the entries with the same plain value.
+    static bool says_again(const Entries& entries, const YamlValue& key, const YamlValue& held) {
+        return held.kind == Kind::Scalar && std::ranges::any_of(entries, [&](const auto& entry) {
+                   return entry.first->text == key.text && entry.second->kind == Kind::Scalar &&
+                          entry.second->text == held.text &&
+                          entry.second->is_plain == held.is_plain;
+               });
+    }
+
     /// The keys and values of a mapping, and behind them those of the mappings that its key "<<"
     /// merges, as far as it has not the same keys.
     Entries entries_of(const YamlValue& mapping) {
@@ -330,6 +339,9 @@ class YamlReader {
                 refuse_key(key);
             }
             if (!known.insert(key.text).second) {
+                if (says_again(entries, key, held)) {
+                    continue;
+                }
                 values_.refuse(key.at,
                                fmt::format("the key '{}' is here a second time", key.text),
                                "keep one");

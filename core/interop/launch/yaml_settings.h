@@ -24,7 +24,7 @@ bool is_yaml(std::string_view text);
 /// YAML 1.1 sees in it, as PyYAML and OmegaConf do: `yes` and `on` are true, 0x20, 040, 3_2 and
 /// 1:30 whole numbers, 1e6 and 0o17 none. A text of several lines, and a mapping in a list, are
 /// left out. Throws Error(BadInput) with place:line:column for what is no YAML, a key that stands
-/// twice, more than 64 levels, and aliases that stand for more than 10,000 values.
+/// twice with two values, more than 64 levels, and aliases that stand for more than 10,000 values.
 LaunchFile parse_yaml_settings(std::string_view text, std::string_view place);
 
 }  // namespace pipetwin

@@ -238,6 +238,24 @@ TEST(UnknownMegatronFlags, AreAWarningUnlessTheyLookLikeOneThatIsKnown) {
     EXPECT_EQ(parse("--hiden-size 64", LeaveOut::Unknown).hidden_size, std::nullopt);
 }
 
+/// Python's switches have a flag that turns them off.
+TEST(ParseMegatronFlags, SwitchesAreTurnedOff) {
+    const MegatronFlags flags =
+        parse("--num-layers 8 --no-sequence-parallel --no-cpu-offloading --no-timing-log-level");
+    EXPECT_FALSE(flags.sequence_parallel);
+    EXPECT_THAT(flags.warnings, IsEmpty());
+    EXPECT_THAT(parse("--no-overlap-p2p-comm").warnings, ::testing::SizeIs(1));
+    EXPECT_EQ(error_of([] { parse("--no-new-layer-thing"); }).kind(), ErrorKind::BadInput);
+}
+
+/// What only names a tokenizer may stay open.
+TEST(ParseMegatronFlags, TokenizersMayBeVariables) {
+    const MegatronFlags flags =
+        parse("--num-layers 8 --tokenizer-type $TYPE --tokenizer-model ${ROOT}/t.model");
+    EXPECT_EQ(flags.tokenizer, std::nullopt);
+    EXPECT_EQ(flags.tokenizer_model, std::nullopt);
+}
+
 TEST(ParseMegatronFlags, ReadsTheTypeOfGradients) {
     EXPECT_TRUE(parse("--bf16 --main-grads-dtype bf16").gradients_narrow);
     EXPECT_FALSE(parse("--bf16 --main-grads-dtype fp32").gradients_narrow);

@@ -120,6 +120,8 @@ TEST(YamlSettings, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
     EXPECT_EQ(refused("a: 1\n---\na: 2\n"),
               "x.yaml:2:1: a second document begins here, expected one");
     EXPECT_EQ(refused("a: 1\na: 2\n"), "x.yaml:2:1: the key 'a' is here a second time");
+    EXPECT_EQ(parse_yaml_settings("a: 1\nb: x\na: 1\n", "x.yaml").settings.size(), 2U);
+    EXPECT_EQ(refused("a: 1\na: \"1\"\n"), "x.yaml:2:1: the key 'a' is here a second time");
     EXPECT_EQ(refused("a:\n  \"b\": 1\n  b: 2\n"), "x.yaml:3:3: the key 'b' is here a second time");
     EXPECT_EQ(
         refused("a: 1\nb: [1,\n 2\n"),
