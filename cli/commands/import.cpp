@@ -76,7 +76,7 @@ struct Importer {
     bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown and --insist
     bool words = false;    ///< --vocabulary
-    bool log = false;      ///< --rows-out
+    bool log = false;      ///< --rows-out and --model
 };
 
 constexpr std::array importers{
@@ -202,6 +202,9 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
     if (options.vocabulary && !importer.words) {
         refuse("--vocabulary",
                fmt::format("a file of format '{}' says it, or needs none", importer.name));
+    }
+    if (!options.model.empty() && !importer.log) {
+        refuse("--model", fmt::format("'import {}' reads no flags of Megatron", importer.name));
     }
     if (!options.rows_out.empty() && !importer.log) {
         refuse("--rows-out",
@@ -401,6 +404,11 @@ Command declare_import(CLI::App& app) {
                    "megatron, nanotron: words of the tokenizer, where the file does not say them")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 24));
+    app.add_option("--model",
+                   options->model,
+                   "megatron: a model by its name or its config.json, for sizes that the file does "
+                   "not say")
+        ->type_name("NAME");
     app.add_option("--rows-out",
                    options->rows_out,
                    "megatron: file for the steps that a log measured, as a row for --calibrate")

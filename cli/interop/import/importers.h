@@ -59,8 +59,9 @@ struct ImportOptions {
     std::optional<int> chunks;                      ///< megatron: stages per rank
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
     bool ignore_unknown = false;                    ///< launch files: leave out what is not known
-    bool insist = false;               ///< launch files: leave out what changes the run, too
-    std::optional<int> vocabulary{};   ///< megatron, nanotron: words, where the file has none
+    bool insist = false;              ///< launch files: leave out what changes the run, too
+    std::optional<int> vocabulary{};  ///< megatron, nanotron: words, where the file has none
+    std::string model{};  ///< megatron: a name or a config.json, for sizes that the file lacks
     std::filesystem::path rows_out{};  ///< megatron: file for measured steps; empty: none
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys

@@ -9,6 +9,7 @@
 #include "cli/interop/import/launch_tables.h"
 #include "cli/interop/import/measured_rows.h"
 #include "cli/interop/import/megatron_fragment.h"
+#include "cli/interop/import/named_model.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/interop/launch/printed_arguments.h"
@@ -202,6 +203,7 @@ Imported import_megatron(const ImportOptions& options) {
     int files = 0;
     std::vector<std::string> left_out;
     add_bases(file, options.file, options, files, left_out);
+    add_named_model(file, options);
     const bool is_empty = std::ranges::all_of(file.settings, &Setting::is_unset);
     if (is_empty && !file.unseen.empty()) {
         throw Error(ErrorKind::BadInput,

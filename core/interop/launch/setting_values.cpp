@@ -91,7 +91,8 @@ double real_value(const Setting& setting, std::string_view hint) {
 
 bool answer_value(const Setting& setting) {
     if (!setting.is_key) {
-        return true;
+        // ms-swift's flags have a value, which may be "false".
+        return setting.values.size() != 1 || lower_case(setting.values.front().text) != "false";
     }
     const std::string text = lower_case(first_word(setting).text);
     if (!has_word("true false 1 0", text)) {  // as Python takes them

@@ -108,6 +108,40 @@ TEST_F(ImportMegatron, TheWordsOfATokenizerAreKnownOrAsked) {
     EXPECT_EQ(import(flags + "--vocab-size 1000", {"--vocabulary", "128"}).code, 2);
 }
 
+/// Qwen 2.5 7B, as its makers published it: 7,615,616,512 parameters.
+TEST_F(ImportMegatron, ACommandOfSwiftNamesItsModel) {
+    const std::string command =
+        "NPROC_PER_NODE=4 \\\nmegatron pt --model Qwen/Qwen2.5-7B-Instruct "
+        "--tensor_model_parallel_size 4 --micro_batch_size 1 --global_batch_size 16 "
+        "--pipeline_model_parallel_size 1 --finetune true --sequence_parallel false "
+        "--max_length 8192 --bf16 true ";
+    const Outcome outcome = import(command, {"--device", "h100-sxm", "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["parameters"], 7'615'616'512);
+    EXPECT_THAT(
+        content_of(path("x.toml")),
+        AllOf(HasSubstr("tensor_parallel = 4\n"), ::testing::Not(HasSubstr("sequence_parallel"))));
+    EXPECT_EQ(import(command + "--tuner_type lora").code, 3);
+    EXPECT_EQ(import(command + "--tuner_type full").code, 0);
+    const Outcome strange = import(
+        "megatron pt --model my/model --micro_batch_size 1 "
+        "--pipeline_model_parallel_size 2");
+    EXPECT_EQ(strange.code, 0);
+    EXPECT_THAT(strange.err, HasSubstr("--model my/model: its sizes are not known here"));
+}
+
+/// The option completes a file without a model.
+TEST_F(ImportMegatron, AnOptionNamesTheModel) {
+    const std::string split =
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --pipeline-model-parallel-size 4 "
+        "--micro-batch-size 1 --global-batch-size 64 --seq-length 8192 --bf16 --use-flash-attn ";
+    const Outcome outcome =
+        import(split, {"--model", "llama-3-8b", "--device", "h100-sxm", "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["parameters"], 8'030'261'248);
+    EXPECT_THAT(content_of(path("x.toml")), HasSubstr("partition = [8, 8, 8, 8]"));
+}
+
 TEST_F(ImportMegatron, AutoLooksAtTheContent) {
     const auto guess = [this](const std::string& name, std::string_view content) {
         return pipetwin(

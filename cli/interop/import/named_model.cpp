@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/interop/import/named_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/base/input.h"
+#include "core/base/ascii.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/interop/launch/setting_values.h"
+#include "core/interop/megatron_config.h"
+#include "core/interop/megatron_flags.h"
+#include "core/text/json_text.h"
+#include "sim/questions/estimated_model.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+/// The name that comes with the program for one of Hugging Face's: "Qwen/Qwen2.5-7B-Instruct" is
+/// "qwen2.5-7b"; empty: there is none.
+std::string shipped_name(std::string_view theirs) {
+    while (theirs.ends_with('/')) {
+        theirs.remove_suffix(1);
+    }
+    std::string name(theirs.substr(theirs.find_last_of('/') + 1));
+    std::ranges::transform(name, name.begin(), [](char c) { return ascii::lower(c); });
+    for (const std::string_view end : {"-hf", "-instruct", "-chat", "-base"}) {
+        if (name.ends_with(end)) {
+            name.erase(name.size() - end.size());
+        }
+    }
+    const std::string meta = "meta-";
+    name.erase(0, name.starts_with(meta) ? meta.size() : 0);
+    return std::ranges::count(model_names(), name) > 0 ? name : std::string();
+}
+
+/// The tokens of a sample, which config.json does not say; 1 where the file does not either.
+int sequence_of(const LaunchFile& file) {
+    for (const Setting& setting : file.settings) {
+        if (setting.name == "seq-length" && !setting.is_unset) {
+            return whole_value(setting, 1);
+        }
+    }
+    return 1;
+}
+
+void add_model(LaunchFile& file, const std::string& name) {
+    const std::filesystem::path config = sim::config_file(name, "import megatron --model");
+    const std::string place = config.string();
+    const MegatronModelFlags model =
+        megatron_model_flags(read_input(config, JsonLimits{}.max_bytes), place, sequence_of(file));
+    LaunchFile base = parse_launch_file(print_megatron_flags(model.flags), place);
+    std::erase_if(base.settings,
+                  [](const Setting& setting) { return setting.name == "seq-length"; });
+    for (Setting& setting : base.settings) {
+        setting.written = fmt::format("{} of {}", setting.written, name);
+    }
+    add_base_settings(file, base);
+    file.notes.push_back(fmt::format("the model is {}, where the file does not say it", name));
+    if (!model.missing.empty()) {
+        file.notes.push_back(fmt::format(
+            "{} has what no flag of Megatron says: {}", name, fmt::join(model.missing, "; ")));
+    }
+}
+
+}  // namespace
+
+void add_named_model(LaunchFile& file, const ImportOptions& options) {
+    const auto found = std::ranges::find_if(file.settings, [](const Setting& setting) {
+        return !setting.is_key && setting.name == "model" && setting.values.size() == 1;
+    });
+    std::string name = options.model;
+    if (found != file.settings.end()) {
+        const SettingWord word = found->values.front();
+        file.settings.erase(found);
+        // ms-swift has another name for the tokens of a sample.
+        for (Setting& setting : file.settings) {
+            setting.name = setting.name == "max-length" ? "seq-length" : setting.name;
+        }
+        const std::string shipped = word.unknown.empty() ? shipped_name(word.text) : "";
+        if (name.empty() && shipped.empty()) {
+            file.notes.push_back(fmt::format(
+                "{}: --model {}: its sizes are not known here; --model FILE names a config.json",
+                word.place,
+                word.unknown.empty() ? word.text : word.unknown));
+        }
+        name = name.empty() ? shipped : name;
+    }
+    if (!name.empty()) {
+        add_model(file, name);
+    }
+}
+
+}  // namespace pipetwin::cli
