@@ -93,6 +93,13 @@ constexpr std::array importers{
              .unknown = true,
              .words = true,
              .log = true},
+    Importer{.name = "nemo",
+             .read = &import_nemo,
+             .kinds = {FileKind::Unknown, FileKind::Megatron},
+             .expected = "NeMo's YAML",
+             .hf = true,
+             .unknown = true,
+             .words = true},
     Importer{.name = "nanotron",
              .read = &import_nanotron,
              .kinds = {FileKind::Unknown},
@@ -367,7 +374,8 @@ Command declare_import(CLI::App& app) {
     app.add_option(
            "format",
            options->format,
-           "Format of the file: torch-csv, megatron, nanotron, torchtitan, deepspeed, csv, hf, "
+           "Format of the file: torch-csv, megatron, nemo, nanotron, torchtitan, deepspeed, csv, "
+           "hf, "
            "pipedream, torch-trace, nsys, chrome-trace, or auto, which looks at the content")
         ->type_name("FORMAT")
         ->required();
@@ -390,18 +398,21 @@ Command declare_import(CLI::App& app) {
            "--chunks", options->chunks, "megatron: stages per rank (virtual stages), default 1")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
-    app.add_flag("--ignore-unknown",
-                 options->ignore_unknown,
-                 "megatron, nanotron, torchtitan, deepspeed: leave out names that are not known "
-                 "though they look like a slip of one that is (default: refuse them; other "
-                 "unknown names are left out with a warning)");
-    app.add_flag("--insist",
-                 options->insist,
-                 "megatron, nanotron, torchtitan, deepspeed: leave out all that a scenario cannot "
-                 "express; the result then says that it is of another run");
-    app.add_option("--vocabulary",
-                   options->vocabulary,
-                   "megatron, nanotron: words of the tokenizer, where the file does not say them")
+    app.add_flag(
+        "--ignore-unknown",
+        options->ignore_unknown,
+        "megatron, nemo, nanotron, torchtitan, deepspeed: leave out names that are not known "
+        "though they look like a slip of one that is (default: refuse them; other "
+        "unknown names are left out with a warning)");
+    app.add_flag(
+        "--insist",
+        options->insist,
+        "megatron, nemo, nanotron, torchtitan, deepspeed: leave out all that a scenario cannot "
+        "express; the result then says that it is of another run");
+    app.add_option(
+           "--vocabulary",
+           options->vocabulary,
+           "megatron, nemo, nanotron: words of the tokenizer, where the file does not say them")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 24));
     app.add_option("--model",

@@ -15,6 +15,14 @@ namespace pipetwin {
 /// Throws Error(BadInput) and Error(Infeasible) with the place of a setting.
 MegatronFlags nanotron_flags(const LaunchFile& file, LeaveOut leave_out);
 
+/// A run of NeMo 1.x from its YAML file, as the launcher has it or as a run dumps it below "cfg":
+/// keys with Megatron's meaning under its names, those of the trainer, and references between them.
+/// Throws as above.
+MegatronFlags nemo_flags(const LaunchFile& file, LeaveOut leave_out);
+
+/// Whether a text is a configuration of NeMo 1.x.
+bool is_nemo(std::string_view text);
+
 /// Whether a text is a configuration of nanotron.
 bool is_nanotron(std::string_view text);
 

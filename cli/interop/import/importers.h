@@ -101,6 +101,9 @@ Imported import_megatron(const ImportOptions& options);
 /// nanotron's YAML file: as Megatron's flags.
 Imported import_nanotron(const ImportOptions& options);
 
+/// The YAML file of NeMo 1.x: as Megatron's flags.
+Imported import_nemo(const ImportOptions& options);
+
 /// torchtitan's TOML file: tables of a scenario.
 Imported import_torchtitan(const ImportOptions& options);
 

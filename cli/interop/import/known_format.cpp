@@ -77,6 +77,9 @@ KnownFormat known_format(const std::filesystem::path& file) {
         if (is_nanotron(text)) {
             return {.format = "nanotron", .words = "a configuration of nanotron"};
         }
+        if (is_nemo(text)) {
+            return {.format = "nemo", .words = "a configuration of NeMo"};
+        }
         if (is_layout(text)) {
             return {.format = "megatron", .words = "Megatron's pipeline layout"};
         }

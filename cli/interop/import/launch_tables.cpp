@@ -37,6 +37,12 @@ void expect_known_program(std::string_view text, const std::string& place) {
                     "this is nanotron's configuration",
                     "'pipetwin import nanotron' reads it");
     }
+    if (is_nemo(text)) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "this is NeMo's configuration",
+                    "'pipetwin import nemo' reads it");
+    }
     if (holds("pipe_parallel_size\"") || holds("pipe-parallel-size\"") ||
         holds("pipe_parallel_size:") || holds("pipe-parallel-size:")) {
         throw Error(ErrorKind::BadInput,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -161,6 +162,63 @@ TEST_F(ImportMegatron, AutoLooksAtTheContent) {
     EXPECT_EQ(strange.code, 3);
     EXPECT_THAT(strange.err, HasSubstr("name its format"));
     EXPECT_EQ(guess("p.toml", "[model]\nkind = \"gpt\"\n[pipeline]\nstages = 2\n").code, 3);
+}
+
+/// A small Llama as NeMo's launcher writes it.
+constexpr std::string_view nemo_run =
+    "run:\n  name: x\n"
+    "trainer:\n  num_nodes: 2\n  devices: 8\n  precision: bf16\n  max_steps: 10\n"
+    "  accumulate_grad_batches: 1\n  gradient_clip_val: 1.0\n"
+    "model:\n  mcore_gpt: true\n  megatron_amp_O2: true\n  micro_batch_size: 1\n"
+    "  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
+    "  pipeline_model_parallel_size: 4\n  virtual_pipeline_model_parallel_size: null\n"
+    "  sequence_parallel: true\n  encoder_seq_length: 1024\n"
+    "  max_position_embeddings: ${.encoder_seq_length}\n  num_layers: 16\n  hidden_size: 512\n"
+    "  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n  num_attention_heads: 8\n"
+    "  hidden_dropout: 0\n  attention_dropout: 0\n  normalization: rmsnorm\n  bias: false\n"
+    "  activation: fast-swiglu\n  position_embedding_type: rope\n"
+    "  share_embeddings_and_output_weights: false\n  transformer_engine: true\n"
+    "  override_vocab_size: 32000\n  fp8: false\n  fp8_hybrid: true\n"
+    "  data:\n    seq_length: 1024\n    num_workers: 2\n"
+    "  optim:\n    name: mcore_distributed_optim\n    lr: 1e-4\n    overlap_grad_sync: true\n";
+
+TEST_F(ImportMegatron, NeMoIsAFormatOfItsOwn) {
+    const auto nemo = [this](std::string_view content, const std::string& format = "nemo") {
+        return pipetwin({"import",
+                         format,
+                         file("n.yaml", content),
+                         "--device",
+                         "h100-sxm",
+                         "--json",
+                         "--force",
+                         "--out",
+                         path("n.toml")});
+    };
+    const Outcome outcome = nemo(nemo_run);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    // By hand: 4 x 512^2 of attention, 3 x 512 x 2048, two norms; two matrices of 32000 x 512,
+    // of which 32000 is padded to a multiple of 128 x 2, and a norm.
+    EXPECT_EQ(outcome.json()["parameters"],
+              16 * (4 * 512 * 512 + 3 * 512 * 2048 + 2 * 512) + 2 * 32'000 * 512 + 512);
+    EXPECT_THAT(content_of(path("n.toml")),
+                AllOf(HasSubstr("# nemo's configuration\n"),
+                      HasSubstr("micro_batches = 32\ndata_parallel = 2\n"),
+                      HasSubstr("tensor_parallel = 2\n"),
+                      HasSubstr("sequence_parallel = true\n"),
+                      HasSubstr("shard = \"optimizer\"\n"),
+                      HasSubstr("overlap_reduction = true\n"),
+                      HasSubstr("per_node = 8\n"),
+                      HasSubstr("partition = [4, 4, 4, 4]")));
+    EXPECT_EQ(nemo(nemo_run, "auto").json()["format"], "nemo");
+    EXPECT_THAT(nemo(nemo_run, "megatron").err, HasSubstr("'pipetwin import nemo' reads it"));
+    const std::string text(nemo_run);
+    for (const auto& [old, other] :
+         {std::pair{std::string("mcore_gpt: true"), "fsdp: true"},
+          std::pair{std::string("megatron_amp_O2: true"), "megatron_amp_O2: false"}}) {
+        std::string changed = text;
+        changed.replace(changed.find(old), old.size(), other);
+        EXPECT_EQ(nemo(changed).code, 3) << other;
+    }
 }
 
 TEST_F(ImportMegatron, NanotronIsAFormatOfItsOwn) {
