@@ -75,7 +75,7 @@ struct Importer {
     bool stack = false;    ///< --device and --stack alone
     bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown and --insist
-    bool words = false;    ///< --vocabulary
+    bool words = false;    ///< --vocabulary and --variable
     bool log = false;      ///< --rows-out and --model
 };
 
@@ -209,6 +209,9 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
     if (options.vocabulary && !importer.words) {
         refuse("--vocabulary",
                fmt::format("a file of format '{}' says it, or needs none", importer.name));
+    }
+    if (!options.variables.empty() && !importer.words) {
+        refuse("--variable", fmt::format("a file of format '{}' has none", importer.name));
     }
     if (!options.model.empty() && !importer.log) {
         refuse("--model", fmt::format("'import {}' reads no flags of Megatron", importer.name));
@@ -415,6 +418,13 @@ Command declare_import(CLI::App& app) {
            "megatron, nemo, nanotron: words of the tokenizer, where the file does not say them")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 24));
+    app.add_option("--variable",
+                   options->variables,
+                   "megatron, nemo, nanotron: a value for a variable of the file, which comes from "
+                   "outside; 3=4 for $3; repeatable")
+        ->type_name("NAME=VALUE")
+        ->take_all()
+        ->expected(1);
     app.add_option("--model",
                    options->model,
                    "megatron: a model by its name or its config.json, for sizes that the file does "

@@ -158,7 +158,12 @@ bool are_megatron_flags(std::string_view text);
 /// Reads a shell script, a command line, a file of flags (core/interop/launch/shell_script.h), or a
 /// YAML file of Primus or Megatron-Bridge (core/interop/launch/yaml_settings.h). Throws
 /// Error(BadInput) with place:line:column.
-LaunchFile parse_launch_file(std::string_view text, std::string_view place);
+LaunchFile parse_launch_file(std::string_view text,
+                             std::string_view place,
+                             const LaunchVariables& given = {});
+
+/// Puts values in the place of words that are one open variable.
+void set_variables(LaunchFile& file, const LaunchVariables& given);
 
 /// Adds the settings of a file that another one continues, but for those that it sets anew or
 /// unsets.

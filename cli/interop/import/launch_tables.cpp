@@ -60,6 +60,29 @@ void expect_text(std::string_view text, const std::string& place, std::string_vi
     }
 }
 
+LaunchVariables given_variables(const ImportOptions& options, std::string_view text) {
+    LaunchVariables given;
+    for (const std::string& variable : options.variables) {
+        const std::size_t equals = variable.find('=');
+        const std::string name = variable.substr(0, equals);
+        if (equals == std::string::npos || name.empty()) {
+            throw Error(ErrorKind::Usage,
+                        "--variable",
+                        fmt::format("'{}' is not of the form NAME=VALUE", variable),
+                        "write the name as the file has it behind the $: --variable MBS=4");
+        }
+        if (text.find("$" + name) == std::string_view::npos &&
+            text.find("${" + name) == std::string_view::npos) {
+            throw Error(ErrorKind::Usage,
+                        "--variable",
+                        fmt::format("the file has no variable '{}'", name),
+                        "write the name as the file has it behind the $, or leave it out");
+        }
+        given[name] = variable.substr(equals + 1);
+    }
+    return given;
+}
+
 LeaveOut leave_out(const ImportOptions& options) {
     return options.insist           ? LeaveOut::All
            : options.ignore_unknown ? LeaveOut::Unknown

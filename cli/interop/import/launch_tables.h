@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/interop/import/importers.h"
+#include "core/interop/launch/setting.h"
 #include "core/interop/launch/setting_problems.h"
 
 /// Parts that importers of other systems' launch files share.
@@ -25,6 +26,10 @@ void expect_text(std::string_view text, const std::string& place, std::string_vi
 /// Throws Error(BadInput) for a configuration of GPT-NeoX, which is not read, and for one of
 /// nanotron, which another format reads.
 void expect_known_program(std::string_view text, const std::string& place);
+
+/// The values of --variable. Throws Error(Usage) for one that is not NAME=VALUE, and for a variable
+/// that `text` does not have.
+LaunchVariables given_variables(const ImportOptions& options, std::string_view text);
 
 /// What --ignore-unknown and --insist ask for.
 LeaveOut leave_out(const ImportOptions& options);

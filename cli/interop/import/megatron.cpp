@@ -199,7 +199,7 @@ Imported import_megatron(const ImportOptions& options) {
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
-    LaunchFile file = parse_launch_file(text, place);
+    LaunchFile file = parse_launch_file(text, place, given_variables(options, text));
     int files = 0;
     std::vector<std::string> left_out;
     add_bases(file, options.file, options, files, left_out);

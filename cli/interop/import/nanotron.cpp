@@ -19,7 +19,9 @@ Imported import_nanotron(const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_nanotron_file);
     expect_text(text, place, "nanotron's YAML");
     expect_flag_options(options);
-    MegatronFlags flags = nanotron_flags(parse_yaml_settings(text, place), leave_out(options));
+    LaunchFile file = parse_yaml_settings(text, place);
+    set_variables(file, given_variables(options, text));
+    MegatronFlags flags = nanotron_flags(file, leave_out(options));
     take_vocabulary(flags, options);
     return megatron_fragment(flags, options, place);
 }

@@ -35,6 +35,9 @@ struct Setting {
     bool operator==(const Setting&) const = default;
 };
 
+/// Values for variables that a file leaves open, by their names ("MBS", and "3" for "$3").
+using LaunchVariables = std::map<std::string, std::string, std::less<>>;
+
 /// A launch file: its settings, and what it says beside them.
 struct LaunchFile {
     std::vector<Setting> settings;

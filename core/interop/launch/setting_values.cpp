@@ -58,9 +58,29 @@ const SettingWord& first_word(const Setting& setting, std::string_view hint) {
             fmt::format("{} = '{}', which has no value in this file, or one under a condition",
                         setting.written,
                         word.unknown),
-            "write the value in place of the variable");
+            variable_name(word.unknown).empty()
+                ? std::string("write the value in place of the variable")
+                : fmt::format(
+                      "give the value with --variable {}=VALUE, or write it in place of the "
+                      "variable",
+                      variable_name(word.unknown)));
     }
     return word;
+}
+
+std::string_view variable_name(std::string_view written) {
+    if (!written.starts_with('$')) {
+        return {};
+    }
+    written.remove_prefix(1);
+    if (written.starts_with('{') && written.ends_with('}')) {
+        written = written.substr(1, written.size() - 2);
+    }
+    const auto is_part = [](char c) {
+        return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+               (c >= 'A' && c <= 'Z');
+    };
+    return std::ranges::all_of(written, is_part) ? written : std::string_view();
 }
 
 std::optional<int> whole_in(std::string_view text) {

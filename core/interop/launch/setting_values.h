@@ -19,6 +19,9 @@ constexpr int largest_setting = 1 << 30;
 /// The first word of a setting. Throws where it has none, or one that the file does not know.
 const SettingWord& first_word(const Setting& setting, std::string_view hint = {});
 
+/// The name of a variable as files write it, "$X", "${X}" or "$3"; empty: it is none of these.
+std::string_view variable_name(std::string_view written);
+
 /// A text that is a whole number and nothing else; none: it is not.
 std::optional<int> whole_in(std::string_view text);
 

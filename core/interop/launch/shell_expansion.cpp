@@ -444,6 +444,10 @@ class ShellExpansion {
         }
         constexpr std::string_view special = "0123456789@*#?$!-";
         if (raw.size() > 1 && special.find(raw[1]) != nowhere) {
+            if (const auto* const value = known(raw.substr(1, 1))) {
+                put_value(value->words.front(), in_quotes);
+                return 2;
+            }
             put_unknown(raw.substr(0, 2));
             return 2;
         }
@@ -468,7 +472,8 @@ class ShellExpansion {
                 inside.substr(0, std::min(inside.find_first_not_of("0123456789"), inside.size()));
         }
         const std::string_view rest = inside.substr(name.size());
-        if (rest.empty() && !name.empty() && !(name.front() >= '0' && name.front() <= '9')) {
+        const bool is_argument = !name.empty() && name.front() >= '0' && name.front() <= '9';
+        if (rest.empty() && !name.empty() && (!is_argument || known(name) != nullptr)) {
             plain(name, in_quotes);
             return;
         }
@@ -551,8 +556,18 @@ void add_apart(std::string unknown, std::size_t where, bool holds_flags, ShellTe
 
 }  // namespace
 
+void ShellVariables::fix(const std::string& name, const std::string& value) {
+    Value& fixed = values_[name];
+    fixed = {};
+    fixed.words = {ShellText{.text = value, .at = std::vector<std::size_t>(value.size(), 0)}};
+    fixed_.insert(name);
+}
+
 void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
     const std::string name(name_at(assignment.text));
+    if (fixed_.contains(name)) {
+        return;
+    }
     std::string_view rest = assignment.text.substr(name.size());
     const bool appends = rest.starts_with('+');
     rest.remove_prefix(appends ? 2 : 1);

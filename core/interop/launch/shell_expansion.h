@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,9 @@ class ShellVariables {
     ShellVariables(std::string_view script, std::string_view place)
         : script_(script), place_(place) {}
 
+    /// Gives a variable, or an argument of the script ("3"), a value that no assignment changes.
+    void fix(const std::string& name, const std::string& value);
+
     /// Carries out an assignment. Throws Error(BadInput) with place:line:column where an array is
     /// not closed. One that `is_optional` may not be carried out by the shell, so what it sets is
     /// unknown from then on.
@@ -82,6 +86,7 @@ class ShellVariables {
     std::string_view place_;
     std::map<std::string, Value, std::less<>> values_;
     std::vector<std::string> order_;
+    std::set<std::string, std::less<>> fixed_;
 };
 
 }  // namespace pipetwin

@@ -112,8 +112,12 @@ bool is_override(const ShellText& word) {
 /// Reads a script; one object for each.
 class ScriptReader {
   public:
-    ScriptReader(std::string_view script, std::string_view place)
-        : script_(script), place_(place), variables_(script, place) {}
+    ScriptReader(std::string_view script, std::string_view place, const LaunchVariables& given)
+        : script_(script), place_(place), variables_(script, place) {
+        for (const auto& [name, value] : given) {
+            variables_.fix(name, value);
+        }
+    }
 
     LaunchFile read() {
         for (const ShellStatement& statement : shell_statements(script_, place_)) {
@@ -388,8 +392,10 @@ class ScriptReader {
 
 }  // namespace
 
-LaunchFile parse_shell_script(std::string_view text, std::string_view place) {
-    return ScriptReader(text, place).read();
+LaunchFile parse_shell_script(std::string_view text,
+                              std::string_view place,
+                              const LaunchVariables& given) {
+    return ScriptReader(text, place, given).read();
 }
 
 }  // namespace pipetwin

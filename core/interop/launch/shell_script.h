@@ -19,7 +19,9 @@ namespace pipetwin {
 /// handed over as unknown. A word "key=value" is an override of Hydra's with a dot in its key, and
 /// without one beside such an override or behind a flag that has its value. Throws Error(BadInput)
 /// with place:line:column for an open quote or parenthesis, and where two commands have different
-/// flags.
-LaunchFile parse_shell_script(std::string_view text, std::string_view place);
+/// flags. Variables that are `given` have that value, whatever the script assigns to them.
+LaunchFile parse_shell_script(std::string_view text,
+                              std::string_view place,
+                              const LaunchVariables& given = {});
 
 }  // namespace pipetwin

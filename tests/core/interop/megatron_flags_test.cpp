@@ -190,7 +190,8 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
         {"--normalization x", "x.sh:1:17: --normalization = 'x', expected LayerNorm or RMSNorm"},
         {"--num-layers $L",
          "x.sh:1:14: --num-layers = '$L', which has no value in this file, or one under a "
-         "condition\nhint: write the value in place of the variable"},
+         "condition\nhint: give the value with --variable L=VALUE, or write it in place of the "
+         "variable"},
     };
     for (const Breach& breach : breaches) {
         const Error error = error_of([&] { parse(breach.text); });

@@ -143,6 +143,32 @@ TEST_F(ImportMegatron, AnOptionNamesTheModel) {
     EXPECT_THAT(content_of(path("x.toml")), HasSubstr("partition = [8, 8, 8, 8]"));
 }
 
+/// Values that a script takes from its arguments or the environment are asked for by name.
+TEST_F(ImportMegatron, ValuesFromOutsideAreAskedForAndGiven) {
+    const std::string script =
+        "#!/bin/bash\nMB=$3\nGLOBAL=$((16 * MB))\n"
+        "OPTIONS=\" --micro-batch-size ${MB} --global-batch-size ${GLOBAL} --num-layers 24 "
+        "--hidden-size 512 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 "
+        "--max-position-embeddings 1024 --pipeline-model-parallel-size $STAGES\"\n"
+        "torchrun --nproc_per_node 8 pretrain_gpt.py ${OPTIONS}\n";
+    EXPECT_THAT(import(script, {"--variable", "STAGES=4"}).err, HasSubstr("--variable 3=VALUE"));
+    EXPECT_THAT(import(script, {"--variable", "3=2"}).err, HasSubstr("--variable STAGES=VALUE"));
+    const std::string text = fragment(script, {"--variable", "3=2", "--variable", "STAGES=4"});
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("batch = 32\n"),
+                      HasSubstr("stages = 4\n"),
+                      HasSubstr("micro_batches = 8\ndata_parallel = 2\n")));
+    EXPECT_THAT(fragment(script, {"--variable", "MB=1", "--variable", "STAGES=4"}),
+                HasSubstr("batch = 16\n"));
+    EXPECT_EQ(import(script, {"--variable", "NONE=1"}).code, 2);
+    EXPECT_EQ(import(script, {"--variable", "STAGES"}).code, 2);
+    const std::string yaml =
+        "model:\n  num_layers: 8\n  pipeline_model_parallel_size: ${PP}\n"
+        "  micro_batch_size: 1\n";
+    EXPECT_EQ(import(yaml).code, 3);
+    EXPECT_THAT(fragment(yaml, {"--variable", "PP=2"}), HasSubstr("stages = 2\n"));
+}
+
 TEST_F(ImportMegatron, AutoLooksAtTheContent) {
     const auto guess = [this](const std::string& name, std::string_view content) {
         return pipetwin(
