@@ -14,14 +14,18 @@ namespace pipetwin {
 
 namespace {
 
-/// Words of names that speak of the model, its split, its batch, its memory or its precision.
+/// Words of names that speak of the model, what of it is trained, its split, its schedule, its
+/// batch, its memory or its precision.
 constexpr std::string_view words_of_runs =
     "pipeline pp vpp virtual parallel parallelism tp cp ep fsdp zero shard sharding degree stage "
     "stages chunks layer layers block blocks depth width dim expert experts capacity head heads "
     "hidden ffn mlp vocab vocabulary seq seqlen sequence length lengths batch batchsize "
     "microbatch microbatches accumulation recompute remat offload offloading swap fp8 fp4 mxfp8 "
     "mxfp4 nvfp4 int8 quant quantize precision dtype lora peft adapter mamba ssm mtp encoder "
-    "partition partitions splits layout moe topk attention attn conv residual";
+    "partition partitions splits layout moe topk attention attn conv residual pipe spec schedule "
+    "interleave interleaved zb dualpipe bubble freeze frozen tuner distill distillation teacher "
+    "packing packed window sliding gated glu tied untied embedding embeddings optimizer "
+    "checkpointing bf16 fp16 fp32 half amp";
 
 }  // namespace
 

@@ -137,7 +137,13 @@ TEST_F(ImportMegatron, AnotherModelIsAskedForTwiceAndTheAnswerSaysSo) {
 
 /// A name that is not known but speaks of the split is not left out either.
 TEST_F(ImportMegatron, AnUnknownNameThatSpeaksOfTheRunStaysRefused) {
-    for (const std::string flag : {"--my-pipeline-cuts 3,5", "--use-new-fp8", "--batch-growth 2"}) {
+    for (const std::string flag : {"--my-pipeline-cuts 3,5",
+                                   "--use-new-fp8",
+                                   "--batch-growth 2",
+                                   "--my-spec x",
+                                   "--freeze-llm",
+                                   "--gradient-checkpointing",
+                                   "--new-schedule v"}) {
         EXPECT_EQ(import(std::string(small_gpt) + flag, {"--ignore-unknown"}).code, 3) << flag;
     }
 }
