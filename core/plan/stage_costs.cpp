@@ -693,6 +693,7 @@ void add(const StageState& experts, StageState& all) {
     all.expert_weights = experts.weights;
     all.gradients += experts.gradients;
     all.optimizer_state += experts.optimizer_state;
+    all.gathered += experts.gathered;
     all.running += experts.running;
     all.workspace += experts.workspace;
     all.optimizer += experts.optimizer;
