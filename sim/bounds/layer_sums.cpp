@@ -50,6 +50,14 @@ Duration scaled_down(Duration time, double factor) {
     return Duration(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
 }
 
+/// What rounding adds to the update of each layer by itself beyond that of a stage, at most: a
+/// nanosecond for the parts of experts, and one for each kind of weights whose state has a width of
+/// its own.
+Duration rounding_of_update(const OptimizerState& state, bool has_experts) {
+    const int kinds = has_experts ? 2 : 1;
+    return Duration{(has_experts ? 1 : 0) + (state.bytes ? kinds : 0)};
+}
+
 /// Modules of all pieces, in all of their blocks.
 ModuleRules all_modules(const ModuleRules& rules) {
     OffloadModules away;
@@ -139,6 +147,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
                       .devices = tensor.devices,
                       .fp32_gradients = has_fp32_gradients(scenario, profile),
                       .experts = whole_experts(scenario, profile)});
+    const Duration rounding =
+        rounding_of_update(optimizer_state(scenario), expert_rules(scenario, profile).has_value());
     const double speed = std::ranges::min_element(kinds.speeds, {}, &DeviceSpeed::factor)->factor;
     constexpr auto most = [](int a, int b) { return std::max(a, b); };
     constexpr auto fewest = [](int a, int b) { return std::min(a, b); };
@@ -164,8 +174,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
         sums.forward.push_back(sums.forward.back() + sample.forward);
         sums.backward_input.push_back(sums.backward_input.back() + sample.backward_input);
         sums.backward_weight.push_back(sums.backward_weight.back() + sample.backward_weight);
-        sums.update.push_back(sums.update.back() +
-                              scaled_down(state.optimizer, speed) / shards.optimizer);
+        const Duration update = std::max(Duration{}, state.optimizer - rounding);
+        sums.update.push_back(sums.update.back() + scaled_down(update, speed) / shards.optimizer);
         sums.state.push_back(sums.state.back() + least_share(state, shards));
         sums.weights.push_back(sums.weights.back() + state.weights);
         const LayerSample& kept = smallest.empty() ? sample : smallest[layer];
