@@ -218,8 +218,7 @@ inline bool goes_on(int round, bool has_come_up) {
 /// None where there is no such plan or it does not fit.
 inline std::optional<Duration> step_of(const SettledScenario& settled, const Profile& profile) {
     try {
-        Plan plan = plan_of(settled, profile);
-        plan = plan.with_capacity(settled_capacity(plan));
+        const Plan plan = with_settled_capacity(plan_of(settled, profile));
         check_memory(plan);
         return step_time(simulate(plan));
     } catch (const Error&) {
