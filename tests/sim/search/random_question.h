@@ -72,6 +72,8 @@ class RandomQuestion {
                 sample.core_forward = sample.forward * quarters / 8;
                 sample.core_saved = Bytes{sample.saved.count * quarters / 4};
                 sample.accumulation = sample.forward * quarters / 8;
+                // Devices divide an output evenly, as they do that of a real model.
+                sample.output = Bytes{(sample.output.count + 3) / 4 * 4};
             });
             if (knows_shares) {
                 add_shares(layer, 1 + below(3));
