@@ -17,6 +17,7 @@
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack.h"
 #include "core/costs/devices/stack_choice.h"
+#include "core/costs/estimate_source.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
@@ -284,6 +285,11 @@ std::shared_ptr<const Stack> stack_of(const ScenarioParts& scenario, const Profi
     const std::string& name = has_own ? profile.stack : scenario.cluster.stack;
     if (name.empty() || name == no_stack) {
         return nullptr;
+    }
+    // A search asks thousands of times, so the stack of an estimate is not looked for again.
+    const EstimateSource* const source = has_own ? profile.estimated_from.get() : nullptr;
+    if (source != nullptr && source->stack && source->stack->name == name) {
+        return source->stack;
     }
     if (has_own && is_stack_file(name)) {
         expect_file_of_costs(name);
