@@ -71,7 +71,7 @@ class Search {
     void leave_out(const FrontierNode& node);
     std::vector<FrontierNode> next_wave(Frontier& frontier);
     Expansion look_into(const FrontierNode& shape) const;
-    void look_into(const FrontierNode& shape,
+    bool look_into(const FrontierNode& shape,
                    const ScheduleChoice& choice,
                    Duration ceiling,
                    ShapeBounds& bounds,
@@ -142,13 +142,10 @@ Frontier Search::frontier_of_shapes() {
 /// All candidates of these shapes: they lack memory.
 void Search::refuse_all(std::span<const Shape> shapes) {
     Outcome refused;
-    refused.refuse(out_of_memory(), {.shape = shapes.front(), .choice = {}});
-    Infeasible& entry = refused.infeasible.begin()->second;
-    entry.count = 0;
     for (const Shape& shape : shapes) {
-        entry.count += state_.bounds.choices().count(shape);
+        refused.candidates += state_.bounds.choices().count(shape);
     }
-    refused.candidates = entry.count;
+    refused.refuse(out_of_memory(), {.shape = shapes.front(), .choice = {}}, refused.candidates);
     state_.all.add(std::move(refused));
 }
 
@@ -302,6 +299,8 @@ Expansion Search::look_into(const FrontierNode& shape) const {
     const Duration ceiling =
         best == Duration::max() ? best : best + part(best, runner_up) + Duration{1};
     std::map<CostOptions, ShapeBounds> bounds_of_options;
+    std::int64_t without_room = 0;
+    const ScheduleChoice* first_without = nullptr;
     for (const ScheduleChoice& choice : choices) {
         const CostOptions options = cost_options_of(state_.space.scenario, choice);
         auto known = bounds_of_options.find(options);
@@ -313,13 +312,19 @@ Expansion Search::look_into(const FrontierNode& shape) const {
                 continue;
             }
         }
-        look_into(shape, choice, ceiling, known->second, step);
+        if (!look_into(shape, choice, ceiling, known->second, step) && without_room++ == 0) {
+            first_without = &choice;
+        }
+    }
+    if (first_without != nullptr) {
+        step.outcome.refuse(out_of_memory(), {.shape = of, .choice = *first_without}, without_room);
     }
     return step;
 }
 
-/// Opens or refuses a choice of a shape. What is not below `ceiling` is not looked at closely.
-void Search::look_into(const FrontierNode& shape,
+/// Opens a choice of a shape; returns whether some partition of it may fit. What is not below
+/// `ceiling` is not looked at closely.
+bool Search::look_into(const FrontierNode& shape,
                        const ScheduleChoice& choice,
                        Duration ceiling,
                        ShapeBounds& bounds,
@@ -332,7 +337,6 @@ void Search::look_into(const FrontierNode& shape,
     const std::optional<Duration> bound =
         any && least < ceiling ? bounds.least_of_first(choice, least) : any;
     if (!bound) {
-        step.outcome.refuse(out_of_memory(), candidate);
         step.too_large.emplace_back(bounds.even_share_of_memory(choice), candidate);
     }
     if (any && !bound && bounds.has_more_partitions()) {
@@ -345,6 +349,7 @@ void Search::look_into(const FrontierNode& shape,
                                  .actions = actions_of(candidate),
                                  .candidate = candidate});
     }
+    return bound.has_value();
 }
 
 Expansion Search::simulate(const FrontierNode& node) const {

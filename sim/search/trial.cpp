@@ -72,18 +72,19 @@ std::string text_of_refusal(const Error& why) {
                : why.text();
 }
 
-void Outcome::refuse(const Error& why, const Candidate& candidate) {
+void Outcome::refuse(const Error& why, const Candidate& candidate, std::int64_t count) {
     const std::string text = text_of_refusal(why);
     std::string rule = text;
     std::erase_if(rule, [](char c) { return c >= '0' && c <= '9'; });
     Infeasible& entry = infeasible[rule];
-    if (entry.count++ == 0) {
+    if (entry.count == 0) {
         entry.kind = why.kind();
         entry.reason = why.reason();
         entry.why = text;
         entry.hint = why.hint();
         entry.example = candidate;
     }
+    entry.count += count;
 }
 
 void Outcome::add(Outcome other) {

@@ -50,7 +50,8 @@ struct Outcome {
     std::int64_t actions = 0;    ///< that were planned
     bool breaks_a_rule = false;  ///< one candidate's: it is no plan, whatever the partition
 
-    void refuse(const Error& why, const Candidate& candidate);
+    /// Of `count` candidates, `candidate` is the first.
+    void refuse(const Error& why, const Candidate& candidate, std::int64_t count = 1);
     void add(Outcome other);
 };
 

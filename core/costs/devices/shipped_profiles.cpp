@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -138,18 +139,47 @@ class KnownFiles {
   public:
     template <class Read>
     const Value& get(const std::filesystem::path& file, const Read& read_file) {
-        std::error_code ignored;
-        const auto changed = std::filesystem::last_write_time(file, ignored);
         const auto known = files_.find(file.string());
-        if (known != files_.end() && known->second.first == changed) {
+        if (known != files_.end() && known->second.first == changed_at(file)) {
             return known->second.second;
         }
-        return files_.insert_or_assign(file.string(), std::pair(changed, read_file(file)))
+        return files_.insert_or_assign(file.string(), std::pair(changed_at(file), read_file(file)))
             .first->second.second;
     }
 
+    /// The file of a shelf that has this name. Throws Error(BadInput) if none has.
+    template <class Read>
+    const Value& named(const Shelf& shelf,
+                       std::string_view name,
+                       std::string_view asked_by,
+                       const Read& read_file) {
+        const std::filesystem::path place = profiles_folder();
+        const auto found = named_.find(name);
+        if (found != named_.end() && found->second.place == place) {
+            const auto known = files_.find(found->second.file.string());
+            if (known != files_.end() && known->second.first == changed_at(found->second.file)) {
+                return known->second.second;
+            }
+        }
+        std::filesystem::path file = find_file(shelf, name, asked_by);
+        const Value& value = get(file, read_file);
+        named_.insert_or_assign(std::string(name), Named{place, std::move(file)});
+        return value;
+    }
+
   private:
+    struct Named {
+        std::filesystem::path place;  ///< the folder of all profiles
+        std::filesystem::path file;
+    };
+
+    static std::filesystem::file_time_type changed_at(const std::filesystem::path& file) {
+        std::error_code ignored;
+        return std::filesystem::last_write_time(file, ignored);
+    }
+
     std::map<std::string, std::pair<std::filesystem::file_time_type, Value>> files_;
+    std::map<std::string, Named, std::less<>> named_;
 };
 
 /// Throws Error(BadInput) where a file's value has another name than the file.
@@ -226,7 +256,7 @@ std::string cluster_hint() {
 std::shared_ptr<const DeviceProfile> shared_device(std::string_view name,
                                                    std::string_view asked_by) {
     thread_local KnownFiles<std::shared_ptr<const DeviceProfile>> known;
-    return known.get(find_file(devices, name, asked_by), [](const std::filesystem::path& file) {
+    return known.named(devices, name, asked_by, [](const std::filesystem::path& file) {
         return std::make_shared<const DeviceProfile>(read_device(file));
     });
 }
@@ -279,7 +309,7 @@ std::shared_ptr<const Stack> find_stack(std::string_view name, std::string_view 
         return stack_of_file(stack_file(name, asked_by));
     }
     thread_local KnownFiles<std::shared_ptr<const Stack>> known;
-    return known.get(find_file(stacks, name, asked_by), [](const std::filesystem::path& file) {
+    return known.named(stacks, name, asked_by, [](const std::filesystem::path& file) {
         auto stack = std::make_shared<const Stack>(parse_stack(read(file), file.string()));
         expect_name_of_file("stack", stack->name, file);
         return stack;
