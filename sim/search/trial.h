@@ -50,7 +50,7 @@ struct Outcome {
     std::int64_t actions = 0;    ///< that were planned
     bool breaks_a_rule = false;  ///< one candidate's: it is no plan, whatever the partition
 
-    /// Of `count` candidates, `candidate` is the first.
+    /// Counts candidates that are refused for the same reason, `candidate` as the first of them.
     void refuse(const Error& why, const Candidate& candidate, std::int64_t count = 1);
     void add(Outcome other);
 };

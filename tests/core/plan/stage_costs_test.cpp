@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "core/partition/partition.h"
 #include "core/plan/layer_recompute.h"
 #include "tests/support/error_of.h"
 
@@ -410,6 +411,22 @@ TEST(StageCosts, WhatWReadsOfABlockIsThereUntilW) {
     const StageCost cost = StageCosts(model, samples).of(1, 3);
     EXPECT_EQ(cost.input_saved, Bytes{0});
     EXPECT_EQ(cost.split, Bytes{4 + 50 + 8 + 210 + 10});
+}
+
+/// Two layers of 1,040 bytes in fp32, 640 of which are routed experts on two devices. Four replicas
+/// divide the other 400 of each, and two the 320 of experts. Gathered are the weights of two
+/// layers, with the gradient of one: 3 x 400 and 3 x 320.
+TEST(StageStates, ExpertsThatAreGatheredNeedRoomBesideOtherWeights) {
+    const LayerParameters layer{.parameters = Bytes{1040}, .experts = Bytes{640}};
+    const ModelParameters weights{.precision = "fp32", .layers = {layer, layer}};
+    const auto divided_by = [](int replicas) {
+        return StateShards{.weights = replicas, .gradients = replicas, .optimizer = replicas};
+    };
+    WeightRules rules{.shards = divided_by(4)};
+    rules.experts = ExpertRules{.devices = 2, .shards = divided_by(2)};
+    const StageState state = stage_states(weights, {}, Partition({2}, 2), rules).front();
+    EXPECT_EQ(state.weights, Bytes{2 * (400 / 4 + 320 / 2)});
+    EXPECT_EQ(state.gathered, Bytes{3 * 400 + 3 * 320});
 }
 
 }  // namespace stage_costs_test
