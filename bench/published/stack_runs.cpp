@@ -246,6 +246,12 @@ std::string layout_text(const Run& run) {
     if (const int tensor = number("pipeline.tensor_parallel"); tensor > 1) {
         parts.push_back(fmt::format("tensor parallel {}", tensor));
     }
+    if (const int context = number("pipeline.context_parallel"); context > 1) {
+        parts.push_back(fmt::format("samples in {} parts", context));
+    }
+    if (const int experts = number("pipeline.expert_parallel"); experts > 1) {
+        parts.push_back(fmt::format("experts in {} parts", experts));
+    }
     const int replicas = number("pipeline.data_parallel");
     if (replicas > 1) {
         const std::string shard = key_of(run, "pipeline.shard");
@@ -275,6 +281,7 @@ PublishedRun published_run(const StackRun& row) {
                     ? fmt::format("{} {:.3g}B", model.family, static_cast<double>(parameters) / 1e9)
                     : run.model_name,
             .parameters = parameters,
+            .experts = row.experts,
             .devices = run.devices,
             .layout = layout_text(run),
             .year = run.year,

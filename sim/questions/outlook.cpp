@@ -8,6 +8,7 @@
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack.h"
 #include "core/plan/plan.h"
+#include "core/scenario/division.h"
 #include "core/scenario/rank_device.h"
 #include "core/scenario/settled_scenario.h"
 #include "sim/calibration/step_range.h"
@@ -69,6 +70,7 @@ std::vector<NearRun> nearest_to(const Plan& plan,
          .device = device.empty() || device == this_machine ? profile.device : device,
          .precision = profile.precision,
          .parameters = std::max(1.0, parameters),
+         .experts = routes_experts(profile),
          .devices = static_cast<int>(device_count(plan))});
 }
 

@@ -22,12 +22,13 @@ namespace {
 using nlohmann::ordered_json;
 using std::string_view;
 
-constexpr std::array<string_view, 12> run_keys{"set",
+constexpr std::array<string_view, 13> run_keys{"set",
                                                "stack",
                                                "device",
                                                "precision",
                                                "model",
                                                "parameters",
+                                               "experts",
                                                "devices",
                                                "layout",
                                                "year",
@@ -49,6 +50,10 @@ int number(const JsonObject& object, string_view key) {
     return static_cast<int>(object.whole(key));
 }
 
+bool has_experts(const JsonObject& object) {
+    return object.has("experts") && object.flag("experts");
+}
+
 PublishedRun read_run(const JsonObject& object) {
     object.expect_keys(run_keys);
     return {.set = object.text("set"),
@@ -57,6 +62,7 @@ PublishedRun read_run(const JsonObject& object) {
             .precision = object.text("precision"),
             .model = object.text("model"),
             .parameters = object.whole("parameters"),
+            .experts = has_experts(object),
             .devices = number(object, "devices"),
             .layout = object.text("layout"),
             .year = number(object, "year"),
@@ -69,7 +75,7 @@ PublishedRange read_range(const JsonObject& object) {
     object.expect_keys(range_keys);
     return {.stack = object.text("stack"),
             .device = object.text("device"),
-            .experts = object.has("experts") && object.flag("experts"),
+            .experts = has_experts(object),
             .low = object.number_or("low", 1),
             .high = object.number_or("high", 1),
             .runs = number(object, "runs"),
@@ -81,18 +87,22 @@ PublishedRange read_range(const JsonObject& object) {
 }
 
 ordered_json json_of(const PublishedRun& run) {
-    return {{"set", run.set},
-            {"stack", run.stack},
-            {"device", run.device},
-            {"precision", run.precision},
-            {"model", run.model},
-            {"parameters", run.parameters},
-            {"devices", run.devices},
-            {"layout", run.layout},
-            {"year", run.year},
-            {"source", run.source},
-            {"measured", run.measured},
-            {"predicted", run.predicted}};
+    ordered_json json{{"set", run.set},
+                      {"stack", run.stack},
+                      {"device", run.device},
+                      {"precision", run.precision},
+                      {"model", run.model},
+                      {"parameters", run.parameters}};
+    if (run.experts) {
+        json["experts"] = true;
+    }
+    json["devices"] = run.devices;
+    json["layout"] = run.layout;
+    json["year"] = run.year;
+    json["source"] = run.source;
+    json["measured"] = run.measured;
+    json["predicted"] = run.predicted;
+    return json;
 }
 
 ordered_json json_of(const PublishedRange& range) {
@@ -154,6 +164,7 @@ std::string print_evidence(const Evidence& evidence) {
 
 std::vector<NearRun> nearest_runs(const Evidence& evidence, const RunLike& like, std::size_t most) {
     constexpr double of_difference = 0.5;
+    constexpr double of_experts = 1;
     std::vector<std::pair<double, NearRun>> all;
     for (const PublishedRun& run : evidence.runs) {
         NearRun near{.run = run};
@@ -164,10 +175,15 @@ std::vector<NearRun> nearest_runs(const Evidence& evidence, const RunLike& like,
                 near.differs.emplace_back(word);
             }
         }
+        const double of_words = of_difference * static_cast<double>(near.differs.size());
+        const bool is_other_kind = run.experts != like.experts;
+        if (is_other_kind) {
+            near.differs.emplace_back("kind of model");
+        }
         const double distance =
             std::abs(std::log(static_cast<double>(run.parameters) / like.parameters)) +
-            std::abs(std::log(static_cast<double>(run.devices) / like.devices)) +
-            of_difference * static_cast<double>(near.differs.size());
+            std::abs(std::log(static_cast<double>(run.devices) / like.devices)) + of_words +
+            (is_other_kind ? of_experts : 0);
         all.emplace_back(distance, std::move(near));
     }
     std::ranges::stable_sort(all, {}, &std::pair<double, NearRun>::first);

@@ -19,6 +19,7 @@ struct PublishedRun {
     std::string precision;
     std::string model;  ///< "Llama 3 70B"
     std::int64_t parameters = 0;
+    bool experts = false;  ///< routed ones
     int devices = 1;
     std::string layout;  ///< "8 stages of 5 chunks x 4 devices x 2 replicas"
     int year = 0;
@@ -73,17 +74,20 @@ struct RunLike {
     std::string device{};
     std::string precision{};
     double parameters = 1;
+    bool experts = false;  ///< routed ones
     int devices = 1;
 };
 
-/// A published run near to another, and what of it is different: "device", "precision", "stack".
+/// A published run near to another, and what of it is different: "device", "precision", "stack",
+/// "kind of model" (with routed experts, or without).
 struct NearRun {
     PublishedRun run;
     std::vector<std::string_view> differs{};
 };
 
 /// The nearest published runs, at most `most`, the nearest first: |ln| of the ratio of parameters,
-/// |ln| of that of devices, and 0.5 each for another device, precision and stack.
+/// |ln| of that of devices, 0.5 each for another device, precision and stack, and 1 for another
+/// kind of model.
 std::vector<NearRun> nearest_runs(const Evidence& evidence,
                                   const RunLike& like,
                                   std::size_t most = 3);

@@ -100,6 +100,28 @@ TEST(Evidence, NearestRunsAreNearInSizeAndOfTheSameKind) {
     EXPECT_EQ(nearest_runs(evidence, like, 9).size(), evidence.runs.size());
 }
 
+/// A model with routed experts on half as many devices (ln 2) is nearer than one without on as many
+/// (1).
+TEST(Evidence, RunsOfModelsWithExpertsAreNearestToOneWithExperts) {
+    PublishedRun experts = run_of("with experts", 70, 32);
+    experts.experts = true;
+    const Evidence evidence{.runs = {run_of("without", 70, 64), experts}, .ranges = {}};
+    EXPECT_EQ(parse_evidence(print_evidence(evidence), "evidence.json"), evidence);
+    RunLike like{.stack = "nemo-2024",
+                 .device = "h100-sxm",
+                 .precision = "bf16",
+                 .parameters = 70e9,
+                 .experts = true,
+                 .devices = 64};
+    const std::vector<NearRun> nearest = nearest_runs(evidence, like);
+    ASSERT_EQ(nearest.size(), 2U);
+    EXPECT_EQ(nearest.front().run.model, "with experts");
+    EXPECT_THAT(nearest.front().differs, IsEmpty());
+    EXPECT_THAT(nearest.back().differs, ElementsAre("kind of model"));
+    like.experts = false;
+    EXPECT_EQ(nearest_runs(evidence, like).front().run.model, "without");
+}
+
 TEST(Evidence, RangeIsThatOfStackAndDevice) {
     const Evidence evidence{
         .ranges = {range_of("", ""), range_of("nemo-2024", ""), range_of("nemo-2024", "h100-sxm")}};
