@@ -294,15 +294,21 @@ class FlagReader {
                noted_flag(name) != nullptr || is_harmless_flag(name) || flag_alias(name);
     }
 
-    /// "--no-x" of a command line, where x is a flag and --no-x none of its own: Python's
-    /// BooleanOptionalAction.
+    /// "--no-x", where x is a flag and --no-x none of its own: Python's BooleanOptionalAction.
     static bool turns_off(const Setting& setting) {
         constexpr string_view no = "no-";
-        return !setting.is_key && setting.values.empty() && setting.name.starts_with(no) &&
-               !is_known(setting.name) && is_known(string_view(setting.name).substr(no.size()));
+        const bool is_switch = setting.is_key
+                                   ? has_word("true True false False", all_words(setting))
+                                   : setting.values.empty();
+        return is_switch && setting.name.starts_with(no) && !is_known(setting.name) &&
+               is_known(string_view(setting.name).substr(no.size()));
     }
 
     void take_off(const Setting& setting) {
+        if (setting.is_key && lower_case(all_words(setting)) == "false") {
+            flags_.unused.push_back(setting.written);  // the flag is not given
+            return;
+        }
         const SettingGroup* const unseen = noted_flag(string_view(setting.name).substr(3));
         if (unseen != nullptr && !has_word(unseen->harmless_values, "false")) {
             flags_.warnings.push_back(

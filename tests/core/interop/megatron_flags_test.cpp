@@ -246,6 +246,9 @@ TEST(ParseMegatronFlags, SwitchesAreTurnedOff) {
     EXPECT_FALSE(flags.sequence_parallel);
     EXPECT_THAT(flags.warnings, IsEmpty());
     EXPECT_THAT(parse("--no-overlap-p2p-comm").warnings, ::testing::SizeIs(1));
+    const std::string keys = "MODEL_ARGS:\n  --num-layers: 8\n  --no-overlap-p2p-comm: ";
+    EXPECT_THAT(parse(keys + "true\n").warnings, ::testing::SizeIs(1));
+    EXPECT_THAT(parse(keys + "false\n").warnings, IsEmpty());
     EXPECT_EQ(error_of([] { parse("--no-new-layer-thing"); }).kind(), ErrorKind::BadInput);
 }
 
