@@ -59,7 +59,7 @@ constexpr string_view flags_after_core_models =
     "use-torch-fsdp2";
 
 /// Values of printed arguments that say that there is none of it.
-constexpr string_view printed_off = "false none";
+constexpr string_view printed_off = "false none 0 []";
 
 /// Reads the settings of a file; one object for each.
 class FlagReader {
@@ -562,7 +562,7 @@ LaunchFile parse_launch_file(string_view text, string_view place, const LaunchVa
     if (!is_yaml(text)) {
         return parse_shell_script(text, place, given);
     }
-    LaunchFile file = parse_yaml_settings(text, place);
+    LaunchFile file = parse_yaml_settings(text, place, given);
     set_variables(file, given);
     return file;
 }

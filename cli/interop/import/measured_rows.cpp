@@ -55,10 +55,11 @@ void add_settings(Json& row, const std::string& fragment) {
 }
 
 std::string words_of(const MeasuredStep& measured) {
-    return fmt::format("the median of {} in lines {} to {}",
+    return fmt::format("the median of {} in lines {} to {}{}",
                        counted(measured.steps, "report"),
                        measured.first_line,
-                       measured.last_line);
+                       measured.last_line,
+                       measured.has_start ? ", with what a run does once at its start" : "");
 }
 
 std::string row_of(const MeasuredStep& measured,
@@ -103,6 +104,20 @@ void add_measured_steps(Imported& imported,
     const std::string rate = measured->device_tflops ? fmt::format(", {:.1f} TFLOP/s of a device",
                                                                    *measured->device_tflops)
                                                      : std::string();
+    if (measured->has_start && wants_rows) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "the log has no report behind the first of a run, which has what is done once "
+                    "at the start",
+                    "import a log with more steps, or leave --rows-out out");
+    }
+    if (wants_rows && !imported.result.left_out.empty()) {
+        throw Error(
+            ErrorKind::Usage,
+            "--rows-out",
+            "the row would be of another run than the log's, as --insist left something out",
+            "leave --rows-out out, or write what --insist left out as Megatron's flags");
+    }
     imported.notes.push_back(fmt::format("a measured step took {:.1f} ms{}: {}",
                                          measured->seconds * 1000,
                                          rate,

@@ -114,7 +114,9 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"kd mos", "a second model, the teacher, computes in each step", off_values},
     {"memory-centric-tiled-linear", "products are cut in parts", off_values},
     // The split over devices.
-    {"ds-sequence-parallel-size", "devices share samples as DeepSpeed has it", off_or_one},
+    {"ds-sequence-parallel-size sequence-parallel-size",
+     "devices share samples as DeepSpeed has it",
+     off_or_one},
     {"gtp-weight-remat-size expert-gtp-weight-remat-size",
      "weights are shared out, and gathered for each layer",
      off_or_one},
@@ -217,6 +219,15 @@ constexpr std::string_view of_reinforcement =
 
 /// Flags of which a prediction leaves something out; "given" is the value of a flag alone.
 constexpr auto noted = std::to_array<SettingGroup>({
+    {"deepspeed-config",
+     "the ZeRO stage, the clipping and the precision of that file are not read: set "
+     "pipeline.shard, "
+     "training.clip_norm and training.precision where they differ"},
+    {"activation-func-fp8-input-store",
+     "the prediction keeps the activation's input in two bytes; it needs less memory",
+     off_values},
+    {"moe-use-legacy-grouped-gemm", "the prediction has the kernels of today", off_values},
+    {"use-ring-exchange-p2p", "the prediction sends each message by itself", off_values},
     {"overlap-param-gather-with-optimizer-step",
      "the prediction waits for the weights that replicas hand to each other; "
      "overlapped, a step is at most as long",
@@ -363,7 +374,7 @@ constexpr auto aliases = std::to_array<FlagAlias>({
 /// Names of harmless flags, in alphabetical order, apart by blanks: their values change no kernel,
 /// size, message or order of a training step.
 constexpr std::string_view harmless =
-    "DDP-impl activation-func-clamp-value activation-func-fp8-input-store adam-beta1 "
+    "DDP-impl activation-func-clamp-value adam-beta1 "
     "adam-beta2 adam-eps add-rmsnorm-offset adlr-autoresume adlr-autoresume-interval "
     "adv-estimator ai-framework align-grad-reduce align-param-gather "
     "allow-ambiguous-pad-tokens aml-data-download-path app-tag-run-name app-tag-run-version "
@@ -400,7 +411,8 @@ constexpr std::string_view harmless =
     "dataset-provider ddp-average-in-collective ddp-bucket-size ddp-num-buckets "
     "ddp-pad-buckets-for-high-nccl-busbw ddp-param-name-patterns-for-fp32-local-accumulation "
     "debug-scheduler-table decode-only-cuda-graphs decoupled-lr decoupled-min-lr "
-    "decoupled-weight-decay deepspeed deepspeed-config deepspeed-mpi default-local-dir "
+    "decoupled-weight-decay deepspeed deepspeed-activation-checkpointing deepspeed-mpi "
+    "default-local-dir "
     "delay-param-gather deprecated-use-mcore-models description dino-bottleneck-size "
     "dino-freeze-last-layer dino-head-hidden-size dino-local-crops-number dino-local-img-size "
     "dino-norm-last-layer dino-teacher-temp dino-warmup-teacher-temp "
@@ -524,7 +536,7 @@ constexpr std::string_view harmless =
     "moe-router-group-topk moe-router-load-balancing-type moe-router-num-groups "
     "moe-router-pre-softmax moe-router-quantile-balancing-ema moe-router-score-function "
     "moe-router-topk-scaling-factor moe-token-drop-policy moe-upcycling-granularity "
-    "moe-use-fused-router-with-aux-score moe-use-legacy-grouped-gemm moe-z-loss-coeff "
+    "moe-use-fused-router-with-aux-score moe-z-loss-coeff "
     "monitor-interval most-recent-k mrope-section mscale mscale-all-dim "
     "mtp-loss-scaling-factor multiple-validation-sets multiprocessing-context "
     "muon-coefficient-type muon-extra-scale-factor muon-fp32-matmul-prec muon-momentum "
@@ -625,7 +637,7 @@ constexpr std::string_view harmless =
     "use-kl-in-reward use-kl-loss use-layer-wise-param-layout use-legacy-static-engine "
     "use-mamba-mem-eff-path use-mbridge use-mcore-models use-megatron-tokenizer "
     "use-nsys-profiler use-one-sent-docs use-persistent-ckpt-worker use-pin-memory "
-    "use-pytorch-profiler use-ring-exchange-p2p use-rocm-mem-info use-rocm-mem-info-iters "
+    "use-pytorch-profiler use-rocm-mem-info use-rocm-mem-info-iters "
     "use-rope-scaling use-sharp use-te-activation-func use-te-rng-tracker "
     "use-tokenizer-model-from-checkpoint-args use-torch-optimizer-for-cpu-offload "
     "use-turbo-attention use-turbo-autotune use-turbo-fused-act-with-probs use-turbo-gemm "

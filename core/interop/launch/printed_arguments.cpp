@@ -31,8 +31,7 @@ constexpr string_view last_line = "---- end of arguments ----";
 constexpr string_view derived =
     "rank local-rank data-parallel-size iteration curr-iteration consumed-train-samples "
     "consumed-valid-samples skipped-train-samples start-iteration "
-    "num-floating-point-operations-so-far do-train do-valid do-test "
-    "deallocate-pipeline-outputs";
+    "num-floating-point-operations-so-far do-train do-valid do-test";
 
 /// Arguments that the program sets to the value of another one.
 constexpr auto copies = std::to_array<std::pair<string_view, string_view>>({
@@ -49,6 +48,8 @@ constexpr auto dependents = std::to_array<std::pair<string_view, string_view>>({
     {"num-layers-at-start-in-bf16 num-layers-at-end-in-bf16", "first-last-layers-bf16"},
     {"mhc-num-residual-streams", "enable-mhc-connections"},
     {"mhc-num-residual-streams", "enable-hyper-connections"},
+    {"fp8-reduce-amax fp8-weight-cache fp8-weight-transpose-cache", "fp8"},
+    {"zero-stage deepspeed-config", "deepspeed"},
 });
 
 /// Arguments of Megatron-DeepSpeed, whose list of experts, [1], says that there are none.
@@ -102,6 +103,16 @@ std::optional<PrintedArgument> argument_in(string_view line) {
     return std::nullopt;
 }
 
+/// A number of Python's that is whole, without the zeros behind its point: "1" of "1.0".
+string_view without_zero_fraction(string_view word) {
+    const std::size_t point = word.find('.');
+    const bool is_whole =
+        point != string_view::npos && point > 0 &&
+        word.find_first_not_of("0123456789", word.front() == '-' ? 1 : 0) == point &&
+        word.find_first_not_of('0', point + 1) == string_view::npos;
+    return is_whole ? word.substr(0, point) : word;
+}
+
 /// The words of a value: of a list of Python's its elements, without quotes; types of torch as
 /// flags have them.
 std::vector<SettingWord> words_of(string_view value, const std::string& place) {
@@ -116,7 +127,8 @@ std::vector<SettingWord> words_of(string_view value, const std::string& place) {
         word = word == "torch.float32" || word == "torch.float"  ? "fp32"
                : word == "torch.float16" || word == "torch.half" ? "fp16"
                : word == "torch.bfloat16"                        ? "bf16"
-                                                                 : word;
+               : word == "torch.uint8"                           ? "fp8"
+                                                                 : without_zero_fraction(word);
         words.push_back({.text = std::string(word), .place = place});
     };
     if (!is_list) {
@@ -186,13 +198,15 @@ class PrintedBlocks {
             last_begin_ = number;
             ++begins_;
         } else if (line.find(last_line) != string_view::npos) {
-            ++ends_;
-        } else if (begins_ > ends_) {
-            if (const std::optional<PrintedArgument> argument = argument_in(line)) {
-                add(*argument, number);
-            }
+            ends_ += begins_ > ends_ ? 1 : 0;  // that of a block whose begin is not in the log
         } else if (begins_ > 0) {
-            take_vocabulary(line, number);
+            const std::optional<PrintedArgument> argument =
+                begins_ > ends_ ? argument_in(line) : std::nullopt;
+            if (argument) {
+                add(*argument, number);
+            } else {
+                take_vocabulary(line, number);
+            }
         }
     }
 
@@ -206,13 +220,19 @@ class PrintedBlocks {
         const auto [entry, is_new] = arguments_.emplace(name, found);
         const bool may_differ = has_word(derived, name) || is_harmless_flag(name);
         if (!is_new && !may_differ && entry->second.value != found.value) {
+            const bool is_one = begins_ == 1;
             refuse(line,
-                   fmt::format("{} = {}, but {} in line {}: the blocks of arguments differ",
+                   fmt::format("{} = {}, but {} in line {}: {}",
                                found.written,
                                found.value,
                                entry->second.value,
-                               entry->second.line),
-                   "they are of two runs, or of ranks that disagree: import the log of one run");
+                               entry->second.line,
+                               is_one ? "the block of arguments says both"
+                                      : "the blocks of arguments differ"),
+                   is_one
+                       ? "import the log as the program wrote it"
+                       : "they are of two runs, or of ranks that disagree: import the log of one "
+                         "run");
         }
     }
 
@@ -238,11 +258,12 @@ class PrintedBlocks {
                    "import the log from its beginning to at least that line");
         }
         if (begins_ > ends_) {
-            file_.notes.push_back(
-                fmt::format("{}:{}: a block of arguments without an end: one that has an end is "
-                            "read",
-                            place_,
-                            last_begin_));
+            file_.notes.push_back(fmt::format(
+                "{}: {} of {} blocks of arguments without a line 'end of arguments': what "
+                "they have is read, too",
+                place_,
+                begins_ - ends_,
+                begins_));
         }
         if (arguments_.empty()) {
             refuse(first_begin_,

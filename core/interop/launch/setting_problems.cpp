@@ -100,8 +100,9 @@ void SettingProblems::settle(LeaveOut leave_out,
             place,
             fmt::format("{}", fmt::join(texts, "; ")),
             changes_run
-                ? "no scenario can say that, so a prediction is of another run: --insist leaves it "
-                  "out, and says so in the result"
+                ? "no scenario can say that, so a prediction may be of another run: --insist "
+                  "leaves "
+                  "it out, and says so in the result"
                 : "write the name that was meant, or add --ignore-unknown, which leaves out what "
                   "is "
                   "not known");

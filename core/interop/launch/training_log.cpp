@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "core/base/median.h"
 #include "core/interop/launch/log_lines.h"
@@ -32,18 +33,48 @@ bool is_positive(std::optional<double> number) {
     return number && std::isfinite(*number) && *number > 0;
 }
 
-void take_step(std::string_view line, int number, std::set<std::int64_t>& seen, TrainingLog& log) {
+/// Reads the steps of one log; one object for each.
+class LoggedSteps {
+  public:
+    /// Steps before the first block of arguments are of another run.
+    void take(std::string_view line, int number, TrainingLog& log) {
+        if (line.find("---- end of arguments ----") != std::string_view::npos) {
+            if (!has_block_) {
+                log.steps.clear();
+                seen_.clear();
+            }
+            has_block_ = true;
+            begins_ = true;
+        }
+        take_step(line, number, log);
+    }
+
+  private:
+    void take_step(std::string_view line, int number, TrainingLog& log);
+
+    std::set<std::int64_t> seen_{};
+    bool has_block_ = false;
+    bool begins_ = true;  ///< the next step is the first of a start
+};
+
+void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
     const std::optional<double> time =
         number_behind<double>(line, "elapsed time per iteration (ms):");
     const std::optional<std::int64_t> iteration = number_behind<std::int64_t>(line, "iteration ");
-    if (!is_positive(time) || !iteration || !seen.insert(*iteration).second) {
+    constexpr double longest = 1e10;
+    if (!is_positive(time) || *time > longest || !iteration || !seen_.insert(*iteration).second) {
         return;
+    }
+    const bool is_first = std::exchange(begins_, false);
+    if (number_behind<int>(line, "number of skipped iterations:").value_or(0) > 0) {
+        return;  // without an update
     }
     const std::optional<double> tflops =
         number_behind<double>(line, "throughput per GPU (TFLOP/s/GPU):");
     log.steps.push_back({.line = number,
                          .iteration = *iteration,
                          .seconds = *time / 1000,
+                         .is_first = is_first,
                          .batch = number_behind<int>(line, "global batch size:"),
                          .device_tflops = is_positive(tflops) ? tflops : std::nullopt});
 }
@@ -62,9 +93,9 @@ void take_memory(std::string_view line, TrainingLog& log) {
 
 TrainingLog parse_training_log(std::string_view text) {
     TrainingLog log;
-    std::set<std::int64_t> seen;
+    LoggedSteps steps;
     for_each_log_line(text, [&](std::string_view line, int number) {
-        take_step(line, number, seen, log);
+        steps.take(line, number, log);
         take_memory(line, log);
     });
     return log;
@@ -72,9 +103,8 @@ TrainingLog parse_training_log(std::string_view text) {
 
 std::optional<MeasuredStep> measured_step(const TrainingLog& log, std::optional<int> batch) {
     std::vector<LoggedStep> steps = log.steps;
-    if (steps.size() > 1) {
-        steps.erase(steps.begin());
-    }
+    const bool has_others = !std::ranges::all_of(steps, &LoggedStep::is_first);
+    std::erase_if(steps, [&](const LoggedStep& step) { return has_others && step.is_first; });
     std::erase_if(steps, [batch](const LoggedStep& step) {
         return batch && step.batch && *step.batch != *batch;
     });
@@ -91,6 +121,7 @@ std::optional<MeasuredStep> measured_step(const TrainingLog& log, std::optional<
     }
     MeasuredStep measured{.seconds = median(seconds),
                           .steps = static_cast<int>(steps.size()),
+                          .has_start = !has_others,
                           .first_line = steps.front().line,
                           .last_line = steps.back().line};
     if (tflops.size() == steps.size()) {

@@ -104,8 +104,36 @@ TEST(PrintedArguments, OfALogThatEndsInTheMiddleAreRefused) {
     const MegatronFlags flags =
         read(block(small_run()) + std::string(begin) + line("bf16", "False"));
     EXPECT_EQ(flags.layers, 24);
-    EXPECT_THAT(flags.warnings, ElementsAre(HasSubstr("train.log:13: a block")));
+    EXPECT_THAT(flags.warnings,
+                ElementsAre(HasSubstr("train.log: 1 of 2 blocks of arguments without a line")));
     EXPECT_THAT(error_of([] { read(block("")); }).text(), HasSubstr("without any"));
+}
+
+/// A block without an end hides nothing behind it, and an end without a begin ends none.
+TEST(PrintedArguments, AreReadBesideBlocksThatAreCut) {
+    const std::string vocabulary =
+        " > padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)\n";
+    EXPECT_EQ(read(std::string(begin) + line("bf16", "False") + block(small_run()) + vocabulary)
+                  .padded_vocabulary,
+              50688);
+    EXPECT_EQ(read(std::string(end) + block(small_run())).layers, 24);
+    EXPECT_EQ(error_of([] { read(block(small_run() + line("hidden_size", "1024"))); }).text(),
+              "hidden_size = 1024, but 512 in line 3: the block of arguments says both");
+}
+
+/// Python prints a whole number of a float with a point.
+TEST(PrintedArguments, AreOffWithAnyFormOfZero) {
+    const std::string off = small_run() + line("hybrid_attention_ratio", "0.0") +
+                            line("hybrid_mlp_ratio", "0.0") + line("attention_sink_k", "0") +
+                            line("fp8", "None") + line("fp8_reduce_amax", "True");
+    EXPECT_EQ(read(block(off)).layers, 24);
+    EXPECT_THAT(
+        error_of([&] { read(block(small_run() + line("hybrid_attention_ratio", "0.5"))); }).text(),
+        HasSubstr("state-space"));
+    EXPECT_TRUE(read(block(small_run() + line("deepspeed", "True") + line("zero_stage", "1.0")))
+                    .shard_optimizer);
+    EXPECT_FALSE(read(block(small_run() + line("deepspeed", "False") + line("zero_stage", "1.0")))
+                     .shard_optimizer);
 }
 
 /// What other arguments switch off has numbers all the same.

@@ -54,6 +54,29 @@ TEST(TrainingLog, TheMeasuredStepIsTheMedianBehindTheFirst) {
     EXPECT_DOUBLE_EQ(measured_step(one, 64)->seconds, 0.7);
 }
 
+/// What stands before the block of arguments is of another run, and each start has a slow report.
+TEST(TrainingLog, StepsBelongToTheRunOfTheArguments) {
+    const std::string end = "---------------- end of arguments ---------------------\n";
+    std::string text = step_line(50, 100, 64) + step_line(51, 100, 64) + end;
+    text += step_line(1, 5000, 64) + step_line(2, 800, 64) + step_line(3, 820, 64);
+    text += end + step_line(4, 5000, 64) + step_line(5, 840, 64);
+    const std::optional<MeasuredStep> step = measured_step(parse_training_log(text), 64);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_DOUBLE_EQ(step->seconds, 0.82);
+    EXPECT_EQ(step->steps, 3);
+    EXPECT_FALSE(step->has_start);
+    EXPECT_TRUE(measured_step(parse_training_log(end + step_line(1, 5000, 64)), 64)->has_start);
+}
+
+/// Loss scaling that overflows leaves the update out.
+TEST(TrainingLog, StepsWithoutAnUpdateAreNone) {
+    std::string skipped = step_line(3, 400, 64);
+    skipped.insert(skipped.size() - 1, " number of skipped iterations:   1 |");
+    const TrainingLog log =
+        parse_training_log(step_line(1, 900, 64) + step_line(2, 800, 64) + skipped);
+    EXPECT_EQ(log.steps.size(), 2U);
+}
+
 TEST(TrainingLog, TheFullestRankHasThePeak) {
     const TrainingLog log = parse_training_log(
         "[Rank 0] (after 2 iterations) memory (MB) | allocated: 100.0 | max allocated: 2048.5 | "
