@@ -242,6 +242,34 @@ int required_micro_batch_size(const ImportOptions& options, std::string why) {
 
 namespace {
 
+/// Throws Error(Usage) where --rows-out names a file that the command reads, or writes something
+/// else into.
+void expect_own_file_of_rows(const ImportOptions& options) {
+    const auto plain = [](const std::filesystem::path& file) {
+        std::error_code ignored;
+        return std::filesystem::weakly_canonical(file, ignored);
+    };
+    const auto refuse = [&options](std::string why) {
+        throw Error(ErrorKind::Usage,
+                    "--rows-out",
+                    fmt::format("'{}' {}", options.rows_out.string(), why),
+                    "write the row into a file of its own, as in --rows-out rows.json");
+    };
+    if (options.rows_out == "-") {
+        refuse("is no file");
+    }
+    const std::filesystem::path rows = plain(options.rows_out);
+    if (rows == plain(options.file)) {
+        refuse("is the file that is imported");
+    }
+    if (rows == plain(options.common.out)) {
+        refuse("is the file of --out");
+    }
+    if (rows == plain(profile_beside(options.common.out))) {
+        refuse("is where the costs of the model go");
+    }
+}
+
 void execute_import(const ImportOptions& given, Console& console) {
     ImportOptions options = given;
     if (options.format == by_content) {
@@ -255,6 +283,7 @@ void execute_import(const ImportOptions& given, Console& console) {
     expect_options(importer, options);
     require_free(options.common.out, options.common.force);
     if (!options.rows_out.empty()) {
+        expect_own_file_of_rows(options);
         require_free(options.rows_out, options.common.force, "--rows-out");
     }
     Imported imported = importer.read(options);

@@ -12,17 +12,23 @@ namespace pipetwin {
 namespace {
 
 struct TokenizerRow {
-    std::string_view begin;  ///< of the name behind the owner's, in small letters
+    std::string_view begin;  ///< of the part of a name behind its last '/', in small letters
     int words;
+    bool is_whole = false;  ///< true: nothing follows in the name
 };
 
 /// A name matches the longest begin.
 constexpr auto tokenizer_rows = std::to_array<TokenizerRow>({
     {"gpt2bpetokenizer", 50'257},
-    {"gpt2", 50'257},
+    {"gpt2", 50'257, true},
+    {"gpt2-medium", 50'257, true},
+    {"gpt2-large", 50'257, true},
+    {"gpt2-xl", 50'257, true},
     {"gpt-neox-20b", 50'277},
     {"pythia-", 50'277},
-    {"llama-2-", 32'000},
+    {"llama-2-7b", 32'000},
+    {"llama-2-13b", 32'000},
+    {"llama-2-70b", 32'000},
     {"meta-llama-3", 128'256},
     {"llama-3", 128'256},
     {"mistral-7b-v0.1", 32'000},
@@ -50,8 +56,8 @@ std::optional<int> tokenizer_words(std::string_view name) {
     std::ranges::transform(plain, plain.begin(), [](char c) { return ascii::lower(c); });
     const TokenizerRow* best = nullptr;
     for (const TokenizerRow& row : tokenizer_rows) {
-        if (plain.starts_with(row.begin) &&
-            (best == nullptr || row.begin.size() > best->begin.size())) {
+        const bool fits = row.is_whole ? plain == row.begin : plain.starts_with(row.begin);
+        if (fits && (best == nullptr || row.begin.size() > best->begin.size())) {
             best = &row;
         }
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/program_flags.h"
@@ -60,6 +61,27 @@ void expect_text(std::string_view text, const std::string& place, std::string_vi
     }
 }
 
+namespace {
+
+/// Whether a text has "$NAME" or "${NAME", with no further character of a name behind it.
+bool has_variable(std::string_view text, std::string_view name) {
+    const auto is_part_of_name = [](char c) {
+        return ascii::is_letter(c) || ascii::is_digit(c) || c == '_';
+    };
+    for (std::size_t at = text.find('$'); at != std::string_view::npos;
+         at = text.find('$', at + 1)) {
+        std::string_view rest = text.substr(at + 1);
+        rest.remove_prefix(rest.starts_with('{') ? 1 : 0);
+        if (rest.starts_with(name) &&
+            (rest.size() == name.size() || !is_part_of_name(rest[name.size()]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
 LaunchVariables given_variables(const ImportOptions& options, std::string_view text) {
     LaunchVariables given;
     for (const std::string& variable : options.variables) {
@@ -71,14 +93,20 @@ LaunchVariables given_variables(const ImportOptions& options, std::string_view t
                         fmt::format("'{}' is not of the form NAME=VALUE", variable),
                         "write the name as the file has it behind the $: --variable MBS=4");
         }
-        if (text.find("$" + name) == std::string_view::npos &&
-            text.find("${" + name) == std::string_view::npos) {
+        if (!has_variable(text, name)) {
             throw Error(ErrorKind::Usage,
                         "--variable",
                         fmt::format("the file has no variable '{}'", name),
                         "write the name as the file has it behind the $, or leave it out");
         }
-        given[name] = variable.substr(equals + 1);
+        const std::string value = variable.substr(equals + 1);
+        if (const auto [known, is_new] = given.try_emplace(name, value);
+            !is_new && known->second != value) {
+            throw Error(ErrorKind::Usage,
+                        "--variable",
+                        fmt::format("{} is {} and {}", name, known->second, value),
+                        "give one value for each variable");
+        }
     }
     return given;
 }

@@ -23,6 +23,7 @@
 #include "core/interop/megatron_model.h"
 #include "core/interop/megatron_sizes.h"
 #include "core/interop/megatron_stack.h"
+#include "core/interop/tokenizers.h"
 #include "core/scenario/choices.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_writer.h"
@@ -454,8 +455,33 @@ void expect_flag_options(const ImportOptions& options) {
     }
 }
 
+namespace {
+
+/// Says which words a model has whose file names a tokenizer alone.
+void note_words_of_tokenizer(MegatronFlags& flags) {
+    if (flags.vocabulary || flags.padded_vocabulary) {
+        return;
+    }
+    for (const std::optional<std::string>& name : {flags.tokenizer, flags.tokenizer_model}) {
+        const std::optional<int> words = name ? tokenizer_words(*name) : std::nullopt;
+        if (words && *name != "GPT2BPETokenizer") {
+            flags.warnings.push_back(
+                fmt::format("{} words, those of the tokenizer '{}': --vocabulary N changes this",
+                            *words,
+                            *name));
+            return;
+        }
+        if (words) {
+            return;
+        }
+    }
+}
+
+}  // namespace
+
 void take_vocabulary(MegatronFlags& flags, const ImportOptions& options) {
     if (!options.vocabulary) {
+        note_words_of_tokenizer(flags);
         return;
     }
     if (flags.vocabulary || flags.padded_vocabulary) {

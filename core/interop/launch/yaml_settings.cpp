@@ -266,8 +266,9 @@ class YamlValues final : public YAML::EventHandler {
     std::map<YAML::anchor_t, std::size_t> numbers_;  ///< of values with an anchor
 };
 
-/// Replaces "${NAME:otherwise}" by what stands behind the colon.
-SettingWord with_defaults(std::string_view rest, std::string place) {
+/// Replaces "${NAME:otherwise}" by the value that is given for the name, or by what stands behind
+/// the colon.
+SettingWord with_values(std::string_view rest, std::string place, const LaunchVariables& given) {
     SettingWord word{.text = {}, .place = std::move(place), .unknown = {}};
     while (!rest.empty()) {
         const std::size_t begin = rest.find("${");
@@ -278,7 +279,9 @@ SettingWord with_defaults(std::string_view rest, std::string place) {
         word.text += rest.substr(0, begin);
         const std::string_view inside = rest.substr(begin + 2, end - begin - 2);
         const std::size_t colon = inside.find(':');
-        if (colon == std::string_view::npos) {
+        if (const auto known = given.find(inside.substr(0, colon)); known != given.end()) {
+            word.text += known->second;
+        } else if (colon == std::string_view::npos) {
             word.unknown = rest.substr(begin, end + 1 - begin);
         } else {
             word.text += inside.substr(colon + 1);
@@ -292,7 +295,8 @@ SettingWord with_defaults(std::string_view rest, std::string place) {
 /// Reads a file; one object for each.
 class YamlReader {
   public:
-    YamlReader(std::string_view text, std::string_view place) : values_(text, place) {}
+    YamlReader(std::string_view text, std::string_view place, const LaunchVariables& given)
+        : values_(text, place), given_(given) {}
 
     LaunchFile read() {
         if (!values_.all().empty() && values_.all().front().kind != Kind::Null) {
@@ -410,7 +414,7 @@ class YamlReader {
     }
 
     SettingWord word_of(const YamlValue& held) {
-        return with_defaults(text_of(held), values_.place_of(held.at));
+        return with_values(text_of(held), values_.place_of(held.at), given_);
     }
 
     std::string text_of(const YamlValue& held) {
@@ -481,6 +485,7 @@ class YamlReader {
     }
 
     YamlValues values_;
+    const LaunchVariables& given_;
     std::size_t visits_ = 0;
     std::vector<std::string> sections_;
     LaunchFile file_;
@@ -507,8 +512,10 @@ bool is_yaml(std::string_view text) {
     return false;
 }
 
-LaunchFile parse_yaml_settings(std::string_view text, std::string_view place) {
-    return YamlReader(text, place).read();
+LaunchFile parse_yaml_settings(std::string_view text,
+                               std::string_view place,
+                               const LaunchVariables& given) {
+    return YamlReader(text, place, given).read();
 }
 
 }  // namespace pipetwin

@@ -92,7 +92,11 @@ TEST(Tokenizers, AreKnownByTheNamesOfModels) {
     EXPECT_EQ(tokenizer_words("GPT2BPETokenizer"), 50'257);
     EXPECT_EQ(tokenizer_words("Qwen/Qwen2.5-7B"), 151'665);
     EXPECT_EQ(tokenizer_words("/data/my-tokenizer.model"), std::nullopt);
+    EXPECT_EQ(tokenizer_words("openai-community/gpt2-xl"), 50'257);
     EXPECT_EQ(tokenizer_words(""), std::nullopt);
+    // Others have made tokenizers of their own out of these.
+    EXPECT_EQ(tokenizer_words("someone/gpt2-chinese"), std::nullopt);
+    EXPECT_EQ(tokenizer_words("someone/llama-2-ko-7b"), std::nullopt);
 }
 
 }  // namespace nanotron_config_test

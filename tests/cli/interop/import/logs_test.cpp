@@ -86,6 +86,36 @@ TEST_F(ImportMegatron, RowsNeedALogWithSteps) {
                 HasSubstr("no step of 64 samples among the 1"));
 }
 
+/// The first report of a run has what is done once at its start.
+TEST_F(ImportMegatron, RowsNeedAReportBehindTheFirst) {
+    const std::string log =
+        std::string(log_of_a_run) +
+        " iteration 2/ 100 | elapsed time per iteration (ms): 812.4 | global batch size: 64 |\n";
+    EXPECT_THAT(import(log).err, HasSubstr("with what a run does once at its start"));
+    const Outcome refused = import(log, {"--rows-out", path("rows.json")});
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, HasSubstr("no report behind the first"));
+}
+
+TEST_F(ImportMegatron, ARowIsNotOfAnotherRunThanTheLogs) {
+    std::string log = std::string(log_of_a_run) + std::string(steps_of_a_run);
+    log.insert(log.find("  ffn_hidden_size"),
+               "  post_norm ....................................... True\n");
+    EXPECT_EQ(import(log, {"--insist"}).code, 0);
+    const Outcome refused = import(log, {"--insist", "--force", "--rows-out", path("rows.json")});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("of another run than the log's"));
+}
+
+TEST_F(ImportMegatron, RowsGoIntoAFileOfTheirOwn) {
+    const std::string log = std::string(log_of_a_run) + std::string(steps_of_a_run);
+    for (const std::string& file : {path("x.toml"), path("x.profile.json"), std::string("-")}) {
+        const Outcome refused = import(log, {"--rows-out", file});
+        EXPECT_EQ(refused.code, 2) << file;
+        EXPECT_THAT(refused.err, HasSubstr("--rows-out rows.json"));
+    }
+}
+
 TEST_F(ImportMegatron, TheWordsOfATokenizerAreKnownOrAsked) {
     const std::string flags =
         "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 512 "
@@ -167,6 +197,13 @@ TEST_F(ImportMegatron, ValuesFromOutsideAreAskedForAndGiven) {
         "  micro_batch_size: 1\n";
     EXPECT_EQ(import(yaml).code, 3);
     EXPECT_THAT(fragment(yaml, {"--variable", "PP=2"}), HasSubstr("stages = 2\n"));
+    EXPECT_EQ(import(yaml, {"--variable", "P=2"}).code, 2);  // a part of the name
+    EXPECT_EQ(import(yaml, {"--variable", "PP=2", "--variable", "PP=4"}).code, 2);
+    const std::string otherwise =
+        "model:\n  num_layers: 8\n  pipeline_model_parallel_size: ${PP:2}\n"
+        "  micro_batch_size: 1\n";
+    EXPECT_THAT(fragment(otherwise), HasSubstr("stages = 2\n"));
+    EXPECT_THAT(fragment(otherwise, {"--variable", "PP=4"}), HasSubstr("stages = 4\n"));
 }
 
 TEST_F(ImportMegatron, AutoLooksAtTheContent) {
