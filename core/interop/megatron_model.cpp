@@ -367,12 +367,13 @@ std::vector<int> layers_of_ranks(const MegatronFlags& flags, int ranks, std::str
 
 std::vector<std::string_view> missing_sizes(const MegatronFlags& flags) {
     std::vector<std::string_view> missing;
-    for (const auto& [flag, size] : {std::pair{"--num-layers", &MegatronFlags::layers},
-                                     std::pair{"--hidden-size", &MegatronFlags::hidden_size},
-                                     std::pair{"--num-attention-heads", &MegatronFlags::heads},
-                                     std::pair{"--seq-length", &MegatronFlags::sequence}}) {
+    for (const auto& [words, size] :
+         {std::pair{"the number of layers", &MegatronFlags::layers},
+          std::pair{"the hidden size", &MegatronFlags::hidden_size},
+          std::pair{"the number of attention heads", &MegatronFlags::heads},
+          std::pair{"the sequence length", &MegatronFlags::sequence}}) {
         if (!(flags.*size)) {
-            missing.emplace_back(flag);
+            missing.emplace_back(words);
         }
     }
     return missing;
@@ -437,25 +438,22 @@ DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) 
 std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model) {
     const AttentionShape& shape = model.attention;
     const std::array<std::pair<bool, std::string_view>, 16> reasons{{
-        {flags.gated, "--swiglu: three matrices in place of two"},
-        {flags.squared_relu, "--squared-relu: another activation"},
-        {flags.rms_norm, "--normalization RMSNorm: norms without a bias"},
-        {flags.no_bias, "--disable-bias-linear: matrices without a bias"},
-        {flags.no_positions, "--position-embedding-type: positions that are not learned"},
-        {model.learned_positions > *flags.sequence,
-         "--max-position-embeddings: more positions than --seq-length"},
-        {flags.latent, "--multi-latent-attention: keys and values out of narrow rows"},
-        {shape.key_value_heads != shape.heads, "--num-query-groups: fewer keys and values"},
-        {shape.key_width * shape.heads != model.width, "--kv-channels: heads of another width"},
-        {flags.head_norms, "--qk-layernorm: norms of queries and keys"},
-        {shape.window > 0, "--window-size: attention that sees less than a sample"},
-        {model.experts.count > 0, "--num-experts: experts"},
-        {model.prediction_blocks > 0, "--mtp-num-layers: layers that predict further tokens"},
-        {flags.fp8, "--fp8-format: products in 8 bits"},
-        {flags.context_size.value_or(1) > 1,
-         "--context-parallel-size: devices that share a sample's tokens"},
-        {flags.recompute_selective,
-         "--recompute-granularity selective: core attention has costs of its own"},
+        {flags.gated, "a gated inner layer: three matrices in place of two"},
+        {flags.squared_relu, "squared ReLU: another activation"},
+        {flags.rms_norm, "RMSNorm: norms without a bias"},
+        {flags.no_bias, "matrices without a bias"},
+        {flags.no_positions, "positions that are not learned"},
+        {model.learned_positions > *flags.sequence, "more positions than a sample has tokens"},
+        {flags.latent, "latent attention: keys and values out of narrow rows"},
+        {shape.key_value_heads != shape.heads, "grouped queries: fewer keys and values"},
+        {shape.key_width * shape.heads != model.width, "heads of another width"},
+        {flags.head_norms, "norms of queries and keys"},
+        {shape.window > 0, "attention that sees less than a sample"},
+        {model.experts.count > 0, "experts"},
+        {model.prediction_blocks > 0, "layers that predict further tokens"},
+        {flags.fp8, "products in 8 bits"},
+        {flags.context_size.value_or(1) > 1, "devices that share a sample's tokens"},
+        {flags.recompute_selective, "selective recompute: core attention has costs of its own"},
     }};
     const auto* const found =
         std::ranges::find(reasons, true, &std::pair<bool, std::string_view>::first);

@@ -15,7 +15,8 @@
 /// megatron/training/arguments.py and megatron/core/transformer/transformer_block.py.
 namespace pipetwin {
 
-/// Flags that are missing for a model, with dashes; empty: all sizes are there.
+/// Sizes that are missing for a model, in words that hold for flags and for keys of a YAML file;
+/// empty: all are there.
 std::vector<std::string_view> missing_sizes(const MegatronFlags& flags);
 
 /// Rows of the embedding: the vocabulary, padded so that the devices of tensor parallelism share it
@@ -23,12 +24,12 @@ std::vector<std::string_view> missing_sizes(const MegatronFlags& flags);
 std::optional<int> padded_vocabulary(const MegatronFlags& flags);
 
 /// The model that is trained; its vocabulary is `padded_vocabulary`, 1 where that is not known. All
-/// flags that `missing_sizes` asks for are there. Throws Error(BadInput) at `place` for sizes that
+/// sizes that `missing_sizes` asks for are there. Throws Error(BadInput) at `place` for sizes that
 /// do not fit each other, naming the flags.
 DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place);
 
-/// The first flag that makes the model one that a scenario's `kind = "gpt"` cannot say, with what
-/// it changes; empty: it can. The model is that of the flags.
+/// The first property that a scenario's `kind = "gpt"` cannot say, in words that hold for flags and
+/// for keys of a YAML file; empty: it can say all. The model is that of the flags.
 std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model);
 
 /// Stages that a rank holds: 1, or as many as any of three flags says. Throws Error(Infeasible) at

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/shell_word.h"
 #include "cli/interop/import/launch_tables.h"
 #include "cli/interop/import/megatron_warnings.h"
 #include "core/base/error.h"
@@ -147,8 +148,9 @@ class FlagsImport {
             throw Error(
                 ErrorKind::Infeasible,
                 place_,
-                "no --vocab-size, expected the number of words: the tokenizer alone knows it",
-                "add --vocabulary N to the command, or --vocab-size N to the flags");
+                "the file does not say how many words the vocabulary has: the tokenizer alone "
+                "knows it",
+                "add --vocabulary N to the command");
         }
         return profile_table(model, more);
     }
@@ -165,8 +167,8 @@ class FlagsImport {
         } else {
             text += "# vocabulary = N, which the tokenizer knows; the default is 256\n";
             warn(
-                "no --vocab-size: the tokenizer alone knows the number of words; set "
-                "model.vocabulary (default 256)");
+                "the file does not say how many words the vocabulary has, which the tokenizer "
+                "alone knows: set model.vocabulary (default 256)");
         }
         text += fmt::format("feed_forward = {}\ntied = {}\n", model.feed_forward, model.tied);
         if (const double dropout = flags_.hidden_dropout.value_or(0.1); dropout > 0) {
@@ -188,11 +190,13 @@ class FlagsImport {
         } else {
             warn(
                 fmt::format("the model is more than a gpt ({}): its costs are a profile, which the "
-                            "fragment calls {}; 'pipetwin import megatron {} --device NAME' "
-                            "estimates and writes it ('pipetwin devices' lists the names)",
+                            "fragment calls {}; 'pipetwin import {} {} --device NAME --out {} "
+                            "--force' estimates and writes it ('pipetwin devices' lists the names)",
                             more,
                             file.filename().string(),
-                            options_.file.string()));
+                            options_.format,
+                            shell_word(options_.file.string()),
+                            shell_word(options_.common.out.string())));
         }
         return text;
     }
@@ -441,13 +445,13 @@ void expect_flag_options(const ImportOptions& options) {
         throw Error(ErrorKind::Usage, std::string(option), std::move(why), "leave it out");
     };
     if (options.chunks) {
-        refuse_option("--chunks", "the flags already give the number of stages per rank");
+        refuse_option("--chunks", "the file already says the number of stages per rank");
     }
     if (options.hf.sequence) {
-        refuse_option("--sequence", "the flags already give it, with --seq-length");
+        refuse_option("--sequence", "the file already says it");
     }
     if (options.hf.precision) {
-        refuse_option("--precision", "the flags already give it, with --bf16 or --fp16");
+        refuse_option("--precision", "the file already says it");
     }
     if (!options.hf.weights.empty() || !options.hf.calibration.empty()) {
         refuse_option(options.hf.weights.empty() ? "--calibrate" : "--weights",

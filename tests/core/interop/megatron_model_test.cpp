@@ -151,22 +151,25 @@ TEST(MegatronModel, PadsTheVocabulary) {
               10'880);
 }
 
-TEST(MegatronModel, NamesTheFlagThatNoGptHas) {
+TEST(MegatronModel, NamesWhatNoGptHas) {
     const std::string gpt =
         "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 8 --vocab-size 128 ";
-    for (const std::string flag : {"--swiglu",
-                                   "--squared-relu",
-                                   "--disable-bias-linear",
-                                   "--qk-layernorm",
-                                   "--multi-latent-attention"}) {
+    for (const auto& [flag, words] : {std::pair{"--swiglu", "three matrices in place of two"},
+                                      std::pair{"--squared-relu", "squared ReLU"},
+                                      std::pair{"--disable-bias-linear", "matrices without a bias"},
+                                      std::pair{"--qk-layernorm", "norms of queries and keys"},
+                                      std::pair{"--multi-latent-attention", "latent attention"}}) {
         const MegatronFlags flags = flags_of(gpt + flag);
-        EXPECT_THAT(more_than_gpt(flags, megatron_model(flags, "x")), HasSubstr(flag));
+        EXPECT_EQ(more_than_gpt(flags, megatron_model(flags, "x")).find("--"), std::string::npos);
+        EXPECT_THAT(more_than_gpt(flags, megatron_model(flags, "x")), HasSubstr(words));
     }
     const MegatronFlags context = flags_of(gpt + "--context-parallel-size 2");
     EXPECT_THAT(more_than_gpt(context, megatron_model(context, "x")),
-                HasSubstr("--context-parallel-size"));
-    EXPECT_THAT(missing_sizes(flags_of("--hidden-size 8")),
-                ElementsAre("--num-layers", "--num-attention-heads", "--seq-length"));
+                HasSubstr("devices that share a sample's tokens"));
+    EXPECT_THAT(
+        missing_sizes(flags_of("--hidden-size 8")),
+        ElementsAre(
+            "the number of layers", "the number of attention heads", "the sequence length"));
 }
 
 TEST(MegatronModel, RefusesSizesThatDoNotFit) {

@@ -21,7 +21,7 @@ TEST_F(ImportMegatron, AGatedModelIsCountedAndItsProfileNamed) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("4 ranks, 8 stages, 8,030,261,248 parameters"));
     EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("warning: the model is more than a gpt (--swiglu"),
+                AllOf(HasSubstr("warning: the model is more than a gpt (a gated inner layer"),
                       HasSubstr("--device NAME"),
                       HasSubstr("x.profile.json")));
     const std::string text = content_of(path("x.toml"));
