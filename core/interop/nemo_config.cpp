@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/word_list.h"
 #include "core/interop/launch/setting_values.h"
+#include "core/interop/megatron_flag_rows.h"
 #include "core/interop/program_flags.h"
 
 namespace pipetwin {
@@ -54,7 +55,7 @@ constexpr string_view harmless_nemo =
     "trainer.logger trainer.max_epochs trainer.max_steps trainer.max_time "
     "trainer.num_sanity_val_steps trainer.replace_sampler_ddp trainer.use_distributed_sampler "
     "trainer.val_check_interval "
-    "model.activations_checkpoint_layers_per_pipeline model.apex_transformer_log_level "
+    "model.apex_transformer_log_level "
     "model.attention_type model.data.add_fim model.data.delay_data_init "
     "model.data.delay_data_mmap model.data.exchange_indices_distributed "
     "model.data.fim.extra_tokens.eod model.data.fim.extra_tokens.middle "
@@ -80,12 +81,9 @@ constexpr string_view harmless_nemo =
     "model.optim.sched.max_steps_for_lr_sched model.optim.sched.min_lr model.optim.sched.name "
     "model.optim.sched.warmup_steps model.optim.weight_decay model.precision "
     "model.pre_process model.post_process model.reduce_amax model.resume_from_checkpoint "
-    "model.rotary_percentage model.sync_batch_comm model.tokenizer.delimiter "
-    "model.tokenizer."  // one word with the next line
-    "library model.tokenizer.merge_file model.tokenizer.sentencepiece_legacy "
-    "model.tokenizer.trust_remote_code model.tokenizer.use_fast model.tokenizer.vocab_file "
+    "model.rotary_percentage model.sync_batch_comm "
     "model.ub_tp_comm_overlap_cfg model.use_emha model.use_scaled_init_method "
-    "model.validation_param_sync_overlap model.ffn_dropout "
+    "model.validation_param_sync_overlap "
     // Only where other keys, which are refused, are on.
     "model.cpu_offloading_num_layers model.fsdp_grad_reduce_dtype model.fsdp_sharding_strategy "
     "model.wgrad_deferral_limit model.fp8_e4m3 model.fp8_hybrid ";
@@ -116,7 +114,10 @@ constexpr auto refused_nemo = std::to_array<SettingGroup>({
     {"trainer.accumulate_grad_batches", "passes are repeated before an update", "1"},
     {"model.transformer_block_type", "norms stand otherwise in a block", "pre_ln"},
     {"model.headscale", "each head has a factor", off_values},
-    {"model.megatron_amp_O2", "weights have four bytes", "true"},
+    {"model.activations_checkpoint_layers_per_pipeline",
+     "later stages recompute fewer layers than the first",
+     off_values},
+    {"model.ffn_dropout", "the inner layers have a dropout", "0 0.0 0. false none null"},
     {"model.fsdp", "replicas share weights as PyTorch's FSDP does", off_values},
     {"model.optim.dtype", "the optimizer's state has another width", "fp32 null none"},
     {"model.mcore_customization_config.parallel_attention",
@@ -130,13 +131,36 @@ constexpr auto refused_nemo = std::to_array<SettingGroup>({
      off_values},
 });
 
+/// Further keys that say something of a step.
+constexpr string_view other_nemo =
+    "model.megatron_amp_O2 model.optim.name model.transformer_engine model.fp8 trainer.devices "
+    "trainer.num_nodes ";
+
+/// A dump of a run has all below "cfg".
+void strip_cfg(Setting& setting) {
+    if (!setting.sections.empty() && setting.sections.front() == "cfg") {
+        setting.sections.erase(setting.sections.begin());
+        setting.written.erase(0, std::min(setting.written.find('.') + 1, setting.written.size()));
+    }
+}
+
+/// Whether a key without "cfg" says something of a model, its split or its step.
+bool is_nemo_key(const Setting& setting) {
+    const bool is_of_model = setting.sections.size() == 1 && setting.sections.front() == "model";
+    return has_word(other_nemo, setting.written) ||
+           group_with(refused_nemo, setting.written) != nullptr ||
+           std::ranges::count(
+               nemo_names, setting.written, &std::pair<string_view, string_view>::first) > 0 ||
+           (is_of_model && megatron_flag_row(setting.name) != nullptr);
+}
+
 /// Turns NeMo's settings into Megatron's; one object for each file.
 class NemoTranslation {
   public:
     explicit NemoTranslation(const LaunchFile& file) : file_(file) {
         result_.notes = file.notes;
         for (Setting& setting : file_.settings) {
-            strip(setting);
+            strip_cfg(setting);
         }
     }
 
@@ -149,21 +173,13 @@ class NemoTranslation {
                 take(setting, problems);
             }
         }
+        check_weights(problems);
         take_eight_bits();
         take_devices();
         return std::move(result_);
     }
 
   private:
-    /// A dump of a run has all below "cfg".
-    static void strip(Setting& setting) {
-        if (!setting.sections.empty() && setting.sections.front() == "cfg") {
-            setting.sections.erase(setting.sections.begin());
-            setting.written.erase(0,
-                                  std::min(setting.written.find('.') + 1, setting.written.size()));
-        }
-    }
-
     const Setting* find(string_view written) const {
         const auto found = std::ranges::find(file_.settings, written, &Setting::written);
         return found == file_.settings.end() || found->is_unset ? nullptr : &*found;
@@ -207,8 +223,14 @@ class NemoTranslation {
         }
     }
 
+    /// Of a tokenizer its name alone matters, which may say how many words there are.
+    static bool is_of_words(string_view written) {
+        return written.starts_with("model.tokenizer.") &&
+               !has_word("model.tokenizer.type model.tokenizer.model", written);
+    }
+
     void take(const Setting& setting, SettingProblems& problems) {
-        if (has_word(harmless_nemo, setting.written) ||
+        if (has_word(harmless_nemo, setting.written) || is_of_words(setting.written) ||
             setting.written.starts_with("model.ub_tp_comm_overlap_cfg.") ||
             setting.written.starts_with("model.data.data_prefix.")) {
             harmless_.push_back(setting.written);
@@ -234,8 +256,8 @@ class NemoTranslation {
             text_of(&setting) == "0") {
             return;
         }
-        if (setting.written == "model.fp8" || setting.written == "trainer.devices" ||
-            setting.written == "trainer.num_nodes") {
+        if (has_word("model.fp8 model.megatron_amp_O2 trainer.devices trainer.num_nodes",
+                     setting.written)) {
             return;  // together with other keys
         }
         Setting kept = setting;
@@ -271,6 +293,20 @@ class NemoTranslation {
         }
     }
 
+    /// In half precision weights have two bytes with O2 alone, and a missing key is false in NeMo.
+    void check_weights(SettingProblems& problems) const {
+        const Setting* const two_bytes = find("model.megatron_amp_O2");
+        const Setting* const precision = find("trainer.precision");
+        if (text_of(precision).find("16") == std::string::npos || text_of(two_bytes) == "true") {
+            return;
+        }
+        problems.add(two_bytes != nullptr ? two_bytes->place : precision->place,
+                     "model.megatron_amp_O2",
+                     two_bytes != nullptr
+                         ? "weights have four bytes"
+                         : "weights have four bytes, as NeMo takes false for the missing key");
+    }
+
     void take_eight_bits() {
         const Setting* const fp8 = find("model.fp8");
         if (text_of(fp8) == "true") {
@@ -278,11 +314,26 @@ class NemoTranslation {
         }
     }
 
+    /// How many devices of a node Lightning takes: a number, or as many as a list or a text such as
+    /// "0,1" names; none for "auto" and -1, which are all that there are.
+    static std::optional<int> devices_in(const Setting& setting) {
+        if (setting.is_list) {
+            return static_cast<int>(setting.values.size());
+        }
+        const std::string text = text_of(&setting);
+        if (text.find(',') != std::string::npos) {
+            return static_cast<int>(whole_list(setting, 0).size());
+        }
+        return text == "-1" || !whole_in(text) ? std::nullopt
+                                               : std::optional(whole_value(setting, 1));
+    }
+
     void take_devices() {
         const Setting* const devices = find("trainer.devices");
         const Setting* const nodes = find("trainer.num_nodes");
-        if (devices != nullptr && whole_in(text_of(devices))) {
-            result_.processes = whole_value(*devices, 1);
+        const std::optional<int> count = devices != nullptr ? devices_in(*devices) : std::nullopt;
+        if (count) {
+            result_.processes = count;
             result_.nodes = nodes != nullptr ? whole_value(*nodes, 1) : 1;
         }
     }
@@ -299,6 +350,13 @@ bool is_nemo(string_view text) {
     return has("trainer:") && has("model:") && has("encoder_seq_length:") && has("num_nodes:");
 }
 
+bool has_nemo_keys(const LaunchFile& file) {
+    return std::ranges::any_of(file.settings, [](Setting setting) {
+        strip_cfg(setting);
+        return is_nemo_key(setting);
+    });
+}
+
 MegatronFlags nemo_flags(const LaunchFile& file, LeaveOut leave_out) {
     SettingProblems problems;
     NemoTranslation translation(file);
@@ -311,6 +369,7 @@ MegatronFlags nemo_flags(const LaunchFile& file, LeaveOut leave_out) {
     flags.left_out.insert(flags.left_out.end(), left_out.begin(), left_out.end());
     flags.unused.insert(
         flags.unused.end(), translation.harmless().begin(), translation.harmless().end());
+    flags.clip_norm = flags.clip_norm.value_or(0);  // Lightning's default, not Megatron's
     flags.program = "nemo";
     flags.is_key_file = false;
     return flags;

@@ -17,8 +17,14 @@ MegatronFlags nanotron_flags(const LaunchFile& file, LeaveOut leave_out);
 
 /// A run of NeMo 1.x from its YAML file, as the launcher has it or as a run dumps it below "cfg":
 /// keys with Megatron's meaning under its names, those of the trainer, and references between them.
-/// Throws as above.
+/// Throws Error(BadInput) with the place of a setting.
 MegatronFlags nemo_flags(const LaunchFile& file, LeaveOut leave_out);
+
+/// Whether a file has a key of NeMo that says something of a model, its split or its step.
+bool has_nemo_keys(const LaunchFile& file);
+
+/// Whether a file has a key of nanotron that says something of a model, its split or its batch.
+bool has_nanotron_keys(const LaunchFile& file);
 
 /// Whether a text is a configuration of NeMo 1.x.
 bool is_nemo(std::string_view text);

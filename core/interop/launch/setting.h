@@ -31,6 +31,7 @@ struct Setting {
     bool is_key = false;
     std::vector<std::string> sections{};  ///< tables that a key stands in, the outermost first
     bool is_unset = false;  ///< a key with `null`, which takes away what a base file says
+    bool is_list = false;   ///< a key of a YAML file whose value is a list
 
     bool operator==(const Setting&) const = default;
 };

@@ -392,7 +392,7 @@ class YamlReader {
                 take_mapping(*held);
                 sections_.pop_back();
             } else if (held->text.find('\n') == std::string::npos) {  // a text says nothing
-                add(*key, words_of(*held));
+                add(*key, words_of(*held), held->kind == Kind::List);
             }
         }
     }
@@ -433,7 +433,7 @@ class YamlReader {
         return fmt::format("[{}]", fmt::join(texts, ", "));
     }
 
-    void add(const YamlValue& at, std::vector<SettingWord> words) {
+    void add(const YamlValue& at, std::vector<SettingWord> words, bool is_list) {
         const std::string& key = at.text;
         const bool in_module = !sections_.empty() && sections_.front() == "modules";
         const bool names_files =
@@ -447,6 +447,7 @@ class YamlReader {
         }
         Setting setting{.name = key, .written = {}, .place = values_.place_of(at.at)};
         setting.is_unset = words.empty();
+        setting.is_list = is_list;
         std::ranges::replace(setting.name, '_', '-');
         setting.sections = sections_;
         setting.written = setting.sections.empty() || in_module
