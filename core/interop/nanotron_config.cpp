@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,8 +16,9 @@
 #include "core/base/word_list.h"
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/launch/training_run.h"
+#include "core/interop/megatron_flag_rows.h"
+#include "core/interop/megatron_layout.h"
 #include "core/interop/program_flags.h"
-#include "core/schedule/generators/generate.h"
 
 namespace pipetwin {
 
@@ -43,7 +45,6 @@ constexpr std::string_view harmless_nanotron =
     "model.model_config.rope_scaling.original_max_position_embeddings "
     "model.model_config.use_cache model.model_config.z_loss_enabled "
     "model.model_config.z_loss_coefficient model.model_config.no_rope_layer "
-    "model.model_config._fused_rotary_emb model.model_config._fused_rms_norm "
     "model.model_config._use_qkv_packed model.model_config.log_attn_probs "
     "model.model_config.is_llama_config model.model_config.is_qwen2_config "
     "optimizer.learning_rate_scheduler.learning_rate "
@@ -60,7 +61,6 @@ constexpr std::string_view harmless_nanotron =
     "data.dataset.hf_dataset_config_name data.dataset.hf_dataset_or_datasets "
     "data.dataset.hf_dataset_splits data.dataset.text_column_name data.num_loading_workers "
     "data.seed optimizer.weight_decay optimizer.weight_decay_exclude_named_params "
-    "parallelism.tp_recompute_allgather "
     "tokenizer.tokenizer_max_length tokenizer.tokenizer_name_or_path "
     "tokenizer.tokenizer_revision "
     "tokens.limit_test_batches tokens.limit_val_batches tokens.train_steps "
@@ -97,7 +97,7 @@ class NanotronReader {
         set_layout();
         TrainingRun rest;
         reader_.refuse(refused_nanotron);
-        take_tables_of_data();
+        take_other_tables();
         reader_.finish(harmless_nanotron, leave_out_, rest);
         flags_.unused = rest.harmless;
         flags_.left_out = rest.left_out;
@@ -108,8 +108,14 @@ class NanotronReader {
     }
 
   private:
-    std::optional<int> size(std::string_view key, int least = 1) {
-        return reader_.whole(fmt::format("{}{}", model_key, key), least);
+    /// A number with the bounds that Megatron's flag for the same has.
+    std::optional<int> bounded(std::string_view written, std::string_view flag) {
+        const auto& bounds = std::get<WholeFlag>(megatron_flag_row(flag)->target);
+        return reader_.whole(written, bounds.least, bounds.most);
+    }
+
+    std::optional<int> size(std::string_view key, std::string_view flag) {
+        return bounded(fmt::format("{}{}", model_key, key), flag);
     }
 
     bool is_on(std::string_view written, bool otherwise) {
@@ -117,17 +123,18 @@ class NanotronReader {
     }
 
     void read_model() {
-        flags_.layers = size("num_hidden_layers");
-        flags_.hidden_size = size("hidden_size");
-        flags_.feed_forward = size("intermediate_size");
-        flags_.heads = size("num_attention_heads");
-        flags_.query_groups = size("num_key_value_heads");
+        flags_.layers = size("num_hidden_layers", "num-layers");
+        flags_.hidden_size = size("hidden_size", "hidden-size");
+        flags_.feed_forward = size("intermediate_size", "ffn-hidden-size");
+        flags_.heads = size("num_attention_heads", "num-attention-heads");
+        flags_.query_groups = size("num_key_value_heads", "num-query-groups");
         flags_.grouped = flags_.query_groups.has_value();
-        flags_.positions = size("max_position_embeddings");
-        flags_.vocabulary = size("vocab_size");
-        flags_.window = size("sliding_window_size");
+        flags_.positions = size("max_position_embeddings", "max-position-embeddings");
+        flags_.vocabulary = size("vocab_size", "vocab-size");
+        flags_.window = size("sliding_window_size", "seq-length");
         flags_.vocabulary_divisor =
-            reader_.whole("model.make_vocab_size_divisible_by", 1).value_or(1);
+            bounded("model.make_vocab_size_divisible_by", "make-vocab-size-divisible-by")
+                .value_or(1);
         flags_.untied = !is_on(fmt::format("{}tie_word_embeddings", model_key), false);
         flags_.query_bias = is_on(fmt::format("{}attention_bias", model_key), false);
         const std::string function =
@@ -150,6 +157,15 @@ class NanotronReader {
                 "model.model_config._use_doc_masking: the prediction has attention over whole "
                 "samples; within documents it takes less time");
         }
+        for (const std::string_view key : {"_fused_rms_norm", "_fused_rotary_emb"}) {
+            if (!is_on(fmt::format("{}{}", model_key, key), true)) {
+                flags_.warnings.push_back(
+                    fmt::format("{}{} = false: the prediction has fused kernels; separate ones "
+                                "take more time and memory",
+                                model_key,
+                                key));
+            }
+        }
         const std::string type = reader_.text("model.dtype").value_or("bfloat16");
         flags_.bf16 = type == "bfloat16";
         flags_.fp16 = type == "float16";
@@ -160,8 +176,9 @@ class NanotronReader {
 
     void read_parallelism() {
         replicas_ = reader_.whole("parallelism.dp", 1).value_or(1);
-        flags_.pipeline_size = reader_.whole("parallelism.pp", 1).value_or(1);
-        flags_.tensor_size = reader_.whole("parallelism.tp", 1).value_or(1);
+        flags_.pipeline_size =
+            reader_.whole("parallelism.pp", 1, static_cast<int>(largest_layout)).value_or(1);
+        flags_.tensor_size = bounded("parallelism.tp", "tensor-model-parallel-size").value_or(1);
         flags_.context_size = reader_.whole("parallelism.context_parallel_size", 1).value_or(1);
         std::int64_t devices = replicas_;
         for (const int size : {*flags_.pipeline_size, *flags_.tensor_size, *flags_.context_size}) {
@@ -183,6 +200,12 @@ class NanotronReader {
             reader_.problem("parallelism.tp_mode", "expected ALL_REDUCE or REDUCE_SCATTER");
         }
         flags_.sequence_parallel = mode == "reduce_scatter" && *flags_.tensor_size > 1;
+        if (!is_on("parallelism.tp_recompute_allgather", true) && flags_.sequence_parallel) {
+            flags_.warnings.emplace_back(
+                "parallelism.tp_recompute_allgather = false: the prediction gathers the inputs of "
+                "matrix products a second time for the backward; a run that keeps them whole "
+                "takes more memory and sends less");
+        }
         flags_.tensor_overlap = is_on("parallelism.tp_linear_async_communication", false);
         if (is_on("parallelism.recompute_layer", false)) {
             flags_.recompute_full = true;
@@ -191,21 +214,24 @@ class NanotronReader {
     }
 
     void read_tokens() {
-        flags_.sequence = reader_.whole("tokens.sequence_length", 1);
+        flags_.sequence = bounded("tokens.sequence_length", "seq-length");
         flags_.positions = std::max(flags_.positions.value_or(1), flags_.sequence.value_or(1));
         flags_.micro_batch_size = reader_.whole("tokens.micro_batch_size", 1);
+        if (!flags_.micro_batch_size) {
+            throw Error(ErrorKind::BadInput,
+                        reader_.place("tokens.batch_accumulation_per_replica"),
+                        "no tokens.micro_batch_size, expected the number of samples",
+                        "nanotron requires the key, too: write micro_batch_size below tokens");
+        }
         const int passes = reader_.whole("tokens.batch_accumulation_per_replica", 1).value_or(1);
-        const std::int64_t batch =
-            std::int64_t{flags_.micro_batch_size.value_or(1)} * replicas_ * passes;
-        if (batch > largest_setting || std::int64_t{replicas_} * passes > largest_setting) {
+        const std::int64_t micro_batches = std::int64_t{replicas_} * passes;
+        if (micro_batches > largest_setting / *flags_.micro_batch_size) {
             throw Error(ErrorKind::BadInput,
                         reader_.place("tokens.batch_accumulation_per_replica"),
                         fmt::format("more than {} samples of a step", largest_setting),
                         "is there a digit too many?");
         }
-        if (flags_.micro_batch_size) {
-            flags_.global_batch_size = static_cast<int>(batch);
-        }
+        flags_.global_batch_size = static_cast<int>(micro_batches * *flags_.micro_batch_size);
     }
 
     void read_optimizer() {
@@ -230,8 +256,9 @@ class NanotronReader {
         }
     }
 
-    /// Data is what a sample holds, and no more.
-    void take_tables_of_data() {
+    /// Takes the parts of a file that change no step: a list of what samples hold, and plain values
+    /// in the place of tests, a profiler and a store for checkpoints.
+    void take_other_tables() {
         for (const std::string_view table : {"data_stages", "lighteval", "profiler", "s3_upload"}) {
             static_cast<void>(reader_.texts(table));
         }
@@ -296,6 +323,13 @@ bool is_nanotron(std::string_view text) {
     };
     return has("pp_engine:") ||
            (has("parallelism:") && has("model_config:") && has("batch_accumulation_per_replica:"));
+}
+
+bool has_nanotron_keys(const LaunchFile& file) {
+    return std::ranges::any_of(file.settings, [](const Setting& setting) {
+        return setting.written.starts_with("parallelism.") ||
+               setting.written.starts_with("tokens.") || setting.written.starts_with(model_key);
+    });
 }
 
 MegatronFlags nanotron_flags(const LaunchFile& file, LeaveOut leave_out) {

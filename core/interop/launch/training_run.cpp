@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/base/word_list.h"
-#include "core/interop/launch/setting_values.h"
 
 namespace pipetwin {
 
@@ -73,9 +72,9 @@ const Setting* SettingReader::certain(std::string_view written) {
     return setting;
 }
 
-std::optional<int> SettingReader::whole(std::string_view written, int least) {
+std::optional<int> SettingReader::whole(std::string_view written, int least, int most) {
     const Setting* const setting = certain(written);
-    return setting != nullptr ? std::optional(whole_value(*setting, least, look_it_up))
+    return setting != nullptr ? std::optional(whole_value(*setting, least, look_it_up, most))
                               : std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/interop/launch/setting.h"
 #include "core/interop/launch/setting_problems.h"
+#include "core/interop/launch/setting_values.h"
 
 namespace pipetwin {
 
@@ -78,8 +79,9 @@ class SettingReader {
     std::optional<std::string> text(std::string_view written);
     /// All words of a setting, as of a list.
     std::optional<std::vector<std::string>> texts(std::string_view written);
-    /// A whole number of at least `least`; none also for the word "auto". Throws Error(BadInput).
-    std::optional<int> whole(std::string_view written, int least);
+    /// A whole number from `least` to `most`; none also for the word "auto". Throws
+    /// Error(BadInput).
+    std::optional<int> whole(std::string_view written, int least, int most = largest_setting);
     /// A number that is not negative. Throws Error(BadInput).
     std::optional<double> real(std::string_view written);
     /// true or false; none also for "auto". Throws Error(BadInput).

@@ -85,6 +85,53 @@ TEST(Nanotron, WhatNoFlagSaysIsRefusedByName) {
     EXPECT_TRUE(is_nanotron(text));
 }
 
+std::string nanotron_with(const std::string& old, const std::string& other) {
+    std::string text = nanotron(16, 4, 32'000);
+    return text.replace(text.find(old), old.size(), other);
+}
+
+/// No count of parameters, devices or samples leaves 64 bits.
+TEST(Nanotron, SizesHaveTheBoundsOfMegatronsFlags) {
+    for (const std::string& text :
+         {nanotron(1'000'000, 4, 32'000),
+          nanotron(16, 4, 1 << 30),
+          nanotron(16, 1 << 30, 32'000),
+          nanotron_with("hidden_size: 1024", "hidden_size: 1073741824"),
+          nanotron_with("intermediate_size: 4096", "intermediate_size: 1073741824"),
+          nanotron_with("num_attention_heads: 16", "num_attention_heads: 1073741824"),
+          nanotron_with("sequence_length: 2048", "sequence_length: 1073741824"),
+          nanotron_with("  tp: 2", "  tp: 1073741824"),
+          nanotron_with("micro_batch_size: 2", "micro_batch_size: 1073741824"),
+          nanotron_with("per_replica: 16", "per_replica: 1073741824")}) {
+        const Error error = error_of([&] { read(text); });
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput) << text;
+        EXPECT_THAT(error.place(), HasSubstr("x.yaml:")) << text;
+    }
+}
+
+TEST(Nanotron, ABatchNeedsItsMicroBatch) {
+    const Error error = error_of([] { read(nanotron_with("  micro_batch_size: 2\n", "")); });
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(error.text(), HasSubstr("no tokens.micro_batch_size"));
+}
+
+TEST(Nanotron, OtherKernelsAndKeptInputsAreTold) {
+    EXPECT_EQ(read(nanotron(16, 4, 32'000)).warnings.size(), 0U);
+    for (const std::string key : {"_fused_rms_norm", "_fused_rotary_emb"}) {
+        const std::string line = "    " + key + ": ";
+        const std::string at = "    hidden_act: silu\n";
+        EXPECT_THAT(read(nanotron_with(at, at + line + "false\n")).warnings,
+                    ElementsAre(HasSubstr(key + " = false")));
+        EXPECT_EQ(read(nanotron_with(at, at + line + "true\n")).warnings.size(), 0U);
+    }
+    const std::string kept = "  tp_recompute_allgather: false\n";
+    const std::string scattered = "  tp_mode: REDUCE_SCATTER\n";
+    EXPECT_THAT(read(nanotron(16, 4, 32'000, kept)).warnings,
+                ElementsAre(HasSubstr("tp_recompute_allgather = false")));
+    EXPECT_EQ(read(nanotron_with(scattered, kept)).warnings.size(), 0U);  // nothing is gathered
+    EXPECT_EQ(read(nanotron_with("  tp: 2\n", "  tp: 1\n" + kept)).warnings.size(), 0U);
+}
+
 TEST(Tokenizers, AreKnownByTheNamesOfModels) {
     EXPECT_EQ(tokenizer_words("meta-llama/Llama-3.1-8B"), 128'256);
     EXPECT_EQ(tokenizer_words("meta-llama/Meta-Llama-3-70B/"), 128'256);
