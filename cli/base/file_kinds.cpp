@@ -2,6 +2,7 @@
 #include "cli/base/file_kinds.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "cli/base/input.h"
 #include "core/base/error.h"
 #include "core/costs/devices/shipped_profiles.h"
+#include "core/interop/program_flags.h"
 #include "core/scenario/scenario.h"
 #include "core/schedule/action.h"
 #include "core/schedule/schedule.h"
@@ -41,6 +43,14 @@ std::string use_of_result(const std::string& file) {
     return kind_of_file(folder) == FileKind::RunFolder
                ? use_of_folder(folder) + "; export, compare and view take the folder"
                : "name the scenario or the schedule that it is about";
+}
+
+/// Whether a file with Megatron's names is one of NeMo, which another format of `import` reads.
+bool is_file_of_nemo(const std::string& file) {
+    constexpr std::uintmax_t largest = 1 << 20;
+    std::error_code error;
+    const std::uintmax_t bytes = std::filesystem::file_size(file, error);
+    return !error && bytes <= largest && is_nemo(read_input(file, largest));
 }
 
 /// What to do with a file of a kind.
@@ -102,7 +112,9 @@ std::string use_of(FileKind kind, const std::string& file) {
         case FileKind::DeepSpeed:
             return fmt::format("pipetwin import deepspeed {} --out x.toml", file);
         case FileKind::Megatron:
-            return fmt::format("pipetwin import megatron {} --out x.toml", file);
+            return fmt::format("pipetwin import {} {} --out x.toml",
+                               is_file_of_nemo(file) ? "nemo" : "megatron",
+                               file);
         case FileKind::Picture:
             return "a browser shows it; pipetwin export torch-csv SOURCE --out FILE.csv writes a "
                    "schedule";

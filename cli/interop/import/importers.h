@@ -60,7 +60,7 @@ struct ImportOptions {
     std::optional<int> micro_batch_size;            ///< samples that the costs are for
     bool ignore_unknown = false;                    ///< launch files: leave out what is not known
     bool insist = false;              ///< launch files: leave out what changes the run, too
-    std::optional<int> vocabulary{};  ///< megatron, nanotron: words, where the file has none
+    std::optional<int> vocabulary{};  ///< megatron, nemo, nanotron: words, where the file has none
     /// megatron, nemo, nanotron: values of variables that the file leaves open, "NAME=VALUE".
     std::vector<std::string> variables{};
     std::string model{};  ///< megatron: a name or a config.json, for sizes that the file lacks

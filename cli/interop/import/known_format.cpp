@@ -55,7 +55,39 @@ bool is_layout(std::string_view text) {
            text.find_first_not_of("EtmL|()*,0123456789 \r\n") == std::string_view::npos;
 }
 
+/// The format of a text with a mark that no other has; none: it has none.
+std::optional<KnownFormat> format_by_mark(std::string_view text) {
+    if (has_printed_arguments(text)) {
+        return KnownFormat{.format = "megatron",
+                           .words = "a log with the arguments that Megatron prints"};
+    }
+    if (is_nanotron(text)) {
+        return KnownFormat{.format = "nanotron", .words = "a configuration of nanotron"};
+    }
+    if (is_nemo(text)) {
+        return KnownFormat{.format = "nemo", .words = "a configuration of NeMo"};
+    }
+    if (is_layout(text)) {
+        return KnownFormat{.format = "megatron", .words = "Megatron's pipeline layout"};
+    }
+    return std::nullopt;
+}
+
+/// The format of files of a kind; none: `import` does not read them.
+std::optional<KnownFormat> format_of_kind(FileKind kind) {
+    const auto* const found = std::ranges::find(kind_formats, kind, &KindFormat::kind);
+    return found == kind_formats.end()
+               ? std::nullopt
+               : std::optional(KnownFormat{.format = std::string(found->format),
+                                           .words = std::string(words(kind))});
+}
+
 }  // namespace
+
+std::optional<KnownFormat> format_of_text(std::string_view text) {
+    const std::optional<KnownFormat> marked = format_by_mark(text);
+    return marked ? marked : format_of_kind(kind_of_content(text));
+}
 
 KnownFormat known_format(const std::filesystem::path& file) {
     if (file == "-") {
@@ -71,25 +103,16 @@ KnownFormat known_format(const std::filesystem::path& file) {
     FileKind kind = kind_of_file(file);
     if (kind == FileKind::Unknown || kind == FileKind::Megatron) {
         const std::string text = read_input(file, largest_known_file);
-        if (has_printed_arguments(text)) {
-            return {.format = "megatron", .words = "a log with the arguments that Megatron prints"};
-        }
-        if (is_nanotron(text)) {
-            return {.format = "nanotron", .words = "a configuration of nanotron"};
-        }
-        if (is_nemo(text)) {
-            return {.format = "nemo", .words = "a configuration of NeMo"};
-        }
-        if (is_layout(text)) {
-            return {.format = "megatron", .words = "Megatron's pipeline layout"};
+        if (const std::optional<KnownFormat> marked = format_by_mark(text)) {
+            return *marked;
         }
         kind = kind == FileKind::Unknown ? kind_of_content(text) : kind;
     }
-    const auto* const found = std::ranges::find(kind_formats, kind, &KindFormat::kind);
-    if (found == kind_formats.end()) {
+    const std::optional<KnownFormat> known = format_of_kind(kind);
+    if (!known) {
         refuse_kind(file, kind);
     }
-    return {.format = std::string(found->format), .words = std::string(words(kind))};
+    return *known;
 }
 
 }  // namespace pipetwin::cli

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace pipetwin::cli {
 
@@ -16,5 +18,8 @@ struct KnownFormat {
 /// none that `import` reads, saying what it is where that is known, and Error(Usage) for standard
 /// input.
 KnownFormat known_format(const std::filesystem::path& file);
+
+/// The format of a text; none: it is none that `import` reads.
+std::optional<KnownFormat> format_of_text(std::string_view text);
 
 }  // namespace pipetwin::cli

@@ -14,6 +14,7 @@ namespace logs_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// What a small run in four stages prints: its arguments, and two steps.
 constexpr std::string_view log_of_a_run =
@@ -149,9 +150,8 @@ TEST_F(ImportMegatron, ACommandOfSwiftNamesItsModel) {
     const Outcome outcome = import(command, {"--device", "h100-sxm", "--json"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.json()["parameters"], 7'615'616'512);
-    EXPECT_THAT(
-        content_of(path("x.toml")),
-        AllOf(HasSubstr("tensor_parallel = 4\n"), ::testing::Not(HasSubstr("sequence_parallel"))));
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("tensor_parallel = 4\n"), Not(HasSubstr("sequence_parallel"))));
     EXPECT_EQ(import(command + "--tuner_type lora").code, 3);
     EXPECT_EQ(import(command + "--tuner_type full").code, 0);
     const Outcome strange = import(
@@ -245,6 +245,15 @@ constexpr std::string_view nemo_run =
     "  data:\n    seq_length: 1024\n    num_workers: 2\n"
     "  optim:\n    name: mcore_distributed_optim\n    lr: 1e-4\n    overlap_grad_sync: true\n";
 
+/// A small Llama as nanotron has it.
+constexpr std::string_view nanotron_run =
+    "model:\n  dtype: bfloat16\n  model_config:\n    hidden_size: 512\n"
+    "    intermediate_size: 2048\n    max_position_embeddings: 1024\n"
+    "    num_attention_heads: 8\n    num_hidden_layers: 16\n    num_key_value_heads: 8\n"
+    "    vocab_size: 32000\noptimizer:\n  accumulate_grad_in_fp32: true\n  zero_stage: 0\n"
+    "tokens:\n  batch_accumulation_per_replica: 16\n  micro_batch_size: 2\n"
+    "  sequence_length: 1024\nparallelism:\n  dp: 2\n  pp: 4\n  pp_engine: 1f1b\n  tp: 1\n";
+
 TEST_F(ImportMegatron, NeMoIsAFormatOfItsOwn) {
     const auto nemo = [this](std::string_view content, const std::string& format = "nemo") {
         return pipetwin({"import",
@@ -284,21 +293,95 @@ TEST_F(ImportMegatron, NeMoIsAFormatOfItsOwn) {
     }
 }
 
+/// A profile that stands beside the result is kept, as the result itself is.
+TEST_F(ImportMegatron, YamlProgramsKeepAProfileThatIsThere) {
+    const auto import_run = [this](const std::string& format, const std::string& more) {
+        std::vector<std::string> words{"import",
+                                       format,
+                                       file("n.yaml", format == "nemo" ? nemo_run : nanotron_run),
+                                       "--device",
+                                       "h100-sxm",
+                                       "--out",
+                                       path("n.toml")};
+        if (!more.empty()) {
+            words.push_back(more);
+        }
+        return pipetwin(words);
+    };
+    for (const std::string format : {"nemo", "nanotron"}) {
+        std::filesystem::remove(path("n.toml"));
+        file("n.profile.json", "mine");
+        EXPECT_NE(import_run(format, "").code, 0) << format;
+        EXPECT_EQ(content_of(path("n.profile.json")), "mine") << format;
+        const Outcome forced = import_run(format, "--force");
+        EXPECT_EQ(forced.code, 0) << forced.err;
+        EXPECT_NE(content_of(path("n.profile.json")), "mine") << format;
+    }
+}
+
+/// The words of errors and hints are those of the format, not Megatron's flags.
+TEST_F(ImportMegatron, YamlProgramsHaveWordsOfTheirOwn) {
+    const auto import_text = [this](const std::string& format, std::string_view content) {
+        return pipetwin(
+            {"import", format, file("n.yaml", content), "--force", "--out", path("n.toml")});
+    };
+    const std::string words = "  override_vocab_size: 32000\n";
+    std::string wordless(nemo_run);
+    wordless.replace(wordless.find(words), words.size(), "");
+    EXPECT_THAT(import_text("nemo", nemo_run).err,
+                HasSubstr(fmt::format("'pipetwin import nemo {} --device NAME --out {} --force'",
+                                      path("n.yaml"),
+                                      path("n.toml"))));
+    const Outcome asked = import_text("nemo", wordless);
+    EXPECT_EQ(asked.code, 4);
+    EXPECT_THAT(asked.err,
+                AllOf(HasSubstr("how many words the vocabulary has"), HasSubstr("--vocabulary N")));
+    const Outcome split =
+        import_text("nanotron",
+                    "model:\n  dtype: float32\n  model_config:\n    hidden_size: 64\n"
+                    "    num_hidden_layers: 2\ntokens:\n  micro_batch_size: 1\n");
+    EXPECT_EQ(split.code, 0);
+    EXPECT_THAT(split.err, HasSubstr("the number of attention heads, the sequence length are"));
+    for (const Outcome& outcome : {asked, split}) {
+        EXPECT_THAT(outcome.err,
+                    AllOf(Not(HasSubstr("--vocab-size")),
+                          Not(HasSubstr("--swiglu")),
+                          Not(HasSubstr("--seq-length"))));
+    }
+}
+
+TEST_F(ImportMegatron, FilesOfOtherProgramsAreRefusedByTheirNames) {
+    const auto error_of = [this](const std::string& format, std::string_view content) {
+        const Outcome outcome = pipetwin(
+            {"import", format, file("n.yaml", content), "--force", "--out", path("n.toml")});
+        EXPECT_EQ(outcome.code, 3) << format << ": " << content;
+        return outcome.err;
+    };
+    for (const std::string_view nothing : {"", "# no keys\n", "version: 3\nname: x\n"}) {
+        EXPECT_THAT(error_of("nemo", nothing), HasSubstr("no key of NeMo"));
+        EXPECT_THAT(error_of("nanotron", nothing), HasSubstr("no key of nanotron"));
+    }
+    EXPECT_THAT(error_of("nemo", nanotron_run), HasSubstr("'pipetwin import nanotron' reads it"));
+    EXPECT_THAT(error_of("nanotron", nemo_run), HasSubstr("import nemo"));
+    EXPECT_THAT(error_of("nemo", "torchrun pretrain_gpt.py --num-layers 8\n"),
+                HasSubstr("'pipetwin import megatron' reads it"));
+    EXPECT_THAT(error_of("nemo", "Et*3|t*2L\n"), HasSubstr("'pipetwin import megatron' reads it"));
+}
+
 TEST_F(ImportMegatron, NanotronIsAFormatOfItsOwn) {
-    constexpr std::string_view config =
+    constexpr std::string_view split =
         "parallelism:\n  dp: 2\n  pp: 4\n  pp_engine: afab\n  tp: 2\n"
         "tokens:\n  batch_accumulation_per_replica: 16\n  micro_batch_size: 2\n"
         "  sequence_length: 2048\noptimizer:\n  accumulate_grad_in_fp32: true\n"
         "  zero_stage: 0\n";
-    const std::vector<std::string> out{"--force", "--out", path("n.toml")};
-    const Outcome outcome = pipetwin(
-        {"import", "nanotron", file("n.yaml", config), "--force", "--out", path("n.toml")});
+    const Outcome outcome =
+        pipetwin({"import", "nanotron", file("n.yaml", split), "--force", "--out", path("n.toml")});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(content_of(path("n.toml")),
                 AllOf(HasSubstr("# nanotron's configuration\n"),
                       HasSubstr("schedule = \"gpipe\"\nmicro_batches = 16\ndata_parallel = 2\n"),
                       HasSubstr("tensor_parallel = 2\n")));
-    EXPECT_THAT(import(config).err, HasSubstr("'pipetwin import nanotron' reads it"));
+    EXPECT_THAT(import(split).err, HasSubstr("'pipetwin import nanotron' reads it"));
 }
 
 }  // namespace logs_test

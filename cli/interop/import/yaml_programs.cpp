@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cli/base/input.h"
+#include "cli/interop/exchange.h"
+#include "cli/interop/import/importers.h"
+#include "cli/interop/import/known_format.h"
+#include "cli/interop/import/launch_tables.h"
+#include "cli/interop/import/megatron_fragment.h"
+#include "core/base/error.h"
+#include "core/interop/launch/yaml_settings.h"
+#include "core/interop/program_flags.h"
+
+namespace pipetwin::cli {
+
+namespace {
+
+constexpr std::size_t largest_program_file = std::size_t{1} << 20;
+
+/// A program whose YAML file says what Megatron's flags say.
+struct YamlProgram {
+    std::string_view format;  ///< as `import` calls it
+    std::string_view name;
+    std::string_view example;  ///< a key that its files have
+    bool (*is_one)(std::string_view text);
+    bool (*has_keys)(const LaunchFile& file);
+    MegatronFlags (*flags)(const LaunchFile& file, LeaveOut leave_out);
+};
+
+constexpr YamlProgram nemo_program{.format = "nemo",
+                                   .name = "NeMo",
+                                   .example = "model.encoder_seq_length",
+                                   .is_one = &is_nemo,
+                                   .has_keys = &has_nemo_keys,
+                                   .flags = &nemo_flags};
+
+constexpr YamlProgram nanotron_program{.format = "nanotron",
+                                       .name = "nanotron",
+                                       .example = "tokens.micro_batch_size",
+                                       .is_one = &is_nanotron,
+                                       .has_keys = &has_nanotron_keys,
+                                       .flags = &nanotron_flags};
+
+/// Throws Error(BadInput) for a text of another format, naming its command.
+void expect_no_other_format(const YamlProgram& program,
+                            std::string_view text,
+                            const std::string& place) {
+    const std::optional<KnownFormat> other = format_of_text(text);
+    if (other && other->format != program.format) {
+        throw Error(
+            ErrorKind::BadInput,
+            place,
+            fmt::format("this is {}, expected a configuration of {}", other->words, program.name),
+            fmt::format("'pipetwin import {}' reads it", other->format));
+    }
+}
+
+/// The settings of a text, with a key of the program among them.
+LaunchFile settings_of_program(const YamlProgram& program,
+                               std::string_view text,
+                               const std::string& place) {
+    expect_text(text, place, fmt::format("{}'s YAML", program.name));
+    if (!program.is_one(text)) {
+        expect_known_program(text, place);
+        if (!is_yaml(text)) {
+            expect_no_other_format(program, text, place);
+        }
+    }
+    LaunchFile file = parse_yaml_settings(text, place);
+    if (!program.has_keys(file)) {
+        expect_no_other_format(program, text, place);
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("no key of {} that says a model, a split or a batch, expected such "
+                                "as {}",
+                                program.name,
+                                program.example),
+                    fmt::format("is this a file of {}? 'pipetwin import auto' looks for the format",
+                                program.name));
+    }
+    return file;
+}
+
+Imported import_program(const YamlProgram& program, const ImportOptions& options) {
+    const std::string place = input_name(options.file);
+    const std::string text = read_input(options.file, largest_program_file);
+    LaunchFile file = settings_of_program(program, text, place);
+    expect_flag_options(options);
+    if (options.hf.device) {
+        require_free(profile_beside(options.common.out), options.common.force);
+    }
+    set_variables(file, given_variables(options, text));
+    MegatronFlags flags = program.flags(file, leave_out(options));
+    take_vocabulary(flags, options);
+    return megatron_fragment(flags, options, place);
+}
+
+}  // namespace
+
+Imported import_nemo(const ImportOptions& options) {
+    return import_program(nemo_program, options);
+}
+
+Imported import_nanotron(const ImportOptions& options) {
+    return import_program(nanotron_program, options);
+}
+
+}  // namespace pipetwin::cli
