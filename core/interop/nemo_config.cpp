@@ -81,7 +81,7 @@ constexpr string_view harmless_nemo =
     "model.optim.sched.max_steps_for_lr_sched model.optim.sched.min_lr model.optim.sched.name "
     "model.optim.sched.warmup_steps model.optim.weight_decay model.precision "
     "model.pre_process model.post_process model.reduce_amax model.resume_from_checkpoint "
-    "model.rotary_percentage model.sync_batch_comm "
+    "model.rotary_percentage model.scale_positional_embedding model.sync_batch_comm "
     "model.ub_tp_comm_overlap_cfg model.use_emha model.use_scaled_init_method "
     "model.validation_param_sync_overlap "
     // Only where other keys, which are refused, are on.
@@ -125,9 +125,6 @@ constexpr auto refused_nemo = std::to_array<SettingGroup>({
      off_values},
     {"model.mcore_customization_config.new_decoder_architecture",
      "blocks have two norms beside each other",
-     off_values},
-    {"model.scale_positional_embedding",
-     "the embedding has a factor, and the model is a Gemma",
      off_values},
 });
 
@@ -223,7 +220,7 @@ class NemoTranslation {
         }
     }
 
-    /// Of a tokenizer its name alone matters, which may say how many words there are.
+    /// A tokenizer matters by its name alone, which may say how many words there are.
     static bool is_of_words(string_view written) {
         return written.starts_with("model.tokenizer.") &&
                !has_word("model.tokenizer.type model.tokenizer.model", written);

@@ -58,6 +58,12 @@ TEST(Nemo, ValuesThatChangeTheRunAreRefused) {
     }
 }
 
+/// The converter of Llama's weights sets it where rotations are scaled, as in Llama 3.1; it is true
+/// in the launcher's files of these.
+TEST(Nemo, ScaledRotationsAreTheSameModel) {
+    EXPECT_EQ(read_nemo(nemo_file("", "  scale_positional_embedding: true\n")).layers, 8);
+}
+
 /// Lightning: a number of devices, the numbers of some, or -1 and "auto" for all.
 TEST(Nemo, DevicesOfANodeAreANumberOrAList) {
     const auto processes = [](const std::string& devices) {
