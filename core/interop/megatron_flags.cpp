@@ -543,28 +543,12 @@ bool are_megatron_flags(string_view text) {
            text.find(".py") != string_view::npos;
 }
 
-void set_variables(LaunchFile& file, const LaunchVariables& given) {
-    for (Setting& setting : file.settings) {
-        for (SettingWord& word : setting.values) {
-            const auto found = given.find(variable_name(word.unknown));
-            if (word.text.empty() && found != given.end()) {
-                word.text = found->second;
-                word.unknown.clear();
-            }
-        }
-    }
-}
-
 LaunchFile parse_launch_file(string_view text, string_view place, const LaunchVariables& given) {
     if (has_printed_arguments(text)) {
         return parse_printed_arguments(text, place);
     }
-    if (!is_yaml(text)) {
-        return parse_shell_script(text, place, given);
-    }
-    LaunchFile file = parse_yaml_settings(text, place, given);
-    set_variables(file, given);
-    return file;
+    return is_yaml(text) ? parse_yaml_settings(text, place, given)
+                         : parse_shell_script(text, place, given);
 }
 
 void add_base_settings(LaunchFile& file, const LaunchFile& base) {

@@ -162,9 +162,6 @@ LaunchFile parse_launch_file(std::string_view text,
                              std::string_view place,
                              const LaunchVariables& given = {});
 
-/// Puts values in the place of words that are one open variable.
-void set_variables(LaunchFile& file, const LaunchVariables& given);
-
 /// Adds the settings of a file that another one continues, but for those that it sets anew or
 /// unsets.
 void add_base_settings(LaunchFile& file, const LaunchFile& base);

@@ -62,7 +62,8 @@ void expect_no_other_format(const YamlProgram& program,
 /// The settings of a text, with a key of the program among them.
 LaunchFile settings_of_program(const YamlProgram& program,
                                std::string_view text,
-                               const std::string& place) {
+                               const std::string& place,
+                               const LaunchVariables& given) {
     expect_text(text, place, fmt::format("{}'s YAML", program.name));
     if (!program.is_one(text)) {
         expect_known_program(text, place);
@@ -70,7 +71,7 @@ LaunchFile settings_of_program(const YamlProgram& program,
             expect_no_other_format(program, text, place);
         }
     }
-    LaunchFile file = parse_yaml_settings(text, place);
+    LaunchFile file = parse_yaml_settings(text, place, given);
     if (!program.has_keys(file)) {
         expect_no_other_format(program, text, place);
         throw Error(ErrorKind::BadInput,
@@ -88,12 +89,12 @@ LaunchFile settings_of_program(const YamlProgram& program,
 Imported import_program(const YamlProgram& program, const ImportOptions& options) {
     const std::string place = input_name(options.file);
     const std::string text = read_input(options.file, largest_program_file);
-    LaunchFile file = settings_of_program(program, text, place);
+    const LaunchFile file =
+        settings_of_program(program, text, place, given_variables(options, text));
     expect_flag_options(options);
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
-    set_variables(file, given_variables(options, text));
     MegatronFlags flags = program.flags(file, leave_out(options));
     take_vocabulary(flags, options);
     return megatron_fragment(flags, options, place);
