@@ -41,12 +41,13 @@ struct CalibrateOptions {
 };
 
 /// Kinds of layers in profiles that `import hf` writes.
-constexpr std::array<std::string_view, 10> estimated_kinds{"attention",
+constexpr std::array<std::string_view, 11> estimated_kinds{"attention",
                                                            "feed_forward",
                                                            "embedding",
                                                            "head",
                                                            "block",
                                                            "linear_attention",
+                                                           "mamba",
                                                            "prediction",
                                                            "encoder_attention",
                                                            "norm",

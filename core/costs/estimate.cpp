@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/cost_factors.h"
 #include "core/costs/devices/number_type.h"
@@ -164,26 +165,42 @@ void add_encoder(LayerMaker& layers, const DecoderModel& model) {
         .parameter_count = 0;
 }
 
+/// The kind of an attention half.
+std::string_view attention_word(const DecoderModel& model, int block) {
+    return has_linear_attention(model, block) ? "linear_attention"
+           : attention_in(model, block).mamba ? "mamba"
+                                              : "attention";
+}
+
 void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t bytes_per_parameter) {
     std::string before = "decoder_embedding";
     for (int block = 0; block < model.blocks; ++block) {
-        const bool is_linear = has_linear_attention(model, block);
-        LayerCost& attention = layers.add(
-            fmt::format("block{}.attention", block),
-            is_linear ? "linear_attention" : "attention",
-            attention_parameters(model, block),
-            [block](const LayerEstimator& estimator) { return estimator.attention(block); },
-            fmt::format("attention {} {}", is_linear, window_of(model, block)));
-        if (model.encoder_blocks > 0) {
-            attention.inputs = {encoder_output, before};
+        if (has_attention(model, block)) {
+            const std::string_view kind = attention_word(model, block);
+            const int shape =
+                model.attention_kinds.empty() ? 0 : model.attention_kinds.at(as_index(block));
+            LayerCost& attention = layers.add(
+                fmt::format("block{}.attention", block),
+                std::string(kind),
+                attention_parameters(model, block),
+                [block](const LayerEstimator& estimator) { return estimator.attention(block); },
+                fmt::format("{} {} {}", kind, shape, window_of(model, block)));
+            if (model.encoder_blocks > 0) {
+                attention.inputs = {encoder_output, before};
+            }
+        }
+        if (!has_feed_forward(model, block)) {
+            continue;
         }
         const bool routes = has_experts(model, block);
+        const int inner = routes ? model.experts.width : feed_forward_width(model, block);
         LayerCost& feed_forward = layers.add(
             fmt::format("block{}.feed_forward", block),
             "feed_forward",
             feed_forward_parameters(model, block),
             [block](const LayerEstimator& estimator) { return estimator.feed_forward(block); },
-            fmt::format("feed_forward {} {}", routes, routes ? layers.fullest_in(block) : 1));
+            fmt::format(
+                "feed_forward {} {} {}", routes, inner, routes ? layers.fullest_in(block) : 1));
         feed_forward.expert_bytes = Bytes{routed_parameters(model, block) * bytes_per_parameter};
         before = feed_forward.name;
     }
@@ -231,7 +248,7 @@ Profile estimated_with(const DecoderModel& model,
                  "prediction",
                  prediction_parameters(model),
                  [index](const LayerEstimator& estimator) { return estimator.prediction(index); })
-            .expert_bytes = Bytes{routed_parameters(model, model.blocks - 1) * each};
+            .expert_bytes = Bytes{routed_parameters(model, prediction_feed_forward(model)) * each};
     }
     const std::int64_t shared = shared_embedding_parameters(model);
     LayerCost& head = layers.add("head", "head", head_parameters(model), &LayerEstimator::head);

@@ -198,11 +198,25 @@ void each_value(Shape& of, Visit visit) {
 }
 
 template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, MambaShape>
+void each_value(Shape& of, Visit visit) {
+    visit("heads", of.heads);
+    visit("width", of.width);
+    visit("state", of.state);
+    visit("groups", of.groups);
+    visit("convolution", of.convolution);
+    visit("chunk", of.chunk);
+    visit("bias", of.bias);
+    visit("convolution_bias", of.convolution_bias);
+}
+
+template <class Shape, class Visit>
     requires std::same_as<std::remove_const_t<Shape>, ExpertShape>
 void each_value(Shape& of, Visit visit) {
     visit("count", of.count);
     visit("per_token", of.per_token);
     visit("width", of.width);
+    visit("latent_width", of.latent_width);
     visit("shared_width", of.shared_width);
     visit("shared_gate", of.shared_gate);
     visit("bias", of.bias);
@@ -217,7 +231,9 @@ void each_value(Shape& of, Visit visit) {
     visit("vocabulary", of.vocabulary);
     visit("context", of.context);
     visit("learned_positions", of.learned_positions);
+    visit("attention_kinds", of.attention_kinds);
     visit("feed_forward", of.feed_forward);
+    visit("feed_forward_widths", of.feed_forward_widths);
     visit("gated", of.gated);
     visit("feed_forward_bias", of.feed_forward_bias);
     visit("has_experts", of.has_experts);
@@ -234,6 +250,8 @@ void each_value(Shape& of, Visit visit) {
     visit("position_padding", of.position_padding);
     visit("encoder_blocks", of.encoder_blocks);
     visit("prediction_blocks", of.prediction_blocks);
+    visit("prediction_attention", of.prediction_attention);
+    visit("prediction_feed_forward", of.prediction_feed_forward);
     visit("activation_parameters", of.activation_parameters);
 }
 
@@ -262,6 +280,13 @@ ordered_json shape_json(const Shape& of) {
     return object;
 }
 
+int entry_of(const JsonObject& object, std::string_view key, std::int64_t number) {
+    if (number > std::numeric_limits<int>::max()) {
+        object.refuse(key, "a number below 2^31");
+    }
+    return static_cast<int>(number);
+}
+
 /// Reads the values of a shape; `more`: further keys of its object.
 template <class Shape>
 Shape read_shape(const JsonObject& object, const std::vector<std::string_view>& more = {}) {
@@ -274,17 +299,17 @@ Shape read_shape(const JsonObject& object, const std::vector<std::string_view>& 
             return;
         }
         if constexpr (std::same_as<Value, int>) {
-            const std::int64_t number = object.whole(key);
-            if (number > std::numeric_limits<int>::max()) {
-                object.refuse(key, "a number below 2^31");
-            }
-            value = static_cast<int>(number);
+            value = entry_of(object, key, object.whole(key));
         } else if constexpr (std::same_as<Value, bool>) {
             value = object.flag(key);
         } else {
             value.clear();
             for (const std::int64_t entry : object.wholes(key)) {
-                value.push_back(entry != 0);
+                if constexpr (std::same_as<Value, std::vector<bool>>) {
+                    value.push_back(entry != 0);
+                } else {
+                    value.push_back(entry_of(object, key, entry));
+                }
             }
         }
     });
@@ -318,18 +343,28 @@ int read_positive(const JsonObject& object, std::string_view key) {
     return static_cast<int>(number);
 }
 
-ordered_json model_json(const DecoderModel& model) {
-    ordered_json object = shape_json(model);
-    object["attention"] = shape_json(model.attention);
-    ordered_json& attention = object["attention"];
-    if (model.attention.latent) {
-        attention["latent"] = shape_json(*model.attention.latent);
-        if (model.attention.latent->indexer) {
-            attention["latent"]["indexer"] = shape_json(*model.attention.latent->indexer);
+ordered_json attention_json(const AttentionShape& shape) {
+    ordered_json attention = shape_json(shape);
+    if (shape.latent) {
+        attention["latent"] = shape_json(*shape.latent);
+        if (shape.latent->indexer) {
+            attention["latent"]["indexer"] = shape_json(*shape.latent->indexer);
         }
     }
-    if (model.attention.linear) {
-        attention["linear"] = shape_json(*model.attention.linear);
+    if (shape.linear) {
+        attention["linear"] = shape_json(*shape.linear);
+    }
+    if (shape.mamba) {
+        attention["mamba"] = shape_json(*shape.mamba);
+    }
+    return attention;
+}
+
+ordered_json model_json(const DecoderModel& model) {
+    ordered_json object = shape_json(model);
+    object["attention"] = attention_json(model.attention);
+    for (const AttentionShape& other : model.other_attentions) {
+        object["other_attentions"].push_back(attention_json(other));
     }
     if (model.experts.count > 0) {
         object["experts"] = shape_json(model.experts);
@@ -338,48 +373,96 @@ ordered_json model_json(const DecoderModel& model) {
 }
 
 /// Rules that keep an estimate from dividing by zero, or from leaving a list.
+void check_attention(const AttentionShape& shape,
+                     const DecoderModel& model,
+                     const JsonObject& object) {
+    for (const int value : {shape.heads, shape.key_value_heads, shape.key_width}) {
+        if (value < 1) {
+            object.refuse("attention", "sizes of at least 1");
+        }
+    }
+    for (const std::vector<bool>* list : {&shape.window_blocks, &shape.linear_blocks}) {
+        if (!list->empty() && std::ssize(*list) != model.blocks) {
+            object.refuse("attention", "lists with an entry for each block");
+        }
+    }
+    if (std::ranges::find(shape.linear_blocks, true) != shape.linear_blocks.end() &&
+        !shape.linear) {
+        object.refuse("attention", "the shape of linear attention where blocks have it");
+    }
+    if (shape.mamba && (shape.mamba->chunk < 1 || shape.mamba->groups < 1)) {
+        object.refuse("attention", "sizes of at least 1");
+    }
+}
+
 void check_model(const DecoderModel& model, const JsonObject& object) {
     for (const auto& [key, value] : {std::pair("blocks", model.blocks),
                                      std::pair("width", model.width),
-                                     std::pair("vocabulary", model.vocabulary),
-                                     std::pair("attention", model.attention.heads),
-                                     std::pair("attention", model.attention.key_value_heads),
-                                     std::pair("attention", model.attention.key_width)}) {
+                                     std::pair("vocabulary", model.vocabulary)}) {
         if (value < 1) {
             object.refuse(key, "sizes of at least 1");
         }
     }
+    check_attention(model.attention, model, object);
+    for (const AttentionShape& other : model.other_attentions) {
+        check_attention(other, model, object);
+    }
+    constexpr const char* each_block = "lists with an entry for each block";
     const auto blocks = static_cast<std::size_t>(model.blocks);
-    for (const auto& [key, list] : {std::pair("has_experts", &model.has_experts),
-                                    std::pair("attention", &model.attention.window_blocks),
-                                    std::pair("attention", &model.attention.linear_blocks)}) {
-        if (!list->empty() && list->size() != blocks) {
-            object.refuse(key, "lists with an entry for each block");
+    if (!model.has_experts.empty() && model.has_experts.size() != blocks) {
+        object.refuse("has_experts", each_block);
+    }
+    if (!model.feed_forward_widths.empty() && model.feed_forward_widths.size() != blocks) {
+        object.refuse("feed_forward_widths", each_block);
+    }
+    const std::vector<int>& kinds = model.attention_kinds;
+    // One more is the kind of a prediction block that no block has.
+    if (!kinds.empty() && kinds.size() != blocks && kinds.size() != blocks + 1) {
+        object.refuse("attention_kinds", each_block);
+    }
+    const auto others = std::ssize(model.other_attentions);
+    if (std::ranges::any_of(kinds, [&](int kind) { return kind > others + 1; })) {
+        object.refuse("attention_kinds", "0, 1, or places in other_attentions counted from 2");
+    }
+    for (const auto& [key, block] :
+         {std::pair("prediction_attention", model.prediction_attention),
+          std::pair("prediction_feed_forward", model.prediction_feed_forward)}) {
+        const std::size_t most = std::max(blocks, kinds.size());
+        if (block >= 0 && static_cast<std::size_t>(block) >= most) {
+            object.refuse(key, "a block of the model");
         }
     }
     const bool routes = std::ranges::find(model.has_experts, true) != model.has_experts.end();
     if (routes && model.experts.count < 1) {
         object.refuse("experts", "at least one expert where blocks have them");
     }
-    const auto& linear = model.attention.linear_blocks;
-    if (std::ranges::find(linear, true) != linear.end() && !model.attention.linear) {
-        object.refuse("attention", "the shape of linear attention where blocks have it");
-    }
 }
 
-DecoderModel read_model(const JsonObject& object) {
-    auto model = read_shape<DecoderModel>(object, {"attention", "experts"});
-    const JsonObject attention = object.object("attention");
-    model.attention = read_shape<AttentionShape>(attention, {"latent", "linear"});
+AttentionShape read_attention_json(const JsonObject& attention) {
+    auto shape = read_shape<AttentionShape>(attention, {"latent", "linear", "mamba"});
     if (attention.has("latent")) {
         const JsonObject latent = attention.object("latent");
-        model.attention.latent = read_shape<LatentShape>(latent, {"indexer"});
+        shape.latent = read_shape<LatentShape>(latent, {"indexer"});
         if (latent.has("indexer")) {
-            model.attention.latent->indexer = read_shape<IndexerShape>(latent.object("indexer"));
+            shape.latent->indexer = read_shape<IndexerShape>(latent.object("indexer"));
         }
     }
     if (attention.has("linear")) {
-        model.attention.linear = read_shape<LinearAttentionShape>(attention.object("linear"));
+        shape.linear = read_shape<LinearAttentionShape>(attention.object("linear"));
+    }
+    if (attention.has("mamba")) {
+        shape.mamba = read_shape<MambaShape>(attention.object("mamba"));
+    }
+    return shape;
+}
+
+DecoderModel read_model(const JsonObject& object) {
+    auto model = read_shape<DecoderModel>(object, {"attention", "other_attentions", "experts"});
+    model.attention = read_attention_json(object.object("attention"));
+    if (object.has("other_attentions")) {
+        for (const JsonObject& other : object.objects("other_attentions")) {
+            model.other_attentions.push_back(read_attention_json(other));
+        }
     }
     if (object.has("experts")) {
         model.experts = read_shape<ExpertShape>(object.object("experts"));

@@ -8,6 +8,7 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/kernel_rates.h"
+#include "core/costs/layer_bytes.h"
 
 namespace pipetwin {
 
@@ -59,35 +60,6 @@ LayerEstimate one_after_other(const LayerEstimate& a, const LayerEstimate& b) {
 
 }  // namespace
 
-/// Bytes of a layer on one device, from the values in the model's precision and the rest in bytes.
-struct LayerEstimator::LayerBytes {
-    double saved_values = 0;
-    double saved_bytes = 0;
-    double whole_values = 0;  ///< saved by every device that shares the layer
-    double whole_bytes = 0;
-    double core_bytes = 0;      ///< saved by core attention
-    double dropped_values = 0;  ///< saved, but not where operators are recomputed
-    /// Saved values that the gradients of the weights need: inputs of products. Negative: all.
-    double weight_values = -1;
-    double workspace_values = 0;
-    double split_values = 0;
-    /// Part of `saved_values` (and of `whole_values`) that only products read: narrow ones may keep
-    /// them narrow.
-    double product_values = 0;
-    double whole_product_values = 0;
-    /// Saved values that a product and another kernel read: a narrow one may keep its own beside.
-    double shared_values = 0;
-    LayerTraffic traffic{};
-    /// What single modules keep.
-    struct Modules {
-        std::array<double, recompute_module_words.size()> made{};
-        std::array<double, recompute_module_words.size()> seconds{};  ///< of the forward
-        std::array<double, offload_module_words.size()> inputs{};
-    } modules{};
-
-    LayerModules as_sample() const;
-};
-
 LayerModules LayerEstimator::LayerBytes::as_sample() const {
     LayerModules result;
     for (std::size_t i = 0; i < modules.made.size(); ++i) {
@@ -130,13 +102,18 @@ LayerEstimate LayerEstimator::embedding() const {
 }
 
 LayerEstimate LayerEstimator::attention(int block) const {
+    const AttentionShape& shape = attention_in(model_, block);
     if (has_linear_attention(model_, block)) {
-        return linear_attention(*model_.attention.linear);
+        return linear_attention(*shape.linear);
+    }
+    if (shape.mamba) {
+        return mamba(*shape.mamba);
     }
     const LayerEstimate own =
-        one_attention(seen_in(block), window_of(model_, block), has_experts(model_, block));
-    return model_.encoder_blocks == 0 ? own
-                                      : one_after_other(own, one_attention(options_.sequence));
+        one_attention(shape, seen_in(block), window_of(model_, block), has_experts(model_, block));
+    return model_.encoder_blocks == 0
+               ? own
+               : one_after_other(own, one_attention(shape, options_.sequence));
 }
 
 LayerEstimate LayerEstimator::encoder_norm() const {
@@ -165,12 +142,18 @@ LayerEstimate LayerEstimator::feed_forward(int block) const {
         save_normed(bytes, model_.feed_forward_norms);
         const double before = bytes.saved_values;
         const double begin = work.forward_seconds();
-        inner(work, bytes, tokens_, model_.feed_forward, 1, !model_.dropout);
+        const double own_width = part(feed_forward_width(model_, block));
+        inner(work,
+              bytes,
+              {.rows = tokens_,
+               .row = width(),
+               .own_width = own_width,
+               .ends_what_is_read = !model_.dropout});
         makes(bytes,
               RecomputeModule::FeedForward,
               value() * (bytes.saved_values - before),
               work.forward_seconds() - begin);
-        bytes.weight_values = tokens_ * (width() + part(model_.feed_forward));
+        bytes.weight_values = tokens_ * (width() + own_width);
         // The last product's result, which no backward reads.
         const bool drops = options_.kernels == BlockKernels::Compiled && devices_ == 1;
         bytes.dropped_values += drops ? tokens_ * width() : 0;
@@ -193,10 +176,11 @@ LayerEstimate LayerEstimator::prediction(int index) const {
     work.product(tokens_, 2 * width(), part(width()));
     save_whole(bytes, 2 * tokens_ * width());
     const LayerEstimate joined = finished(work, bytes);
-    const int last = model_.blocks - 1;
     LayerEstimate estimate = one_after_other(
         joined,
-        one_after_other(attention(last), one_after_other(feed_forward(last), logits_and_loss())));
+        one_after_other(
+            attention(prediction_attention(model_)),
+            one_after_other(feed_forward(prediction_feed_forward(model_)), logits_and_loss())));
     const double rows = index + 1 < model_.prediction_blocks ? 2 : 1;
     estimate.sample.output = Bytes{whole_number(value() * rows * tokens_ * width())};
     return estimate;
@@ -378,8 +362,10 @@ double LayerEstimator::ring_of_context() const {
 
 /// `seen`: keys that a query sees in the mean; `window`: that it may see at most, 0: all;
 /// `beside_experts`: its block has some.
-LayerEstimate LayerEstimator::one_attention(double seen, int window, bool beside_experts) const {
-    const AttentionShape& shape = model_.attention;
+LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
+                                            double seen,
+                                            int window,
+                                            bool beside_experts) const {
     const double heads = part(shape.heads);
     const double groups = std::max(1.0, part(shape.key_value_heads));
     const double queries = heads * shape.key_width;
@@ -399,7 +385,7 @@ LayerEstimate LayerEstimator::one_attention(double seen, int window, bool beside
     bytes.shared_values += tokens_ * outputs;
     const double begin = work.forward_seconds();
     if (shape.latent) {
-        seen = latent_projections(*shape.latent, seen, work, bytes);
+        seen = latent_projections(shape, *shape.latent, seen, work, bytes);
         window = shape.latent->indexer ? shape.latent->indexer->keys : window;
     } else {
         const double outputs_of_all = queries + gate + keys + values;
@@ -463,69 +449,27 @@ LayerEstimate LayerEstimator::one_attention(double seen, int window, bool beside
     return finished(work, bytes);
 }
 
-/// Projections, a convolution over the tokens, the rule, a norm with a gate, and a projection.
-LayerEstimate LayerEstimator::linear_attention(const LinearAttentionShape& shape) const {
-    const double keys = part(shape.key_heads) * shape.key_width;
-    const double values = part(shape.value_heads) * shape.value_width;
-    const double convolved = 2 * keys + values;
-    const double rates = 2 * part(shape.value_heads);
-    LayerWork work = new_work();
-    LayerBytes bytes;
-    norms(work, bytes, model_.attention_norms);
-    work.product({.rows = tokens_,
-                  .inputs = width(),
-                  .outputs = convolved + values + rates,
-                  .has_whole_input = true});
-    work.pass(2 * tokens_ * convolved, 3 * tokens_ * convolved);
-    work.delta_rule(shape, part(tokens_));
-    work.pass(3 * tokens_ * values, 5 * tokens_ * values);
-    work.product({.rows = tokens_, .inputs = values, .outputs = width(), .has_sums = true});
-    residual(work);
-    save_whole(bytes, tokens_ * width());
-    bytes.saved_values += tokens_ * (2 * convolved + 3 * values + rates);
-    save_mask(bytes);
-    bytes.workspace_values = bytes.split_values = tokens_ * (convolved + values + rates);
-    return finished(work, bytes);
-}
-
-/// The matrices of a feed-forward half with their activation, for `rows` rows; of `matrices`
-/// different ones each row meets one. Of a gated one, the two halves and their product are
-/// kept; else what goes into the activation, and what comes out. `ends_what_is_read`: no
-/// backward reads what comes after it, as that of dropout reads its mask.
-void LayerEstimator::inner(LayerWork& work,
-                           LayerBytes& bytes,
-                           double rows,
-                           double inner_width,
-                           double matrices,
-                           bool ends_what_is_read) const {
-    inner_part(work, bytes, rows, part(inner_width), matrices, ends_what_is_read);
-}
-
-/// Matrices and activation of `own_width` columns of the inner width, as `inner` has them.
-void LayerEstimator::inner_part(LayerWork& work,
-                                LayerBytes& bytes,
-                                double rows,
-                                double own_width,
-                                double matrices,
-                                bool ends_what_is_read) const {
+/// The matrices of a feed-forward half with their activation. Of a gated one, the two halves and
+/// their product are kept; else what goes into the activation, and what comes out.
+void LayerEstimator::inner(LayerWork& work, LayerBytes& bytes, const Inner& of) const {
     const double ins = model_.gated ? 2 : 1;
-    const double values = rows * own_width;
+    const double values = of.rows * of.own_width;
     const double again = model_.gated && !keeps_gate_products() ? 1 : 0;
-    work.product({.rows = rows,
-                  .inputs = width(),
-                  .outputs = ins * own_width,
-                  .matrices = matrices,
+    work.product({.rows = of.rows,
+                  .inputs = of.row,
+                  .outputs = ins * of.own_width,
+                  .matrices = of.matrices,
                   .again = model_.gated ? 0.5 : 0,
-                  .has_whole_input = matrices == 1});
+                  .has_whole_input = of.matrices == 1});
     work.activation((ins + 1) * values, (2 * ins + 1 + again) * values);
-    if (ends_what_is_read) {
+    if (of.ends_what_is_read) {
         work.begin_tail();
     }
-    work.product({.rows = rows,
-                  .inputs = own_width,
-                  .outputs = width(),
-                  .matrices = matrices,
-                  .has_sums = matrices == 1});
+    work.product({.rows = of.rows,
+                  .inputs = of.own_width,
+                  .outputs = of.row,
+                  .matrices = of.matrices,
+                  .has_sums = of.matrices == 1});
     // One by one, the activation's result stays beside its product with the gate.
     const bool keeps_both = keeps_gate_activations() && model_.gated;
     const double activations = keeps_both ? 1 : 0;
@@ -561,16 +505,23 @@ void LayerEstimator::experts(LayerWork& work, LayerBytes& bytes, int block) cons
                              .saved = value() * bytes.saved_values + bytes.saved_bytes};
     work.half_product(tokens_, width(), shape.count);
     work.pass(2 * tokens_ * shape.count, 2 * tokens_ * shape.count);
+    const double row = to_expert_rows(work, bytes, tokens_);
     work.begin_experts(true);
-    work.sort_rows(2 * rows * width(), 2 * rows * width());
-    inner(work, bytes, rows, shape.width, std::min<double>(shape.count, rows));
+    work.sort_rows(2 * rows * row, 2 * rows * row);
+    inner(work,
+          bytes,
+          {.rows = rows,
+           .row = row,
+           .own_width = part(shape.width),
+           .matrices = std::min<double>(shape.count, rows)});
     expert_modules(work, bytes, rows, part(shape.width));
-    work.sort_rows((rows + tokens_) * width(), 2 * rows * width());
+    work.sort_rows((rows + tokens_) * row, 2 * rows * row);
     work.end_experts();
+    from_expert_rows(work, bytes, tokens_);
     constexpr double probability = 4;  // in fp32
     bytes.saved_bytes += probability * tokens_ * shape.count;
-    bytes.saved_values += 2 * rows * width();  // sorted rows, and what the experts made of them
-    bytes.product_values += rows * width();
+    bytes.saved_values += 2 * rows * row;  // sorted rows, and what the experts made of them
+    bytes.product_values += rows * row;
     shared_experts(work, bytes);
     make_experts(work, bytes, begin);
     work.forget_ends();  // messages of the experts' rows are beside none of these products
@@ -582,13 +533,34 @@ void LayerEstimator::shared_experts(LayerWork& work, LayerBytes& bytes) const {
     if (shape.shared_width > 0) {
         const double begin = work.forward_seconds();
         const double before = bytes.saved_values;
-        inner(work, bytes, tokens_, shape.shared_width);
+        inner(
+            work, bytes, {.rows = tokens_, .row = width(), .own_width = part(shape.shared_width)});
         makes(bytes,
               RecomputeModule::SharedExperts,
               value() * (bytes.saved_values - before),
               work.forward_seconds() - begin);
         work.pass(3 * tokens_ * width(), 3 * tokens_ * width());
         bytes.saved_values += shape.shared_gate ? tokens_ * width() : 0;
+    }
+}
+
+/// A matrix to the rows that experts read, where these are narrower than the model. Returns the
+/// numbers of such a row.
+double LayerEstimator::to_expert_rows(LayerWork& work, LayerBytes& bytes, double tokens) const {
+    const double row = expert_row(model_);
+    if (model_.experts.latent_width > 0) {
+        work.product(tokens, width(), row);
+        save_whole(bytes, tokens * row);
+    }
+    return row;
+}
+
+/// And one back from what the experts of a token made.
+void LayerEstimator::from_expert_rows(LayerWork& work, LayerBytes& bytes, double tokens) const {
+    if (model_.experts.latent_width > 0) {
+        const double row = expert_row(model_);
+        work.product(tokens, row, width());
+        save_whole(bytes, tokens * row);
     }
 }
 
@@ -616,35 +588,39 @@ void LayerEstimator::divided_experts(LayerWork& work, LayerBytes& bytes, int blo
     const double rows = expert_rows(sent, local, division_.load.fullest_in(block));
     work.half_product(own, width(), shape.count);
     work.pass(2 * own * shape.count, 2 * own * shape.count);
+    const double row = to_expert_rows(work, bytes, own);
     work.begin_experts(division_.load.capacity == 0);
     if (division_.dispatch == ExpertDispatch::Nccl) {
-        work.sort_rows(2 * sent * width(), 2 * sent * width());
+        work.sort_rows(2 * sent * row, 2 * sent * row);
         if (local > 1) {
-            work.pass(2 * rows * width(), 2 * rows * width());
+            work.pass(2 * rows * row, 2 * rows * row);
         }
     } else {
-        work.sort_rows(2 * rows * width(), 2 * rows * width());
+        work.sort_rows(2 * rows * row, 2 * rows * row);
     }
     const double own_width = static_cast<double>(shape.width) / division_.expert_tensor;
-    inner_part(work, bytes, rows, own_width, std::min(local, rows));
+    inner(work,
+          bytes,
+          {.rows = rows, .row = row, .own_width = own_width, .matrices = std::min(local, rows)});
     expert_modules(work, bytes, rows, own_width);
     if (division_.dispatch == ExpertDispatch::Nccl) {
         if (local > 1) {
-            work.pass(2 * rows * width(), 2 * rows * width());
+            work.pass(2 * rows * row, 2 * rows * row);
         }
-        work.sort_rows((sent + own) * width(), 2 * sent * width());
+        work.sort_rows((sent + own) * row, 2 * sent * row);
     } else {
-        work.sort_rows(2 * rows * width(), 2 * rows * width());
+        work.sort_rows(2 * rows * row, 2 * rows * row);
     }
     work.end_experts();
+    from_expert_rows(work, bytes, own);
     constexpr double probability = 4;  // in fp32
     bytes.saved_bytes += probability * (own * shape.count + rows);
-    bytes.saved_values += rows * width();
-    bytes.product_values += rows * width();
+    bytes.saved_values += rows * row;
+    bytes.product_values += rows * row;
     const double fullest = rows / division_.expert_tensor;
-    bytes.traffic.dispatch = bytes.traffic.combine = in_bytes(fullest * width());
+    bytes.traffic.dispatch = bytes.traffic.combine = in_bytes(fullest * row);
     if (division_.expert_tensor > 1) {
-        bytes.traffic.expert_rows = in_bytes(rows * width());
+        bytes.traffic.expert_rows = in_bytes(rows * row);
     }
     shared_experts(work, bytes);
     make_experts(work, bytes, {.seconds = begin, .saved = saved_before});
@@ -677,53 +653,8 @@ void LayerEstimator::expert_modules(const LayerWork& work,
           RecomputeModule::ExpertActivation,
           value() * rows * own,
           activation.forward_seconds());
-    reads(bytes, OffloadModule::ExpertFirst, work.kept_input_bytes() * rows * width());
+    reads(bytes, OffloadModule::ExpertFirst, work.kept_input_bytes() * rows * expert_row(model_));
     reads(bytes, OffloadModule::ExpertActivation, value() * ins * rows * own);
-}
-
-/// Seconds of the forward of a block's products to narrow rows, with their norms.
-double LayerEstimator::down_seconds(const LatentShape& latent) const {
-    LayerWork work = new_work();
-    if (latent.query_rank > 0) {
-        work.product(tokens_, width(), latent.query_rank);
-        work.whole_norm(tokens_, latent.query_rank);
-    }
-    work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
-    work.whole_norm(tokens_, latent.key_value_rank);
-    return work.forward_seconds();
-}
-
-/// To queries, keys and values through narrow rows, each of which is normalized and whole on
-/// every device. Returns the keys that a query sees in the mean: an indexer leaves fewer.
-double LayerEstimator::latent_projections(const LatentShape& latent,
-                                          double seen,
-                                          LayerWork& work,
-                                          LayerBytes& bytes) const {
-    const AttentionShape& shape = model_.attention;
-    const double queries = part(shape.heads) * shape.key_width;
-    const double keys_and_values =
-        part(shape.heads) * (shape.key_width - latent.rotary_width + shape.value_width);
-    if (latent.query_rank == 0) {
-        work.product(tokens_, width(), queries);
-    } else {
-        work.product(tokens_, width(), latent.query_rank);
-        work.whole_norm(tokens_, latent.query_rank);
-        work.product(tokens_, latent.query_rank, queries);
-    }
-    work.product(tokens_, width(), latent.key_value_rank + latent.rotary_width);
-    work.whole_norm(tokens_, latent.key_value_rank);
-    work.product(tokens_, latent.key_value_rank, keys_and_values);
-    save_whole(bytes, 2 * tokens_ * (latent.query_rank + latent.key_value_rank));
-    if (!latent.indexer) {
-        return seen;
-    }
-    const IndexerShape& indexer = *latent.indexer;
-    const double rows = static_cast<double>(indexer.heads) * indexer.width;
-    work.product(tokens_, latent.query_rank, rows);
-    work.product(tokens_, width(), indexer.width + indexer.heads);
-    work.choose_keys(indexer, tokens_ * seen, tokens_);
-    save_whole(bytes, tokens_ * (rows + indexer.width + indexer.heads));
-    return std::min(seen, causal_pairs(indexer.keys, options_.sequence) / options_.sequence);
 }
 
 LayerEstimate LayerEstimator::logits_and_loss() const {

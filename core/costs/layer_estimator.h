@@ -38,7 +38,9 @@ class LayerEstimator {
     LayerEstimate embedding() const;
     /// The attention half of a block; of a decoder that reads an encoder both of its attentions.
     LayerEstimate attention(int block) const;
-    LayerEstimate encoder_attention() const { return one_attention(options_.sequence); }
+    LayerEstimate encoder_attention() const {
+        return one_attention(model_.attention, options_.sequence);
+    }
     LayerEstimate encoder_norm() const;
     LayerEstimate feed_forward(int block) const;
     LayerEstimate head() const;
@@ -77,24 +79,28 @@ class LayerEstimator {
                      LayerWork& work) const;
     double ring_of_context() const;
     Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
-    LayerEstimate one_attention(double seen, int window = 0, bool beside_experts = false) const;
+    LayerEstimate one_attention(const AttentionShape& shape,
+                                double seen,
+                                int window = 0,
+                                bool beside_experts = false) const;
     LayerEstimate linear_attention(const LinearAttentionShape& shape) const;
-    void inner(LayerWork& work,
-               LayerBytes& bytes,
-               double rows,
-               double inner_width,
-               double matrices = 1,
-               bool ends_what_is_read = false) const;
-    void inner_part(LayerWork& work,
-                    LayerBytes& bytes,
-                    double rows,
-                    double own_width,
-                    double matrices = 1,
-                    bool ends_what_is_read = false) const;
+    LayerEstimate mamba(const MambaShape& shape) const;
+    /// Sizes of a feed-forward half.
+    struct Inner {
+        double rows = 1;
+        double row = 1;        ///< numbers of each
+        double own_width = 1;  ///< columns of the inner width that a device has
+        double matrices = 1;   ///< of which each row meets one
+        /// No backward reads what comes after it, as that of dropout reads its mask.
+        bool ends_what_is_read = false;
+    };
+    void inner(LayerWork& work, LayerBytes& bytes, const Inner& of) const;
     bool keeps_gate_activations() const;
     bool keeps_gate_products() const;
     void experts(LayerWork& work, LayerBytes& bytes, int block) const;
     void shared_experts(LayerWork& work, LayerBytes& bytes) const;
+    double to_expert_rows(LayerWork& work, LayerBytes& bytes, double tokens) const;
+    void from_expert_rows(LayerWork& work, LayerBytes& bytes, double tokens) const;
     double expert_rows(double sent, double local_experts, double fullest) const;
     void divided_experts(LayerWork& work, LayerBytes& bytes, int block) const;
     /// Where a layer's experts begin.
@@ -105,7 +111,8 @@ class LayerEstimator {
     void make_experts(const LayerWork& work, LayerBytes& bytes, const ExpertsBegin& begin) const;
     void expert_modules(const LayerWork& work, LayerBytes& bytes, double rows, double own) const;
     double down_seconds(const LatentShape& latent) const;
-    double latent_projections(const LatentShape& latent,
+    double latent_projections(const AttentionShape& shape,
+                              const LatentShape& latent,
                               double seen,
                               LayerWork& work,
                               LayerBytes& bytes) const;

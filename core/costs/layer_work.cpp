@@ -374,6 +374,27 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
     add(backward_input_, 2 * operations, 2 * moved, efficiency);
 }
 
+void LayerWork::state_space(const MambaShape& shape, double tokens) {
+    const double chunk = shape.chunk;
+    const double state = shape.state;
+    const double inner = static_cast<double>(shape.heads) * shape.width;
+    const double pairs = shape.groups * chunk * state;  // products of what reads and what writes
+    const double writes = inner * state;
+    const double operations = tokens * 2 * (pairs + inner * chunk + 2 * writes);
+    const double again = tokens * 2 * (pairs + writes);
+    const double of_states = 2 * (4 / value_) * writes / chunk;  // in fp32, written and read
+    const double moved =
+        tokens * (2 * inner + 2.0 * shape.groups * state + shape.heads + of_states);
+    const double efficiency =
+        efficiency_of({.rows = tokens,
+                       .columns = chunk,
+                       .inner = std::min(state, static_cast<double>(shape.width))},
+                      half_);
+    operations_ += operations;
+    add(forward_, operations, moved, efficiency);
+    add(backward_input_, 2 * operations + again, 2 * moved, efficiency);
+}
+
 void LayerWork::choose_keys(const IndexerShape& shape, double pairs, double tokens) {
     const double operations = pairs * shape.heads * 2 * shape.width;
     const double moved = tokens * (static_cast<double>(shape.heads) + 1) * shape.width;

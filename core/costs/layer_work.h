@@ -160,6 +160,12 @@ class LayerWork {
     /// five products inside a chunk and three with the state that it hands on, backward each twice.
     void delta_rule(const LinearAttentionShape& shape, double tokens);
 
+    /// A state space over chunks of tokens (Dao and Gu, arXiv 2405.21060, section 6): per group the
+    /// products of what reads and what writes inside a chunk, per head those with the tokens' own
+    /// numbers, and two with the state that chunks hand on. Backward does each twice, and the first
+    /// and the one that makes the state once again, as mamba_ssm's kernels keep neither.
+    void state_space(const MambaShape& shape, double tokens);
+
     /// Scores of an indexer's heads for pairs of a query and a key, and the choice of keys.
     void choose_keys(const IndexerShape& shape, double pairs, double tokens);
 

@@ -233,6 +233,9 @@ void read_attention(const HfConfig& config, const HfFamily& family, DecoderModel
         shape.distance_buckets = config.size(family.distance_buckets, most_tokens);
         shape.distances_in_every_block = family.distances_in_every_block;
     }
+    if (family.has_own_kinds) {
+        return;
+    }
     if (config.has("layer_types")) {
         read_layer_types(config, family, model);
     } else {
@@ -411,7 +414,8 @@ void check_count(const HfConfig& config, const HfFamily& family, const DecoderMo
 
 DecoderModel read_model(const HfConfig& config, const HfFamily& family) {
     DecoderModel model{.family = std::string(family.type)};
-    model.blocks = config.size(family.blocks, most_blocks);
+    model.blocks = family.count_blocks != nullptr ? family.count_blocks(config)
+                                                  : config.size(family.blocks, most_blocks);
     model.blocks_key = config.name(family.blocks);
     model.width = config.size(family.width, most_width);
     model.vocabulary = config.size(family.vocabulary, most_vocabulary);

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <utility>
+
+#include "core/interop/hf_family_table.h"
 
 namespace pipetwin {
 
@@ -146,28 +147,6 @@ void finish_t5(const HfConfig& config, DecoderModel& model) {
 
 // --- The table. ---
 
-/// Rows that begin as a copy of another row.
-class Table {
-  public:
-    template <class Change>
-    const HfFamily& add(string_view type, const HfFamily& like, Change change) {
-        HfFamily row = like;
-        row.type = type;
-        change(row);
-        rows_.push_back(std::move(row));
-        return rows_.back();
-    }
-
-    const HfFamily& add(string_view type, const HfFamily& like) {
-        return add(type, like, [](HfFamily&) {});
-    }
-
-    std::vector<HfFamily> take() { return {rows_.begin(), rows_.end()}; }
-
-  private:
-    std::deque<HfFamily> rows_;  // rows stay where they are
-};
-
 const HfSize same_as_heads{{"num_key_value_heads"}, hf_derived};
 
 /// One bias for all matrices of a block.
@@ -185,7 +164,7 @@ void sandwich(HfFamily& f) {
 }
 
 /// Llama and families that differ from it in little.
-void add_llamas(Table& table, const HfFamily& llama) {
+void add_llamas(HfFamilyTable& table, const HfFamily& llama) {
     table.add("cwm", llama, [](HfFamily& f) { f.window = {.size = {{"sliding_window"}}}; });
     table.add("arcee", llama, [](HfFamily& f) { f.gated = false; });
     table.add("helium", llama);
@@ -262,7 +241,7 @@ void add_llamas(Table& table, const HfFamily& llama) {
     });
 }
 
-void add_mistrals(Table& table, const HfFamily& llama) {
+void add_mistrals(HfFamilyTable& table, const HfFamily& llama) {
     const HfFamily& mistral = table.add("mistral", llama, [](HfFamily& f) {
         no_bias(f);
         f.key_value_heads.otherwise = hf_required;
@@ -285,7 +264,7 @@ void add_mistrals(Table& table, const HfFamily& llama) {
     });
 }
 
-void add_qwens(Table& table, const HfFamily& llama) {
+void add_qwens(HfFamilyTable& table, const HfFamily& llama) {
     table.add("qwen", llama, [](HfFamily& f) {
         no_bias(f);
         f.input_bias = always;
@@ -351,7 +330,7 @@ void add_qwens(Table& table, const HfFamily& llama) {
 }
 
 /// DeepSeek, and families with its experts or its attention.
-void add_deepseeks(Table& table, const HfFamily& llama) {
+void add_deepseeks(HfFamilyTable& table, const HfFamily& llama) {
     const HfFamily& deepseek = table.add("deepseek", llama, [](HfFamily& f) {
         f.experts = {.count = {{"n_routed_experts"}, 0},
                      .shared = {{"n_shared_experts"}, 0},
@@ -389,7 +368,7 @@ void add_deepseeks(Table& table, const HfFamily& llama) {
     });
 }
 
-void add_gemmas(Table& table, const HfFamily& llama) {
+void add_gemmas(HfFamilyTable& table, const HfFamily& llama) {
     const HfFamily& gemma = table.add("gemma", llama, [](HfFamily& f) {
         f.feed_forward_bias = never;
         f.head_width.otherwise = 256;
@@ -417,7 +396,7 @@ void add_gemmas(Table& table, const HfFamily& llama) {
     });
 }
 
-void add_glms(Table& table, const HfFamily& llama) {
+void add_glms(HfFamilyTable& table, const HfFamily& llama) {
     table.add("chatglm", llama, [](HfFamily& f) {
         f.blocks = {{"num_layers"}};
         f.vocabulary = {{"padded_vocab_size", "vocab_size"}};
@@ -439,7 +418,7 @@ void add_glms(Table& table, const HfFamily& llama) {
 }
 
 /// Families after Llama with another norm, or another place for it.
-void add_further_norms(Table& table, const HfFamily& llama) {
+void add_further_norms(HfFamilyTable& table, const HfFamily& llama) {
     const HfFamily& olmo = table.add("olmo", llama, [](HfFamily& f) {
         f.norm_gain = false;
         f.feed_forward_bias = never;
@@ -514,7 +493,7 @@ void add_further_norms(Table& table, const HfFamily& llama) {
 }
 
 /// GPT-2 and families after it: layer norms, biases, one matrix in and one out.
-void add_gpts(Table& table) {
+void add_gpts(HfFamilyTable& table) {
     const HfFamily gpt{.blocks = {{"n_layer", "num_hidden_layers", "num_layers"}},
                        .width = {{"n_embd", "hidden_size"}},
                        .context = {{"n_positions", "max_position_embeddings"}},
@@ -598,7 +577,7 @@ void add_gpts(Table& table) {
     });
 }
 
-void add_encoder_decoders(Table& table) {
+void add_encoder_decoders(HfFamilyTable& table) {
     const HfFamily t5{.blocks = {{"num_decoder_layers", "num_layers"}},
                       .width = {{"d_model"}},
                       .context = {{"n_positions"}, 0},
@@ -620,7 +599,7 @@ void add_encoder_decoders(Table& table) {
 }
 
 std::vector<HfFamily> make_families() {
-    Table table;
+    HfFamilyTable table;
     const HfFamily& llama = table.add("llama", {}, [](HfFamily& f) {
         f.key_value_heads = same_as_heads;  // as Llama's own code has it; others have a number
     });
@@ -631,6 +610,7 @@ std::vector<HfFamily> make_families() {
     add_glms(table, llama);
     add_further_norms(table, llama);
     add_llamas(table, llama);
+    add_hf_hybrids(table, llama);
     add_gpts(table);
     add_encoder_decoders(table);
     return table.take();

@@ -53,6 +53,8 @@ struct HfFamily {
     std::string_view type{};  ///< the word of "model_type"
 
     HfSize blocks{{"num_hidden_layers"}};
+    int (*count_blocks)(const HfConfig& config) = nullptr;  ///< in place of `blocks`
+    bool has_own_kinds = false;  ///< `finish` reads which block is of which kind
     HfSize width{{"hidden_size"}};
     HfSize vocabulary{{"vocab_size"}};
     HfSize context{{"max_position_embeddings"}, 0};

@@ -83,6 +83,10 @@ Home home_in_block(const DecoderModel& model, string_view name) {
     name.remove_prefix(static_cast<std::size_t>(rest - name.data()));
     const std::size_t attention = 1 + 2 * as_index(block);
     if (block < model.blocks) {
+        if (!has_attention(model, block) || !has_feed_forward(model, block)) {
+            const bool is_known = begins(name, ".norm. .mixer.");
+            return is_known ? home_in(attention + (has_attention(model, block) ? 0 : 1)) : Home{};
+        }
         return is_of_attention(model, name) ? home_in(attention)
                : is_of_feed_forward(name)   ? home_in(attention + 1)
                                             : Home{};
@@ -99,7 +103,7 @@ Home home_in_block(const DecoderModel& model, string_view name) {
 /// The name without the modules around the text model.
 string_view inside(string_view name) {
     constexpr string_view around =
-        "model. transformer. language_model. gpt_neox. decoder. encoder.";
+        "model. transformer. language_model. gpt_neox. decoder. encoder. backbone.";
     for (bool more = true; more;) {
         more = std::ranges::any_of(words_in(around),
                                    [&name](string_view word) { return skip(name, word); });
@@ -196,19 +200,35 @@ class Weights {
         }
     }
 
+    /// The layers that the model has.
     std::vector<LayerWeights> take(const std::filesystem::path& last) {
-        const auto empty = std::ranges::find(layers_, std::int64_t{0}, &LayerWeights::count);
-        if (empty != layers_.end()) {
-            throw Error(ErrorKind::BadInput,
-                        last.string(),
-                        fmt::format("no weights of layer '{}' in this or the other files",
-                                    name_of(static_cast<int>(empty - layers_.begin()))),
-                        "name every file with --weights, or the index.json that lists them");
+        std::vector<LayerWeights> result;
+        for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+            if (!is_there(static_cast<int>(layer))) {
+                continue;
+            }
+            if (layers_[layer].count == 0) {
+                throw Error(ErrorKind::BadInput,
+                            last.string(),
+                            fmt::format("no weights of layer '{}' in this or the other files",
+                                        name_of(static_cast<int>(layer))),
+                            "name every file with --weights, or the index.json that lists them");
+            }
+            result.push_back(layers_[layer]);
         }
-        return std::move(layers_);
+        return result;
     }
 
   private:
+    /// False for a half that its block does not have.
+    bool is_there(int layer) const {
+        const int in_blocks = layer - 1;
+        const int block = in_blocks / 2;
+        return layer == 0 || block >= model_.blocks ||
+               (in_blocks % 2 == 0 ? has_attention(model_, block)
+                                   : has_feed_forward(model_, block));
+    }
+
     std::string name_of(int layer) const {
         const int in_blocks = layer - 1;
         const int behind = in_blocks - 2 * model_.blocks;

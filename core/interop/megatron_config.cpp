@@ -406,6 +406,9 @@ class ConfigFlags {
             flags_.shared_width = experts.shared_width;
         }
         flags_.shared_gate = experts.shared_gate;
+        if (experts.latent_width > 0) {
+            add("--moe-latent-size {}", experts.latent_width);
+        }
         if (!all(model_.has_experts)) {
             flags_.expert_pattern = pattern_of(model_.has_experts);
         }
@@ -471,6 +474,15 @@ class ConfigFlags {
              "them one after the other");
         lack(model_.embedding_width > 0,
              fmt::format("rows of the embedding of {} numbers", model_.embedding_width));
+        const bool has_mamba = std::ranges::any_of(
+            model_.other_attentions, [](const auto& other) { return other.mamba.has_value(); });
+        lack(has_mamba,
+             "blocks of Mamba-2, and each block one half: pretrain_mamba.py trains such models, "
+             "with --hybrid-override-pattern");
+        lack(!has_mamba && !model_.other_attentions.empty(),
+             "blocks whose attentions have other sizes");
+        lack(!has_mamba && !model_.feed_forward_widths.empty(),
+             "blocks whose feed-forward halves have other widths, or none");
         lack(model_.encoder_blocks > 0,
              fmt::format("an encoder of {} blocks: pretrain_t5.py trains such models",
                          model_.encoder_blocks));

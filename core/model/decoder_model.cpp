@@ -15,9 +15,12 @@ std::int64_t norm(const DecoderModel& model, std::int64_t width) {
     return !model.norm_gain ? 0 : model.norm_bias ? 2 * width : width;
 }
 
-std::int64_t feed_forward(const DecoderModel& model, std::int64_t inner, bool bias) {
-    return (model.gated ? 2 : 1) * matrix(model.width, inner, bias) +
-           matrix(inner, model.width, bias);
+/// The matrices of a feed-forward half that reads and writes rows of `row` numbers.
+std::int64_t feed_forward(const DecoderModel& model,
+                          std::int64_t row,
+                          std::int64_t inner,
+                          bool bias) {
+    return (model.gated ? 2 : 1) * matrix(row, inner, bias) + matrix(inner, row, bias);
 }
 
 /// Scores of queries against keys, apart from those of the attention itself. Its norm is a layer
@@ -33,8 +36,9 @@ std::int64_t indexer(const DecoderModel& model, const LatentShape& latent) {
 }
 
 /// From a row to the queries, keys and values of all heads, through narrow rows.
-std::int64_t latent_projections(const DecoderModel& model, const LatentShape& latent) {
-    const AttentionShape& shape = model.attention;
+std::int64_t latent_projections(const DecoderModel& model,
+                                const AttentionShape& shape,
+                                const LatentShape& latent) {
     const std::int64_t queries = std::int64_t{shape.heads} * shape.key_width;
     const std::int64_t values = std::int64_t{shape.key_value_heads} * shape.value_width;
     const std::int64_t to_queries = latent.query_rank == 0
@@ -51,10 +55,9 @@ std::int64_t latent_projections(const DecoderModel& model, const LatentShape& la
 }
 
 /// From a row to the queries, keys and values of all heads.
-std::int64_t projections_in(const DecoderModel& model) {
-    const AttentionShape& shape = model.attention;
+std::int64_t projections_in(const DecoderModel& model, const AttentionShape& shape) {
     if (shape.latent) {
-        return latent_projections(model, *shape.latent);
+        return latent_projections(model, shape, *shape.latent);
     }
     const std::int64_t queries = std::int64_t{shape.heads} * shape.key_width;
     const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.key_width;
@@ -62,8 +65,7 @@ std::int64_t projections_in(const DecoderModel& model) {
     return matrix(model.width, (shape.gated ? 2 : 1) * queries + keys + values, shape.input_bias);
 }
 
-std::int64_t head_norms(const DecoderModel& model) {
-    const AttentionShape& shape = model.attention;
+std::int64_t head_norms(const DecoderModel& model, const AttentionShape& shape) {
     const std::int64_t shared = shape.head_norms ? 2 * norm(model, shape.key_width) : 0;
     const std::int64_t own =
         shape.own_norms ? (std::int64_t{shape.heads} + shape.key_value_heads) * shape.key_width : 0;
@@ -71,9 +73,9 @@ std::int64_t head_norms(const DecoderModel& model) {
 }
 
 /// One attention: its projections, and what belongs to its heads.
-std::int64_t attention(const DecoderModel& model) {
-    const AttentionShape& shape = model.attention;
-    return projections_in(model) + head_norms(model) + (shape.sinks ? shape.heads : 0) +
+std::int64_t attention(const DecoderModel& model, const AttentionShape& shape) {
+    return projections_in(model, shape) + head_norms(model, shape) +
+           (shape.sinks ? shape.heads : 0) +
            matrix(std::int64_t{shape.heads} * shape.value_width, model.width, shape.output_bias);
 }
 
@@ -86,6 +88,16 @@ std::int64_t linear_attention(const DecoderModel& model, const LinearAttentionSh
            matrix(model.width, 2 * std::int64_t{shape.value_heads}) +
            (2 * keys + values) * shape.convolution + 2 * std::int64_t{shape.value_heads} +
            shape.value_width + matrix(values, model.width);
+}
+
+/// Both projections, the convolution, per head a rate, its bias and a weight of what goes past the
+/// state space, and a norm.
+std::int64_t mamba(const DecoderModel& model, const MambaShape& shape) {
+    const std::int64_t inner = std::int64_t{shape.heads} * shape.width;
+    const std::int64_t convolved = inner + 2 * std::int64_t{shape.groups} * shape.state;
+    return matrix(model.width, inner + convolved + shape.heads, shape.bias) +
+           matrix(shape.convolution, convolved, shape.convolution_bias) +
+           3 * std::int64_t{shape.heads} + inner + matrix(inner, model.width, shape.bias);
 }
 
 std::int64_t distances(const DecoderModel& model, int block) {
@@ -101,13 +113,44 @@ bool has_experts(const DecoderModel& model, int block) {
     return !model.has_experts.empty() && model.has_experts.at(as_index(block));
 }
 
+bool has_attention(const DecoderModel& model, int block) {
+    return model.attention_kinds.empty() || model.attention_kinds.at(as_index(block)) != no_half;
+}
+
+bool has_feed_forward(const DecoderModel& model, int block) {
+    return model.feed_forward_widths.empty() || has_experts(model, block) ||
+           model.feed_forward_widths.at(as_index(block)) != no_half;
+}
+
+const AttentionShape& attention_in(const DecoderModel& model, int block) {
+    const int kind = model.attention_kinds.empty() ? 1 : model.attention_kinds.at(as_index(block));
+    return kind <= 1 ? model.attention : model.other_attentions.at(as_index(kind - 2));
+}
+
+int feed_forward_width(const DecoderModel& model, int block) {
+    return model.feed_forward_widths.empty() ? model.feed_forward
+                                             : model.feed_forward_widths.at(as_index(block));
+}
+
 bool has_linear_attention(const DecoderModel& model, int block) {
-    const std::vector<bool>& blocks = model.attention.linear_blocks;
-    return !blocks.empty() && blocks.at(as_index(block));
+    const AttentionShape& shape = attention_in(model, block);
+    return shape.linear && (shape.linear_blocks.empty() || shape.linear_blocks.at(as_index(block)));
+}
+
+int expert_row(const DecoderModel& model) {
+    return model.experts.latent_width > 0 ? model.experts.latent_width : model.width;
+}
+
+int prediction_attention(const DecoderModel& model) {
+    return model.prediction_attention < 0 ? model.blocks - 1 : model.prediction_attention;
+}
+
+int prediction_feed_forward(const DecoderModel& model) {
+    return model.prediction_feed_forward < 0 ? model.blocks - 1 : model.prediction_feed_forward;
 }
 
 int window_of(const DecoderModel& model, int block) {
-    const AttentionShape& shape = model.attention;
+    const AttentionShape& shape = attention_in(model, block);
     const bool windowed = shape.window_blocks.empty() ? block >= shape.first_window_block
                                                       : shape.window_blocks.at(as_index(block));
     return windowed ? shape.window : 0;
@@ -122,17 +165,24 @@ std::int64_t embedding_parameters(const DecoderModel& model) {
 }
 
 std::int64_t attention_parameters(const DecoderModel& model, int block) {
+    if (!has_attention(model, block)) {
+        return 0;
+    }
+    const AttentionShape& shape = attention_in(model, block);
     const std::int64_t norms = model.attention_norms * norm(model, model.width);
     if (has_linear_attention(model, block)) {
-        return norms + linear_attention(model, model.attention.linear.value());
+        return norms + linear_attention(model, *shape.linear);
+    }
+    if (shape.mamba) {
+        return norms + mamba(model, *shape.mamba);
     }
     const std::int64_t other =
-        model.encoder_blocks > 0 ? norm(model, model.width) + attention(model) : 0;
-    return norms + attention(model) + distances(model, block) + other;
+        model.encoder_blocks > 0 ? norm(model, model.width) + attention(model, shape) : 0;
+    return norms + attention(model, shape) + distances(model, block) + other;
 }
 
 std::int64_t encoder_attention_parameters(const DecoderModel& model, int block) {
-    return model.attention_norms * norm(model, model.width) + attention(model) +
+    return model.attention_norms * norm(model, model.width) + attention(model, model.attention) +
            distances(model, block);
 }
 
@@ -141,17 +191,23 @@ std::int64_t encoder_norm_parameters(const DecoderModel& model) {
 }
 
 std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
+    if (!has_feed_forward(model, block)) {
+        return 0;
+    }
     const std::int64_t norms = model.feed_forward_norms * norm(model, model.width);
     if (!has_experts(model, block)) {
         return norms + model.activation_parameters +
-               feed_forward(model, model.feed_forward, model.feed_forward_bias);
+               feed_forward(
+                   model, model.width, feed_forward_width(model, block), model.feed_forward_bias);
     }
     const ExpertShape& experts = model.experts;
     const bool bias = experts.bias || model.feed_forward_bias;
+    const std::int64_t shared =
+        experts.shared_width > 0 ? feed_forward(model, model.width, experts.shared_width, bias) : 0;
     return norms + matrix(model.width, experts.count) + (experts.router_bias ? experts.count : 0) +
-           routed_parameters(model, block) +
-           (experts.shared_width > 0 ? feed_forward(model, experts.shared_width, bias) : 0) +
-           (experts.shared_gate ? model.width : 0);
+           routed_parameters(model, block) + shared + (experts.shared_gate ? model.width : 0) +
+           matrix(model.width, experts.latent_width, bias) +
+           (experts.latent_width > 0 ? matrix(experts.latent_width, model.width, bias) : 0);
 }
 
 std::int64_t routed_parameters(const DecoderModel& model, int block) {
@@ -159,13 +215,13 @@ std::int64_t routed_parameters(const DecoderModel& model, int block) {
         return 0;
     }
     const bool bias = model.experts.bias || model.feed_forward_bias;
-    return model.experts.count * feed_forward(model, model.experts.width, bias);
+    return model.experts.count * feed_forward(model, expert_row(model), model.experts.width, bias);
 }
 
 std::int64_t prediction_parameters(const DecoderModel& model) {
-    const int last = model.blocks - 1;
     return 3 * norm(model, model.width) + matrix(2 * std::int64_t{model.width}, model.width) +
-           attention_parameters(model, last) + feed_forward_parameters(model, last);
+           attention_parameters(model, prediction_attention(model)) +
+           feed_forward_parameters(model, prediction_feed_forward(model));
 }
 
 std::int64_t head_parameters(const DecoderModel& model) {

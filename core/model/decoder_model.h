@@ -41,6 +41,23 @@ struct LinearAttentionShape {
     bool operator==(const LinearAttentionShape&) const = default;
 };
 
+/// A state space in place of attention (Mamba-2: Dao and Gu, arXiv 2405.21060): a projection to a
+/// gate, to what goes through the heads, to what writes to a head's state and what reads it, and to
+/// a rate per head; a convolution over the middle three, the state space, a norm with the gate, and
+/// a projection.
+struct MambaShape {
+    int heads = 1;
+    int width = 1;                  ///< numbers of a head
+    int state = 1;                  ///< numbers of the state for each of these
+    int groups = 1;                 ///< of heads that share what writes to the state and reads it
+    int convolution = 1;            ///< tokens that the convolution sees
+    int chunk = 256;                ///< tokens of a chunk, inside of which all pairs meet
+    bool bias = false;              ///< of both projections
+    bool convolution_bias = false;  ///< of the convolution
+
+    bool operator==(const MambaShape&) const = default;
+};
+
 /// The attention half of a block: heads, their widths, and which of its projections have a bias.
 struct AttentionShape {
     int heads = 1;
@@ -60,8 +77,10 @@ struct AttentionShape {
     bool gated = false;      ///< the output is multiplied by a gate as wide as the queries
     bool sinks = false;      ///< a number per head that stands beside the scores
     std::optional<LinearAttentionShape> linear{};
-    /// Per block: whether it has linear attention in place of the other. Empty: none has.
+    /// Per block: whether it has linear attention in place of the other. Empty: all have it, where
+    /// `linear` is there.
     std::vector<bool> linear_blocks{};
+    std::optional<MambaShape> mamba{};  ///< in place of attention
     /// Rows of a table that adds a number per head to a score, by distance; 0: there is none.
     int distance_buckets = 0;
     bool distances_in_every_block = false;  ///< else the first block's table is that of all
@@ -73,7 +92,10 @@ struct AttentionShape {
 struct ExpertShape {
     int count = 0;
     int per_token = 1;
-    int width = 1;             ///< inner width of each
+    int width = 1;  ///< inner width of each
+    /// Width of the rows that the experts read and write, where matrices lead from the model's to
+    /// it and back; 0: they have that of the model.
+    int latent_width = 0;
     int shared_width = 0;      ///< inner width of what every token goes through besides
     bool shared_gate = false;  ///< a number per token weighs that
     bool bias = false;         ///< of the experts' matrices
@@ -94,7 +116,14 @@ struct DecoderModel {
     int context = 0;            ///< tokens per sample that it was trained for; 0: not known
     int learned_positions = 0;  ///< rows of a table of positions; 0: they are rotated in
     AttentionShape attention{};
-    int feed_forward = 1;            ///< inner width
+    std::vector<AttentionShape> other_attentions{};
+    /// Per block: `no_half`: it has none, 1: it has `attention`, 2, 3, ...: one of the others, in
+    /// their order. Empty: all have the first.
+    std::vector<int> attention_kinds{};
+    int feed_forward = 1;  ///< inner width
+    /// Per block: the inner width, where blocks differ; `no_half`: the block has no feed-forward
+    /// half. That of a block with experts says nothing. Empty: all have `feed_forward`.
+    std::vector<int> feed_forward_widths{};
     bool gated = true;               ///< two matrices in, one out; else one in, one out
     bool feed_forward_bias = false;  ///< of its matrices
     ExpertShape experts{};
@@ -121,6 +150,9 @@ struct DecoderModel {
     /// norms, a matrix that makes one row of two, a block, and a norm. They share embedding and
     /// head.
     int prediction_blocks = 0;
+    /// Blocks whose halves those of the former have; -1: the last one.
+    int prediction_attention = -1;
+    int prediction_feed_forward = -1;
     int activation_parameters = 0;       ///< numbers that the activation of a block learns
     std::string blocks_key{};            ///< the file's key of `blocks`
     std::string positions_key{};         ///< the file's key of `learned_positions`
@@ -133,11 +165,34 @@ struct DecoderModel {
     bool operator==(const DecoderModel&) const = default;
 };
 
+/// Stands for a half that a block does not have.
+constexpr int no_half = 0;
+
+/// False where a block is a feed-forward half alone.
+bool has_attention(const DecoderModel& model, int block);
+
+/// False where a block is an attention half alone.
+bool has_feed_forward(const DecoderModel& model, int block);
+
+/// The attention of a block that has one.
+const AttentionShape& attention_in(const DecoderModel& model, int block);
+
+/// Inner width of the feed-forward half of a block that has one without experts.
+int feed_forward_width(const DecoderModel& model, int block);
+
 /// True if the feed-forward half of the block is a mixture of experts.
 bool has_experts(const DecoderModel& model, int block);
 
 /// True if the block has linear attention.
 bool has_linear_attention(const DecoderModel& model, int block);
+
+/// Width of the rows that experts read and write.
+int expert_row(const DecoderModel& model);
+
+/// The blocks whose attention and feed-forward half are those of blocks that predict further
+/// tokens.
+int prediction_attention(const DecoderModel& model);
+int prediction_feed_forward(const DecoderModel& model);
 
 /// Tokens that a query of the block sees at most, itself included; 0: all before it.
 int window_of(const DecoderModel& model, int block);
@@ -145,10 +200,11 @@ int window_of(const DecoderModel& model, int block);
 /// Number of parameters of the embedding, positions included. A matrix that head and embedding
 /// share counts here.
 std::int64_t embedding_parameters(const DecoderModel& model);
-/// Number of parameters of the attention half of a block, its norms included. In a model with an
-/// encoder that is a block of the decoder, with both of its attentions.
+/// Number of parameters of the attention half of a block, its norms included; 0: it has none. In a
+/// model with an encoder that is a block of the decoder, with both of its attentions.
 std::int64_t attention_parameters(const DecoderModel& model, int block = 0);
-/// Number of parameters of the feed-forward half of a block, its norms and its experts included.
+/// Number of parameters of the feed-forward half of a block, its norms and its experts included; 0:
+/// it has none.
 std::int64_t feed_forward_parameters(const DecoderModel& model, int block);
 /// Part of these: of the experts that a router chooses from, without shared ones and router.
 std::int64_t routed_parameters(const DecoderModel& model, int block);

@@ -414,6 +414,32 @@ TEST(EstimateSource, AProfileSaysWhatItWasEstimatedFrom) {
     EXPECT_EQ(read, profile);
 }
 
+/// A model of two kinds of attention, one block of which has no feed-forward half.
+TEST(EstimateSource, AProfileSaysOfWhichKindsItsBlocksAre) {
+    DecoderModel model = small_model();
+    AttentionShape other = model.attention;
+    other.mamba = MambaShape{.heads = 4, .width = 16, .state = 8, .chunk = 32, .bias = true};
+    model.other_attentions = {other};
+    model.attention_kinds = {2, 1};
+    model.feed_forward_widths = {no_half, 64};
+    model.prediction_attention = 0;
+    const Profile profile = estimated_profile(model, counts_operations(), options());
+    const Profile read = parse_profile(print_profile(profile), "p.json");
+    ASSERT_TRUE(read.estimated_from);
+    EXPECT_EQ(*read.estimated_from.get(), *profile.estimated_from.get());
+    EXPECT_EQ(read, profile);
+    const Profile divided =
+        estimated_profile(model, counts_operations(), options(), {.tensor = 2, .context = 2});
+    EXPECT_EQ(divided.layers.size(), profile.layers.size());
+    std::string text = print_profile(profile);
+    const std::string kinds = "\"attention_kinds\"";
+    ASSERT_NE(text.find(kinds), std::string::npos);
+    const std::size_t two = text.find('2', text.find(kinds));
+    text[two] = '3';
+    EXPECT_THAT(error_of([&] { parse_profile(text, "p.json"); }).what(),
+                HasSubstr("other_attentions"));
+}
+
 TEST(EstimateSource, CostsThatWereMeasuredCannotBeDivided) {
     Profile profile = estimated_profile(small_model(), counts_operations(), options());
     profile.estimated_from = {};

@@ -329,6 +329,65 @@ TEST(Estimate, LinearAttentionCostsTheSameForEveryToken) {
               128 * 2 * 16 * (96 + 32) + pairs * 4 * 4 * 8);
 }
 
+/// A block of Nemotron-H is one half: a state space, attention, or experts that read rows of 4 of
+/// the model's 16 numbers. Chunks of 8 tokens.
+TEST(Estimate, AStateSpaceCostsTheSameForEveryToken) {
+    json config{{"model_type", "nemotron_h"},
+                {"hidden_size", 16},
+                {"hybrid_override_pattern", "MM*E-"},
+                {"num_attention_heads", 4},
+                {"num_key_value_heads", 2},
+                {"head_dim", 8},
+                {"intermediate_size", 24},
+                {"vocab_size", 100},
+                {"mamba_num_heads", 6},
+                {"mamba_head_dim", 5},
+                {"ssm_state_size", 3},
+                {"n_groups", 2},
+                {"conv_kernel", 4},
+                {"chunk_size", 8},
+                {"n_routed_experts", 8},
+                {"num_experts_per_tok", 2},
+                {"moe_intermediate_size", 10},
+                {"moe_latent_size", 4},
+                {"moe_shared_expert_intermediate_size", 12}};
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(128, 1));
+    std::vector<std::string> names;
+    for (const LayerCost& layer : profile.layers) {
+        names.push_back(layer.name + ' ' + layer.kind);
+    }
+    EXPECT_THAT(names,
+                ElementsAre("embedding embedding",
+                            "block0.attention mamba",
+                            "block1.attention mamba",
+                            "block2.attention attention",
+                            "block3.feed_forward feed_forward",
+                            "block4.feed_forward feed_forward",
+                            "head head"));
+    // A gate and as much for 6 heads of 5, 2 x 3 that write and read each, and a rate per head.
+    const std::int64_t inner = 30;
+    const std::int64_t convolved = 30 + 2 * 6;
+    const std::int64_t columns = inner + convolved + 6;
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count,
+              16 + 16 * columns + convolved * (4 + 1) + 3 * 6 + inner + inner * 16);
+    // Per group 8 x 3 products of a token with those of its chunk; per head 8 x 5, and 3 x 5 into
+    // the state and out of it.
+    const std::int64_t space = 2 * (2 * 8 * 3 + 6 * (8 * 5 + 2 * 3 * 5));
+    EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),
+              128 * (2 * 16 * columns + space + 2 * inner * 16));
+    EXPECT_EQ(layer(profile, "block3.feed_forward").parameter_count,
+              16 + 16 * 8 + 8 + 2 * 16 * 4 + 8 * 2 * 4 * 10 + 2 * 16 * 12);
+    EXPECT_EQ(sample(profile, "block3.feed_forward", 1).forward.count(),
+              128 * 2 * (16 * 8 + 2 * 16 * 4 + 2 * 2 * 4 * 10 + 2 * 16 * 12));
+    EXPECT_EQ(layer(profile, "block4.feed_forward").parameter_count, 16 + 2 * 16 * 24);
+    // Twice as many tokens take twice as long: no pair of them is further apart than a chunk.
+    EXPECT_EQ(sample(estimated_profile(model_of(config), counts_operations, options(256, 1)),
+                     "block0.attention",
+                     1)
+                  .forward,
+              2 * sample(profile, "block0.attention", 1).forward);
+}
+
 /// A block that predicts a further token is the last block, a matrix of 2 C x C, and the head
 /// again.
 TEST(Estimate, AFurtherTokenCostsABlockAndAHead) {

@@ -102,6 +102,7 @@ TEST(HfPublished, PredictionBlocksMakeUpTheRestOfTheFiles) {
     EXPECT_EQ(count("zai-org/GLM-4.5-Air", 2), 110'468'824'832);
     EXPECT_EQ(count("zai-org/GLM-5", 0), 753'864'139'008);
     EXPECT_EQ(count("Qwen/Qwen3-Next-80B-A3B-Instruct", 0), 81'324'862'720);
+    EXPECT_EQ(count("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B", 0), 32'913'266'240);
 }
 
 /// Whatever precision a file says, its sizes are the same.
