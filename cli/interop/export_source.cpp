@@ -263,10 +263,7 @@ ExportSource::Placed ExportSource::placed() const {
         found = sim::find_profile(read, profile_, folder());
     }
     const Model model = scenario_model(read, found ? &found->profile : nullptr);
-    std::vector<std::string> names;
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
+    std::vector<std::string> names = model.layer_names();
     const auto further = static_cast<int>(
         std::erase_if(names, [](const std::string& name) { return name.starts_with("mtp"); }));
     if (is_profile) {

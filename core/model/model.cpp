@@ -2,6 +2,7 @@
 #include "core/model/model.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -199,6 +200,8 @@ Model::Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs)
       operands_(std::move(inputs)),
       inputs_(operands_),
       readers_(layers_.size()) {
+    std::ranges::transform(
+        layers_, std::back_inserter(names_), [](const Layer& layer) { return layer.spec.name; });
     std::erase_if(operands_.front(), is_from_outside);
     std::erase_if(inputs_.front(), is_from_outside);
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {

@@ -57,6 +57,8 @@ class Model {
     int layer_count() const;
     /// The layer at `index`, 0 to layer_count() - 1. Throws InternalError for any other index.
     const Layer& layer(int index) const;
+    /// [layer] Their names.
+    const std::vector<std::string>& layer_names() const { return names_; }
 
     /// Indices of the layers whose output `index` reads, ascending; empty for the first.
     const std::vector<int>& inputs_of(int index) const;
@@ -90,6 +92,7 @@ class Model {
     Model(std::vector<Layer> layers, std::vector<std::vector<int>> inputs);
 
     std::vector<Layer> layers_;
+    std::vector<std::string> names_;          ///< [layer]
     std::vector<std::vector<int>> operands_;  ///< [layer], as written
     std::vector<std::vector<int>> inputs_;    ///< [layer], ascending
     std::vector<std::vector<int>> readers_;   ///< [layer], ascending

@@ -26,13 +26,9 @@ bool ModuleRules::depend_on_pieces() const {
 }
 
 std::vector<int> blocks_of_layers(const Model& model) {
-    std::vector<std::string> names;
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
     std::vector<int> blocks;
     int block = 0;
-    for (const int layers : neighbours_of_one_name(names)) {
+    for (const int layers : neighbours_of_one_name(model.layer_names())) {
         blocks.insert(blocks.end(), as_index(layers), block++);
     }
     return blocks;

@@ -47,20 +47,11 @@ void rebuild_block(const Model& model,
     }
 }
 
-/// [layer] The names of a model's layers.
-std::vector<std::string> names_of_layers(const Model& model) {
-    std::vector<std::string> names;
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
-    return names;
-}
-
 /// The blocks of a model with branches.
 std::vector<LayerRange> blocks_between_branches(const Model& model) {
     std::vector<LayerRange> ranges;
     int first = 0;
-    for (const int count : neighbours_of_one_name(names_of_layers(model))) {
+    for (const int count : neighbours_of_one_name(model.layer_names())) {
         const bool is_end = first == 0 || first + count == model.layer_count();
         if (!is_end) {
             ranges.push_back({.first = first, .end = first + count});
@@ -76,7 +67,7 @@ std::vector<LayerRange> recomputed_blocks(const Model& model) {
     if (!model.is_chain()) {
         return blocks_between_branches(model);
     }
-    const std::optional<ModelBlocks> blocks = model_blocks(names_of_layers(model));
+    const std::optional<ModelBlocks> blocks = model_blocks(model.layer_names());
     if (!blocks) {
         throw Error(
             ErrorKind::Infeasible,

@@ -46,15 +46,6 @@ CostClasses cost_classes(const std::vector<int>& micro_batch_sizes) {
     return classes;
 }
 
-std::vector<std::string> layer_names(const Model& model) {
-    std::vector<std::string> names;
-    names.reserve(as_index(model.layer_count()));
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
-    return names;
-}
-
 // --- Placed: which rank has which piece, on which device. ---
 
 struct RankPlacement {
@@ -187,8 +178,7 @@ struct Planner::Common {
     LinkFactors factors;
     std::optional<Plan> rows;  ///< that were given
     bool is_chain;
-    PlanParts parts;                   ///< of every plan, those that no cut changes
-    std::vector<std::string> names{};  ///< of the layers
+    PlanParts parts;  ///< of every plan, those that no cut changes
     std::vector<std::string> notes{};
     RankPlacement place;
     LayerCosts costs;
@@ -256,7 +246,6 @@ Planner::Common::Common(const SettledScenario& of,
                .offloaded_blocks = costs.offloaded_blocks,
                .rules = rules});
     notes = std::exchange(parts.notes, {});
-    names = layer_names(model);
 }
 
 /// In a chain no output skips a stage, and a message is all that a stage sends.
@@ -371,7 +360,7 @@ PlanParts Planner::Common::summed(const Cut& cut,
 }
 
 void Planner::Common::add_texts(PlanParts& of) const {
-    of.layer_names = names;
+    of.layer_names = model.layer_names();
     of.notes.insert(of.notes.end(), notes.begin(), notes.end());
 }
 

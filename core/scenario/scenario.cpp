@@ -220,14 +220,6 @@ bool has_schedule_file(const Scenario& scenario) {
 
 namespace {
 
-std::vector<std::string> names_of_layers(const Model& model) {
-    std::vector<std::string> names;
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
-    return names;
-}
-
 /// "'embedding', 'block0', ..., 'head'"
 std::string shown_layers(const std::vector<std::string>& names) {
     constexpr std::size_t most_shown = 3;
@@ -259,7 +251,7 @@ std::string expected_sums(const std::optional<ModelBlocks>& blocks,
 Partition written_partition(const std::vector<int>& pieces,
                             std::optional<int> expected,
                             const Model& model) {
-    const std::vector<std::string> names = names_of_layers(model);
+    const std::vector<std::string>& names = model.layer_names();
     const std::optional<ModelBlocks> blocks = model_blocks(names);
     const auto refuse = [&](const std::string& what) {
         throw Error(ErrorKind::BadInput,

@@ -82,37 +82,57 @@ std::optional<SpanPlace> last_span(const Timeline& timeline) {
     return last;
 }
 
-Causes::Causes(const Plan& plan, const Timeline& timeline)
-    : plan_(plan),
-      timeline_(timeline),
-      edges_(timeline.links.size()),
-      reductions_(static_cast<std::size_t>(plan.stage_count())) {
-    PIPETWIN_EXPECT(timeline.origin == Origin::Predicted,
-                    "only a simulated timeline says exactly what waited for what");
-    for (std::size_t edge = 0; edge < edges_.size(); ++edge) {
-        edges_[edge].sends.reserve(timeline.links[edge].size());
-        edges_[edge].receives.reserve(timeline.links[edge].size());
+RowPlaces::RowPlaces(const Schedule& schedule) : edges(edge_count(schedule)) {
+    for (Edge& edge : edges) {
+        edge.sends.reserve(as_index(schedule.micro_batches));
+        edge.receives.reserve(as_index(schedule.micro_batches));
     }
-    for (std::uint32_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-        auto& numbers = message_of_.emplace_back(timeline.ranks[rank].size(), 0);
-        Reduction network;
-        for (std::uint32_t cell = 0; cell < timeline.ranks[rank].size(); ++cell) {
-            const Action& action = timeline.ranks[rank][cell].action;
+    for (std::uint32_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+        const std::vector<Action>& row = schedule.ranks[rank];
+        auto& numbers = message_of.emplace_back(row.size(), 0);
+        for (std::uint32_t cell = 0; cell < row.size(); ++cell) {
+            const Action& action = row[cell];
+            const SpanPlace place{.rank = rank, .cell = cell};
             if (is_message(action.op)) {
-                Edge& edge = edges_.at(as_index(edge_of(plan_->schedule, action)));
-                auto& places = is_send(action.op) ? edge.sends : edge.receives;
-                numbers[cell] = static_cast<std::uint32_t>(places.size());
-                places.push_back({.rank = rank, .cell = cell});
+                Edge& edge = edges.at(as_index(edge_of(schedule, action)));
+                auto& ends = is_send(action.op) ? edge.sends : edge.receives;
+                numbers[cell] = static_cast<std::uint32_t>(ends.size());
+                ends.push_back(place);
             } else if (action.op == Op::ReduceGradient) {
-                know_reduction({.rank = rank, .cell = cell}, network);
+                reductions.push_back(place);
             } else if (action.op == Op::GradientNorm) {
-                know_norm({.rank = rank, .cell = cell});
+                norms.push_back(place);
             }
         }
     }
+}
+
+Causes::Causes(const Plan& plan, const Timeline& timeline)
+    : Causes(plan, timeline, std::make_shared<const RowPlaces>(plan->schedule)) {}
+
+Causes::Causes(const Plan& plan, const Timeline& timeline, const RowPlaces& places)
+    : Causes(plan, timeline, std::shared_ptr<const RowPlaces>(std::shared_ptr<void>(), &places)) {}
+
+Causes::Causes(const Plan& plan, const Timeline& timeline, std::shared_ptr<const RowPlaces> places)
+    : plan_(plan),
+      timeline_(timeline),
+      places_(std::move(places)),
+      reductions_(as_index(plan.stage_count())) {
+    PIPETWIN_EXPECT(timeline.origin == Origin::Predicted,
+                    "only a simulated timeline says exactly what waited for what");
+    Reduction network;
+    for (const SpanPlace& place : places_->reductions) {
+        if (!network.known || network.place.rank != place.rank) {
+            network = {.place = place, .known = true};
+        }
+        know_reduction(place, network);
+    }
+    for (const SpanPlace& place : places_->norms) {
+        know_norm(place);
+    }
     if (!timeline.host_copies.empty()) {
         for (auto& of_rank : stash_copies(plan)) {
-            copies_.push_back({.out = std::move(of_rank), .in = {}});
+            copies_.push_back({.out = std::move(of_rank), .in = {}, .in_of = {}});
             know_copies(copies_.size() - 1);
         }
     }
@@ -123,8 +143,9 @@ void Causes::know_copies(std::size_t rank) {
     copies.in.resize(copies.out.size());
     std::iota(copies.in.begin(), copies.in.end(), std::size_t{0});
     std::ranges::sort(copies.in, {}, [&](std::size_t copy) { return copies.out[copy].user; });
+    copies.in_of.resize(timeline_.ranks[rank].size());
     for (std::size_t number = 0; number < copies.in.size(); ++number) {
-        message_of_[rank][copies.out[copies.in[number]].user] = static_cast<std::uint32_t>(number);
+        copies.in_of[copies.out[copies.in[number]].user] = static_cast<std::uint32_t>(number);
     }
 }
 
@@ -263,7 +284,7 @@ class CauseWalk {
     /// for its stash.
     Moment back_from_ready(const Span& span) {
         if (is_compute(span.action.op)) {
-            return from_host(message_at(at_));
+            return from_host(causes_.copies_[at_.rank].in_of[at_.cell]);
         }
         if (is_receive(span.action.op)) {
             return over_link(
@@ -305,7 +326,7 @@ class CauseWalk {
                 busy->shared_link != no_link ? busy->shared_link
                                              : what_slowed(way_of(at.edge), other, own_time(at)));
         }
-        at_ = causes_.edges_[at.edge].sends[at.number];
+        at_ = causes_.places_->edges[at.edge].sends[at.number];
         needing_ = send_of(at).action;
         makes_room_ = false;
         return Moment::Ready;
@@ -444,7 +465,7 @@ class CauseWalk {
     /// capacity the message's own has begun.
     Moment to_receiver(const Span& send) {
         const Schedule& schedule = causes_.plan_->schedule;
-        const auto& edge = causes_.edges_.at(as_index(edge_of(schedule, send.action)));
+        const auto& edge = causes_.places_->edges.at(as_index(edge_of(schedule, send.action)));
         const std::size_t capacity = as_index(channel_places(
             schedule, stages_of(send.action), causes_.plan_->channel_capacity.value_or(0)));
         at_ = edge.receives.at(message_at(at_) - capacity);
@@ -518,16 +539,16 @@ class CauseWalk {
     }
 
     std::size_t message_at(SpanPlace place) const {
-        return causes_.message_of_[place.rank][place.cell];
+        return causes_.places_->message_of[place.rank][place.cell];
     }
     const Span& link_span(const Message& message) const {
         return causes_.timeline_.links[message.edge].at(message.number);
     }
     const Span& send_of(const Message& message) const {
-        return causes_.span_at(causes_.edges_[message.edge].sends[message.number]);
+        return causes_.span_at(causes_.places_->edges[message.edge].sends[message.number]);
     }
     int sender(const Message& message) const {
-        return static_cast<int>(causes_.edges_[message.edge].sends[message.number].rank);
+        return static_cast<int>(causes_.places_->edges[message.edge].sends[message.number].rank);
     }
 
     const Causes& causes_;

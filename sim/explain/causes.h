@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 namespace pipetwin {
 
 class Plan;
+struct Schedule;
 
 }  // namespace pipetwin
 
@@ -62,6 +64,23 @@ struct SpanPlace {
 /// step without actions.
 std::optional<SpanPlace> last_span(const Timeline& timeline);
 
+/// Where the rows of a plan have what others wait for: the same in every plan with these rows,
+/// whatever its costs.
+struct RowPlaces {
+    explicit RowPlaces(const Schedule& schedule);
+
+    /// Both ends of an edge's messages: the k-th send and the k-th receive belong together.
+    struct Edge {
+        std::vector<SpanPlace> sends;
+        std::vector<SpanPlace> receives;
+    };
+    std::vector<Edge> edges;
+    /// [rank][cell] Number of a send or receive on its edge.
+    std::vector<std::vector<std::uint32_t>> message_of;
+    std::vector<SpanPlace> reductions;  ///< REDUCE_GRADs, rank by rank, in the order of the row
+    std::vector<SpanPlace> norms;       ///< NORMs
+};
+
 /// Finds what every moment of a predicted step waited for, from the timeline and the rules of the
 /// simulator:
 ///
@@ -78,6 +97,8 @@ std::optional<SpanPlace> last_span(const Timeline& timeline);
 class Causes {
   public:
     Causes(const Plan& plan, const Timeline& timeline);
+    /// `places`: those of the plan's rows, kept by reference.
+    Causes(const Plan& plan, const Timeline& timeline, const RowPlaces& places);
 
     /// The causes that led to the moment at which a span was ready, back to `until` or to the start
     /// of the step: the earliest first, without gaps; pieces without length are left out. Where a
@@ -93,11 +114,8 @@ class Causes {
   private:
     friend class CauseWalk;
 
-    /// Both ends of an edge's messages: the k-th send and the k-th receive belong together.
-    struct Edge {
-        std::vector<SpanPlace> sends;
-        std::vector<SpanPlace> receives;
-    };
+    Causes(const Plan& plan, const Timeline& timeline, std::shared_ptr<const RowPlaces> places);
+
     /// A REDUCE_GRAD, and when its gradients were on their way over the rank's network, where the
     /// rank did not wait for that.
     struct Reduction {
@@ -113,6 +131,8 @@ class Causes {
     struct Copies {
         std::vector<StashCopy> out;
         std::vector<std::size_t> in;  ///< indices of `out`
+        /// [cell] Number of an action's copy among those in, where it needs one.
+        std::vector<std::uint32_t> in_of;
     };
 
     void know_copies(std::size_t rank);
@@ -123,12 +143,10 @@ class Causes {
 
     const Plan& plan_;
     const Timeline& timeline_;
-    std::vector<Edge> edges_;
+    std::shared_ptr<const RowPlaces> places_;
     std::vector<Reduction> reductions_;   ///< [stage]
     std::optional<SpanPlace> last_norm_;  ///< the NORM that ends last, which updates wait for
     std::vector<Copies> copies_;          ///< [rank]
-    /// [rank][cell]: number on its edge; of an action that needs a stash, among the copies in
-    std::vector<std::vector<std::uint32_t>> message_of_;
 };
 
 }  // namespace pipetwin::sim

@@ -231,11 +231,7 @@ bool has_blocks(const Model& model) {
     if (!model.is_chain()) {
         return !recomputed_blocks(model).empty();
     }
-    std::vector<std::string> names;
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
-    return model_blocks(names).has_value() && !recomputed_blocks(model).empty();
+    return model_blocks(model.layer_names()).has_value() && !recomputed_blocks(model).empty();
 }
 
 /// Whether replicas that share the optimizer's state are never slower than those that do not. Each

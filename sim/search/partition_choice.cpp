@@ -63,11 +63,7 @@ using Sizes = std::vector<int>;
 
 /// Whether the names of the layers tell blocks, and each is one layer.
 bool has_whole_blocks(const Model& model) {
-    std::vector<std::string> names;
-    for (int layer = 0; layer < model.layer_count(); ++layer) {
-        names.push_back(model.layer(layer).spec.name);
-    }
-    const std::optional<ModelBlocks> blocks = model_blocks(names);
+    const std::optional<ModelBlocks> blocks = model_blocks(model.layer_names());
     return blocks && std::ranges::count(blocks->layers, 1) == std::ssize(blocks->layers);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "core/base/as_index.h"
 #include "core/scenario/cluster.h"
@@ -57,10 +58,8 @@ std::int64_t excess_of(const Plan& plan, const std::vector<Bytes>& peaks) {
 
 /// The first layer of each piece, and the number of layers at the end.
 std::vector<int> first_layers(const Sizes& sizes) {
-    std::vector<int> firsts{0};
-    for (const int size : sizes) {
-        firsts.push_back(firsts.back() + size);
-    }
+    std::vector<int> firsts(sizes.size() + 1);
+    std::partial_sum(sizes.begin(), sizes.end(), firsts.begin() + 1);
     return firsts;
 }
 
@@ -88,36 +87,38 @@ class MemoryGuess {
     /// `known` was simulated. Keeps a reference to `memory`.
     MemoryGuess(const HeldMemory& memory, const TriedPartition& known) : memory_(memory) {
         room_ = memory.limits;
-        const std::vector<std::int64_t> held = held_with(first_layers(known.sizes));
+        hold(known.sizes);
         for (std::size_t rank = 0; rank < room_.size(); ++rank) {
-            room_[rank] -= known.peaks[rank].count - held[rank];
+            room_[rank] -= known.peaks[rank].count - held_[rank];
         }
     }
 
     /// Bytes above the limits of all ranks together.
-    std::int64_t excess(const std::vector<int>& first_layers) const {
-        const std::vector<std::int64_t> held = held_with(first_layers);
+    std::int64_t excess(const Sizes& sizes) {
+        hold(sizes);
         std::int64_t sum = 0;
         for (std::size_t rank = 0; rank < room_.size(); ++rank) {
-            sum += std::max(held[rank] - room_[rank], std::int64_t{0});
+            sum += std::max(held_[rank] - room_[rank], std::int64_t{0});
         }
         return sum;
     }
 
   private:
-    std::vector<std::int64_t> held_with(const std::vector<int>& first_layers) const {
-        std::vector<std::int64_t> held(room_.size());
+    void hold(const Sizes& sizes) {
+        held_.assign(room_.size(), 0);
+        int layer = 0;
         for (int piece = 0; piece < memory_.chain.pieces(); ++piece) {
             const std::vector<std::int64_t>& before = memory_.held.sums_of(piece);
-            held[as_index(memory_.chain.rank_of_piece[as_index(piece)])] +=
-                before[as_index(first_layers[as_index(piece) + 1])] -
-                before[as_index(first_layers[as_index(piece)])];
+            const int end = layer + sizes[as_index(piece)];
+            held_[as_index(memory_.chain.rank_of_piece[as_index(piece)])] +=
+                before[as_index(end)] - before[as_index(layer)];
+            layer = end;
         }
-        return held;
     }
 
     const HeldMemory& memory_;
-    std::vector<std::int64_t> room_;  ///< [rank] for what pieces hold
+    std::vector<std::int64_t> room_;    ///< [rank] for what pieces hold
+    std::vector<std::int64_t> held_{};  ///< [rank] of the partition at hand
 };
 
 /// The partition after a move; none where a piece has too few layers for it.
@@ -165,6 +166,7 @@ PartitionTrials::PartitionTrials(const SettledScenario& scenario,
     : scenario_(with_partition_of(first, scenario)),
       planner_(scenario_, model, profile),
       first_(first),
+      places_(first->schedule),
       times_(piece_times(planner_.layer_costs(), kind_of_piece(scenario, profile, first))),
       known_(known) {}
 
@@ -189,7 +191,9 @@ TriedPartition PartitionTrials::simulated(Sizes sizes, std::int64_t most_excess)
                     .step = step_time(timeline),
                     .peak = std::ranges::max(result.peaks),
                     .unevenness = unevenness(plan)};
-    result.path = step_path(plan, timeline, times_, first_layers(result.sizes));
+    const bool has_same_rows = plan->schedule.ranks == first_->schedule.ranks;
+    const Causes causes = has_same_rows ? Causes(plan, timeline, places_) : Causes(plan, timeline);
+    result.path = step_path(causes, result.score.step, times_, first_layers(result.sizes));
     recycled_.local() = std::move(timeline);
     return result;
 }
@@ -293,19 +297,23 @@ std::vector<PartitionDescents::Neighbour> PartitionDescents::neighbours(const Tr
         guess.emplace(*memory_, from);
     }
     std::vector<Neighbour> result;
+    Sizes sizes = from.sizes;
     for (const Move& move : moves_) {
-        if (from.sizes[as_index(move.from)] <= move.layers) {
+        if (sizes[as_index(move.from)] <= move.layers) {
             continue;
         }
-        Neighbour neighbour{.step = lengths.longest_after(move, most)};
-        if (neighbour.step > most) {
+        const double step = lengths.longest_after(move, most);
+        if (step > most) {
             continue;
         }
-        neighbour.sizes = *after(from.sizes, move);
-        if (!tried_.contains(neighbour.sizes)) {
-            neighbour.excess = guess ? guess->excess(first_layers(neighbour.sizes)) : 0;
-            result.push_back(std::move(neighbour));
+        sizes[as_index(move.from)] -= move.layers;
+        sizes[as_index(move.to)] += move.layers;
+        if (!tried_.contains(sizes)) {
+            result.push_back(
+                {.excess = guess ? guess->excess(sizes) : 0, .step = step, .sizes = sizes});
         }
+        sizes[as_index(move.from)] += move.layers;
+        sizes[as_index(move.to)] -= move.layers;
     }
     return result;
 }

@@ -19,6 +19,7 @@
 #include "core/scenario/planner.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/timeline/timeline.h"
+#include "sim/explain/causes.h"
 #include "sim/search/step_paths.h"
 
 /// Descents to the best partition at one set of costs: layers move from piece to piece while that
@@ -84,6 +85,7 @@ class PartitionTrials {
     const SettledScenario scenario_;  ///< with a partition
     const Planner planner_;
     const Plan& first_;
+    const RowPlaces places_;  ///< of its rows
     PieceTimes times_;
     TriedPartitions* known_;
     mutable tbb::enumerable_thread_specific<Timeline> recycled_{};  ///< memory of timelines

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "core/timeline/metrics.h"
-#include "sim/explain/critical_path.h"
+#include "core/plan/plan.h"
 
 namespace pipetwin::sim {
 
@@ -59,24 +58,24 @@ std::size_t shift_index(int layers) {
 
 }  // namespace
 
-StepPath step_path(const Plan& plan,
-                   const Timeline& timeline,
+StepPath step_path(const Causes& causes,
+                   Duration step,
                    const PieceTimes& times,
                    std::span<const int> first_layers) {
     StepPath path{.of_piece = std::vector<StepPath::Counts>(times.forward.size())};
-    for (const CriticalStep& step : critical_path(plan, timeline)) {
-        if (step.host_copy || !is_compute(step.action.op)) {
+    const std::optional<SpanPlace> last = last_span(causes.timeline());
+    for (const Cause& cause : last ? causes.of_end(*last) : std::vector<Cause>{}) {
+        const Op op = cause.action.op;
+        if (cause.reason == Reason::HostCopy || !is_compute(op)) {
             continue;
         }
         StepPath::Counts& counts =
-            path.of_piece[as_index(model_stage_of(plan->schedule, step.action.stage))];
-        const Op op = step.action.op;
+            path.of_piece[as_index(model_stage_of(causes.plan()->schedule, cause.action.stage))];
         counts.forward += op == Op::Forward || op == Op::Recompute ? 1 : 0;
         counts.backward_input += op == Op::Backward || op == Op::BackwardInput ? 1 : 0;
         counts.backward_weight += op == Op::Backward || op == Op::BackwardWeight ? 1 : 0;
     }
-    path.all_else =
-        static_cast<double>(step_time(timeline).count()) - length_of(path, times, first_layers);
+    path.all_else = static_cast<double>(step.count()) - length_of(path, times, first_layers);
     return path;
 }
 

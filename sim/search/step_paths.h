@@ -8,12 +8,7 @@
 #include "core/base/as_index.h"
 #include "core/scenario/planner.h"
 #include "core/timeline/timeline.h"
-
-namespace pipetwin {
-
-class Plan;
-
-}  // namespace pipetwin
+#include "sim/explain/causes.h"
 
 /// What the longest chain of one partition's step says of other partitions.
 namespace pipetwin::sim {
@@ -50,10 +45,10 @@ struct StepPath {
     double all_else = 0;  ///< nanoseconds
 };
 
-/// The path of a plan's simulated step. `first_layers`: [piece] of its partition, and the number of
-/// layers at the end.
-StepPath step_path(const Plan& plan,
-                   const Timeline& timeline,
+/// The path of a simulated step that takes `step`. `first_layers`: [piece] of its partition, and
+/// the number of layers at the end.
+StepPath step_path(const Causes& causes,
+                   Duration step,
                    const PieceTimes& times,
                    std::span<const int> first_layers);
 
