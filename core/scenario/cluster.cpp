@@ -2,6 +2,7 @@
 #include "core/scenario/cluster.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -356,9 +357,12 @@ LinkCost Cluster::known_between(int rank, int other) const {
 }
 
 LinkCost Cluster::link(int rank, int other) const {
-    bool crosses = false;
+    const int apart = std::abs(number_of(other, 0, 0) - number_of(rank, 0, 0));
+    const bool all_cross =
+        is_in_order(scenario_.cluster.placement) && apart >= scenario_.cluster.domain_devices();
+    bool crosses = all_cross;
     bool stays = false;
-    for (int replica = 0; replica < replicas_; ++replica) {
+    for (int replica = 0; replica < replicas_ && !all_cross; ++replica) {
         const bool one_domain = domain_of(rank, replica) == domain_of(other, replica);
         stays = stays || one_domain;
         crosses = crosses || !one_domain;

@@ -156,6 +156,7 @@ class Cluster {
     DeviceGroup replicas_below_leaves(int rank) const;
     GroupSpread spread_on_all_ranks(const std::function<DeviceGroups(int rank)>& groups) const;
     DeviceGroups groups_that_send(const DeviceGrid& grid, AxisSet axes, int device) const;
+    bool has_places_of_earlier(int rank) const;
     ReplicaGroups slowest_groups() const;
     void divide(ReplicaGroups& groups, int rank, int size) const;
     int number_of(int rank, int replica, int device) const;

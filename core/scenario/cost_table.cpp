@@ -129,7 +129,16 @@ CostTable cost_table(const Model& model,
                      const std::vector<int>& micro_batch_sizes,
                      const DeviceKinds& kinds,
                      const LayerRules& rules) {
-    CostTable table = costs_of_whole_layers(model, profile, micro_batch_sizes, kinds, rules);
+    return under_rules(model,
+                       profile,
+                       costs_of_whole_layers(model, profile, micro_batch_sizes, kinds, rules),
+                       rules);
+}
+
+CostTable under_rules(const Model& model,
+                      const Profile& profile,
+                      CostTable table,
+                      const LayerRules& rules) {
     const bool are_alike = rules.modules.are_any() && !rules.modules.depend_on_pieces();
     const int layers = model.layer_count();
     for (std::vector<LayerSamples>& of_kind : table) {

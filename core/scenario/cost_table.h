@@ -46,6 +46,12 @@ CostTable costs_of_whole_layers(const Model& model,
                                 const DeviceKinds& kinds,
                                 const LayerRules& rules);
 
+/// `costs_of_whole_layers` under the rules: a cost table.
+CostTable under_rules(const Model& model,
+                      const Profile& profile,
+                      CostTable whole,
+                      const LayerRules& rules);
+
 /// An entry of `costs_of_whole_layers` under the rules, with what is done with the modules of each
 /// layer.
 LayerSamples under_rules(const Model& model,

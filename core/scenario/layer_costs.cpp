@@ -94,17 +94,17 @@ LayerCosts costs_of_layers(const SettledScenario& scenario,
                            const Cluster& cluster,
                            const Schedule& grid) {
     LayerRules rules = cluster.layer_rules();
+    const CostTable whole =
+        costs_of_whole_layers(model, profile, micro_batch_sizes, device_kinds(cluster), rules);
     const bool tied_once = is_tied_on_one_rank(model, grid);
     const auto costs_with = [&](int blocks) {
         rules.offloaded_blocks = blocks;
-        LayerCosts costs{
-            .samples = cost_table(model, profile, micro_batch_sizes, device_kinds(cluster), rules),
-            .rules = rules,
-            .counted_once = {},
-            .offloaded_blocks = blocks};
+        LayerCosts costs{.samples = under_rules(model, profile, whole, rules),
+                         .rules = rules,
+                         .counted_once = {},
+                         .offloaded_blocks = blocks};
         if (rules.modules.depend_on_pieces()) {
-            costs.whole = costs_of_whole_layers(
-                model, profile, micro_batch_sizes, device_kinds(cluster), rules);
+            costs.whole = whole;
         }
         if (tied_once) {
             costs.counted_once = tied_counted_once(model, profile);

@@ -120,22 +120,28 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
                      const Cluster& cluster,
-                     int micro_batch_size,
-                     const Profile* divided) {
+                     int micro_batch_size) {
     const DeviceKinds kinds = device_kinds(cluster);
-    const TensorParallel tensor = cluster.tensor_parallel();
-    LayerRules rules = cluster.layer_rules();
-    LayerRules divides_layers = rules;
-    if (divided != nullptr) {
-        divides_layers.division = {.tensor = tensor.devices, .expert_tensor = tensor.devices};
-    }
-    const CostTable table = cost_table(
-        model, divided != nullptr ? *divided : profile, {micro_batch_size}, kinds, divides_layers);
-    const LayerSamples samples = fastest(table.front());
+    const LayerRules rules = cluster.layer_rules();
+    return layer_sums(scenario,
+                      model,
+                      profile,
+                      kinds,
+                      rules,
+                      costs_of_whole_layers(model, profile, {micro_batch_size}, kinds, rules));
+}
+
+LayerSums layer_sums(const SettledScenario& scenario,
+                     const Model& model,
+                     const Profile& profile,
+                     const DeviceKinds& kinds,
+                     LayerRules rules,
+                     const CostTable& whole) {
+    const LayerSamples samples = fastest(under_rules(model, profile, whole, rules).front());
     LayerSamples smallest;  // of what pieces may keep
     if (rules.modules.depend_on_pieces()) {
         rules.modules = all_modules(rules.modules);
-        smallest = cost_table(model, profile, {micro_batch_size}, kinds, rules).front().front();
+        smallest = under_rules(model, profile, {{whole.front().front()}}, rules).front().front();
     }
     const auto layers = static_cast<int>(samples.size());
     // On one stage the ends have the tied weights once; a bound must not be above that.
@@ -144,7 +150,7 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      {samples},
                      Partition(std::vector<int>(samples.size(), 1), layers),
                      {.optimizer = optimizer_state(scenario),
-                      .devices = tensor.devices,
+                      .devices = rules.tensor.devices,
                       .fp32_gradients = has_fp32_gradients(scenario, profile),
                       .experts = whole_experts(scenario, profile)});
     const Duration rounding =

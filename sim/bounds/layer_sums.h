@@ -8,6 +8,7 @@
 #include "core/costs/layer_division.h"
 #include "core/costs/profile.h"
 #include "core/scenario/cluster.h"
+#include "core/scenario/cost_table.h"
 
 namespace pipetwin {
 
@@ -51,14 +52,20 @@ struct LayerSums {
 RecomputeModules every_module();
 
 /// The sums of a scenario. Where modules are recomputed stage by stage, or as needed, its times are
-/// without them, and what layers keep is what `every_module` leaves. `divided`: its profile as
-/// `divided_profile` makes it for the scenario's division, where that is known already; null: not.
-/// Throws as `cost_table`.
+/// without them, and what layers keep is what `every_module` leaves. Throws as `cost_table`.
 LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,
                      const Cluster& cluster,
-                     int micro_batch_size,
-                     const Profile* divided = nullptr);
+                     int micro_batch_size);
+
+/// The same from the rules of the scenario's cluster, and what the layers cost without them on the
+/// kinds of its devices (`costs_of_whole_layers`).
+LayerSums layer_sums(const SettledScenario& scenario,
+                     const Model& model,
+                     const Profile& profile,
+                     const DeviceKinds& kinds,
+                     LayerRules rules,
+                     const CostTable& whole);
 
 }  // namespace pipetwin::sim

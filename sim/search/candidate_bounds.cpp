@@ -4,6 +4,7 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -221,14 +222,45 @@ SettledScenario CandidateBounds::with_options(const Shape& shape,
 
 CandidateBounds::Sums CandidateBounds::make_sums(const SumsKey& key,
                                                  const SettledScenario& settled,
-                                                 const Cluster& cluster) const {
+                                                 const Cluster& cluster,
+                                                 const LayerRules& rules) const {
+    const DeviceKinds kinds = device_kinds(cluster);
     return std::make_shared<const LayerSums>(
-        layer_sums(settled,
-                   model_,
-                   profile_,
-                   cluster,
-                   key.micro_batch_size,
-                   divided_profile_of(layer_division(settled, profile_))));
+        layer_sums(settled, model_, profile_, kinds, rules, *whole_layers(key, kinds, rules)));
+}
+
+CostTable CandidateBounds::make_whole_layers(int micro_batch_size,
+                                             const DeviceKinds& kinds,
+                                             LayerRules rules) const {
+    const Profile* const divided = divided_profile_of(rules.division);
+    if (divided != nullptr) {
+        rules.division = {.tensor = rules.tensor.devices, .expert_tensor = rules.tensor.devices};
+    }
+    return costs_of_whole_layers(
+        model_, divided != nullptr ? *divided : profile_, {micro_batch_size}, kinds, rules);
+}
+
+std::shared_ptr<const CostTable> CandidateBounds::whole_layers(const SumsKey& key,
+                                                               const DeviceKinds& kinds,
+                                                               const LayerRules& rules) const {
+    SumsKey whole = key;
+    whole.layer_recompute = LayerRecompute::None;
+    whole.optimizer_shards = 1;
+    whole.accumulates = false;
+    whole.shares_divided = false;
+    whole.gathered = Shard::None;
+    whole.is_pipeline = false;
+    whole.replicas = key.stages > 0 ? key.replicas : 1;
+    using Entries = decltype(whole_layers_);
+    if (Entries::const_accessor found; whole_layers_.find(found, whole)) {
+        return found->second;
+    }
+    auto table =
+        std::make_shared<const CostTable>(make_whole_layers(key.micro_batch_size, kinds, rules));
+    if (whole_layers_.size() < most_later_sums) {
+        whole_layers_.insert(Entries::value_type(whole, table));
+    }
+    return table;
 }
 
 /// Estimating a model takes longer than summing up its layers. A ring of nodes depends on where the
@@ -269,41 +301,51 @@ const Profile* CandidateBounds::divided_profile_of(const LayerDivision& division
     return known == divided_.end() ? nullptr : &known->second;
 }
 
-std::size_t CandidateBounds::HashOfLater::hash(const LaterKey& key) {
+namespace {
+
+std::size_t hash_of(std::initializer_list<int> parts) {
     std::size_t sum = 0;
-    for (const int part : {key.layers.tensor_parallel,
-                           key.layers.micro_batch_size,
-                           key.layers.optimizer_shards,
-                           static_cast<int>(key.layers.layer_recompute),
-                           key.layers.sequence_parallel ? 1 : 0,
-                           key.layers.modules ? 1 : 0,
-                           static_cast<int>(key.layers.gathered),
-                           key.layers.stages,
-                           key.layers.context_parallel,
-                           key.layers.expert_parallel,
-                           key.replicas.members,
-                           key.replicas.per_node}) {
+    for (const int part : parts) {
         constexpr std::size_t factor = 1'000'003;
         sum = sum * factor + static_cast<std::size_t>(part);
     }
     return sum;
 }
 
+}  // namespace
+
+std::size_t CandidateBounds::HashOfSums::hash(const SumsKey& key) {
+    return hash_of({key.tensor_parallel,
+                    key.micro_batch_size,
+                    key.optimizer_shards,
+                    static_cast<int>(key.layer_recompute),
+                    key.sequence_parallel ? 1 : 0,
+                    key.modules ? 1 : 0,
+                    static_cast<int>(key.gathered),
+                    key.stages,
+                    key.context_parallel,
+                    key.expert_parallel});
+}
+
+std::size_t CandidateBounds::HashOfLater::hash(const LaterKey& key) {
+    return HashOfSums::hash(key.layers) ^ hash_of({key.replicas.members, key.replicas.per_node});
+}
+
 CandidateBounds::Sums CandidateBounds::later_sums(const SumsKey& key,
                                                   const SettledScenario& settled,
                                                   const Cluster& cluster) const {
+    const LayerRules rules = cluster.layer_rules();
     LaterKey later{.layers = key, .replicas = {}, .between = {}, .experts = {}};
     if (key.gathered != Shard::None) {
-        GatheredWeights weights = cluster.layer_rules().gathered;
-        later.replicas = std::move(weights.replicas);
-        later.between = std::move(weights.between);
-        later.experts = std::move(weights.experts);
+        later.replicas = rules.gathered.replicas;
+        later.between = rules.gathered.between;
+        later.experts = rules.gathered.experts;
     }
     using Entries = decltype(later_sums_);
     if (Entries::const_accessor found; later_sums_.find(found, later)) {
         return found->second;
     }
-    Sums sums = make_sums(key, settled, cluster);
+    Sums sums = make_sums(key, settled, cluster, rules);
     if (later_sums_.size() < most_later_sums) {
         later_sums_.insert(Entries::value_type(later, sums));
     }
@@ -319,16 +361,16 @@ void CandidateBounds::add_missing(const Shape& shape,
     }
 }
 
-template <class ClusterOf>
+template <class MakeSums>
 std::vector<std::variant<CandidateBounds::Sums, Error>> CandidateBounds::make_missing(
-    const Missing& missing, const ClusterOf& cluster_of) const {
+    const Missing& missing, const MakeSums& make) const {
     const std::vector<Missing::value_type> all(missing.begin(), missing.end());
     std::vector<std::variant<Sums, Error>> made(all.size());
     tbb::parallel_for(std::size_t{0}, all.size(), [&](std::size_t i) {
         const auto& [shape, options] = all[i].second;
         try {
             const SettledScenario settled = with_options(shape, options);
-            made[i] = make_sums(all[i].first, settled, cluster_of(settled, shape));
+            made[i] = make(all[i].first, settled, shape);
         } catch (const Error& error) {
             made[i] = error;
         }
@@ -356,9 +398,11 @@ void CandidateBounds::learn(std::span<const Shape> shapes) {
         }
     }
     learn_divisions(missing);
-    auto made = make_missing(missing, [&](const SettledScenario& settled, const Shape& shape) {
-        return Cluster(settled, profile_, shape.stages);
-    });
+    auto made = make_missing(
+        missing, [&](const SumsKey& key, const SettledScenario& settled, const Shape& shape) {
+            const Cluster cluster(settled, profile_, shape.stages);
+            return make_sums(key, settled, cluster, cluster.layer_rules());
+        });
     auto next = made.begin();
     for (const auto& [key, of] : missing) {
         if (const Error* const error = std::get_if<Error>(&*next)) {
@@ -400,9 +444,20 @@ void CandidateBounds::learn_work(std::span<const Shape> shapes) {
     }
     learn_divisions(missing);
     constexpr double at_once = std::numeric_limits<double>::infinity();
-    auto made = make_missing(missing, [&](const SettledScenario& settled, const Shape& shape) {
-        return Cluster(settled, profile_, shape.stages, {.inside = at_once, .between = at_once});
-    });
+    auto made = make_missing(
+        missing, [&](const SumsKey& key, const SettledScenario& settled, const Shape& shape) {
+            const Cluster cluster(
+                settled, profile_, shape.stages, {.inside = at_once, .between = at_once});
+            const DeviceKinds kinds = device_kinds(cluster);
+            const LayerRules rules = cluster.layer_rules();
+            return std::make_shared<const LayerSums>(
+                layer_sums(settled,
+                           model_,
+                           profile_,
+                           kinds,
+                           rules,
+                           make_whole_layers(key.micro_batch_size, kinds, rules)));
+        });
     auto next = made.begin();
     for (const auto& [key, of] : missing) {
         Sums* const sums = std::get_if<Sums>(&*next++);

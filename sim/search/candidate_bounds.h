@@ -108,6 +108,10 @@ class CandidateBounds {
 
         bool operator==(const LaterKey&) const = default;
     };
+    struct HashOfSums {
+        static std::size_t hash(const SumsKey& key);
+        static bool equal(const SumsKey& a, const SumsKey& b) { return a == b; }
+    };
     struct HashOfLater {
         static std::size_t hash(const LaterKey& key);
         static bool equal(const LaterKey& a, const LaterKey& b) { return a == b; }
@@ -125,11 +129,20 @@ class CandidateBounds {
     void learn_divisions(const Missing& missing);
     Missing::value_type work_of(const Shape& shape) const;
     const Profile* divided_profile_of(const LayerDivision& division) const;
-    /// `settled` and `cluster`: the scenario and its machine with a shape and cost options of that
-    /// key.
+    /// `settled` and `rules`: the scenario with a shape and cost options of that key, and those of
+    /// its machine.
     Sums make_sums(const SumsKey& key,
                    const SettledScenario& settled,
-                   const Cluster& cluster) const;
+                   const Cluster& cluster,
+                   const LayerRules& rules) const;
+    CostTable make_whole_layers(int micro_batch_size,
+                                const DeviceKinds& kinds,
+                                LayerRules rules) const;
+    /// What layers cost without what they compute again, sum up and gather: sums that differ in
+    /// these alone have it in common.
+    std::shared_ptr<const CostTable> whole_layers(const SumsKey& key,
+                                                  const DeviceKinds& kinds,
+                                                  const LayerRules& rules) const;
     /// Sums that were not learned. Shapes have those with messages between replicas in common where
     /// their replicas have the same places and links.
     Sums later_sums(const SumsKey& key,
@@ -138,10 +151,10 @@ class CandidateBounds {
     const LayerSums& sums_of(const Shape& shape, const CostOptions& options) const {
         return *sums_.at(key_of(shape, options));
     }
-    /// Threads make the sums of all that is missing, each through `cluster_of` their scenario.
-    template <class ClusterOf>
+    /// Threads make the sums of all that is missing, each by `make(key, settled scenario, shape)`.
+    template <class MakeSums>
     std::vector<std::variant<Sums, Error>> make_missing(const Missing& missing,
-                                                        const ClusterOf& cluster_of) const;
+                                                        const MakeSums& make) const;
     Duration share_with(const Shape& shape, const LayerSums& sums) const;
     Duration least_with(const Shape& shape, const LayerSums& sums) const;
     BoundQuestion question_of(const Shape& shape,
@@ -166,6 +179,8 @@ class CandidateBounds {
     std::map<SumsKey, Error> unknown_{};  ///< why
     std::map<SumsKey, Sums> work_{};      ///< without messages; null: not known
     mutable tbb::concurrent_hash_map<LaterKey, Sums, HashOfLater> later_sums_{};
+    mutable tbb::concurrent_hash_map<SumsKey, std::shared_ptr<const CostTable>, HashOfSums>
+        whole_layers_{};
 };
 
 }  // namespace pipetwin::sim

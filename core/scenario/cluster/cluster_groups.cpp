@@ -185,10 +185,29 @@ DeviceGroup slower(DeviceGroup one, const DeviceGroup& other) {
 
 }  // namespace
 
+/// Whether an earlier rank has its replicas at the same places of nodes, on devices of its kind.
+bool Cluster::has_places_of_earlier(int rank) const {
+    if (!is_in_order(scenario_.cluster.placement) || !sum_shares_.empty()) {
+        return false;
+    }
+    const int again = devices_of_places(scenario_.cluster);
+    const auto place = [&](int of) { return number_of(of, 0, 0) % again; };
+    for (int earlier = 0; earlier < rank; ++earlier) {
+        if (devices_[as_index(earlier)].profile == devices_[as_index(rank)].profile &&
+            place(earlier) == place(rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /// The groups of the rank whose replicas lie furthest apart.
 ReplicaGroups Cluster::slowest_groups() const {
     ReplicaGroups slowest = replica_groups(0);
     for (int rank = 1; rank < ranks_; ++rank) {
+        if (has_places_of_earlier(rank)) {
+            continue;
+        }
         const ReplicaGroups groups = replica_groups(rank);
         for (const auto group :
              {&ReplicaGroups::all, &ReplicaGroups::sharing, &ReplicaGroups::between}) {
