@@ -169,6 +169,9 @@ void each_value(Shape& of, Visit visit) {
     visit("linear_blocks", of.linear_blocks);
     visit("distance_buckets", of.distance_buckets);
     visit("distances_in_every_block", of.distances_in_every_block);
+    visit("values_are_keys", of.values_are_keys);
+    visit("value_norms", of.value_norms);
+    visit("head_gate", of.head_gate);
 }
 
 template <class Shape, class Visit>
@@ -185,6 +188,7 @@ void each_value(Shape& of, Visit visit) {
     visit("heads", of.heads);
     visit("width", of.width);
     visit("keys", of.keys);
+    visit("shared", of.shared);
 }
 
 template <class Shape, class Visit>
@@ -221,6 +225,7 @@ void each_value(Shape& of, Visit visit) {
     visit("shared_gate", of.shared_gate);
     visit("bias", of.bias);
     visit("router_bias", of.router_bias);
+    visit("router_gain", of.router_gain);
 }
 
 template <class Shape, class Visit>
@@ -253,6 +258,7 @@ void each_value(Shape& of, Visit visit) {
     visit("prediction_attention", of.prediction_attention);
     visit("prediction_feed_forward", of.prediction_feed_forward);
     visit("activation_parameters", of.activation_parameters);
+    visit("block_numbers", of.block_numbers);
 }
 
 template <class Value>
@@ -357,6 +363,9 @@ ordered_json attention_json(const AttentionShape& shape) {
     if (shape.mamba) {
         attention["mamba"] = shape_json(*shape.mamba);
     }
+    if (shape.indexer) {
+        attention["indexer"] = shape_json(*shape.indexer);
+    }
     return attention;
 }
 
@@ -439,7 +448,7 @@ void check_model(const DecoderModel& model, const JsonObject& object) {
 }
 
 AttentionShape read_attention_json(const JsonObject& attention) {
-    auto shape = read_shape<AttentionShape>(attention, {"latent", "linear", "mamba"});
+    auto shape = read_shape<AttentionShape>(attention, {"latent", "linear", "mamba", "indexer"});
     if (attention.has("latent")) {
         const JsonObject latent = attention.object("latent");
         shape.latent = read_shape<LatentShape>(latent, {"indexer"});
@@ -452,6 +461,9 @@ AttentionShape read_attention_json(const JsonObject& attention) {
     }
     if (attention.has("mamba")) {
         shape.mamba = read_shape<MambaShape>(attention.object("mamba"));
+    }
+    if (attention.has("indexer")) {
+        shape.indexer = read_shape<IndexerShape>(attention.object("indexer"));
     }
     return shape;
 }

@@ -372,7 +372,9 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
     const double keys = groups * shape.key_width;
     const double values = groups * shape.value_width;
     const double outputs = heads * shape.value_width;
-    const double gate = shape.gated ? queries : 0;
+    const double gate = shape.gated ? outputs : 0;
+    const double head_gate = shape.head_gate ? heads : 0;
+    const double made_values = shape.values_are_keys ? 0 : values;
     LayerWork work = new_work();
     if (beside_experts) {
         work.begin_block_of_experts();
@@ -388,7 +390,7 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
         seen = latent_projections(shape, *shape.latent, seen, work, bytes);
         window = shape.latent->indexer ? shape.latent->indexer->keys : window;
     } else {
-        const double outputs_of_all = queries + gate + keys + values;
+        const double outputs_of_all = queries + gate + head_gate + keys + made_values;
         work.product({.rows = tokens_,
                       .inputs = width(),
                       .outputs = outputs_of_all,
@@ -397,9 +399,14 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
         bytes.dropped_values += tokens_ * keys;
     }
     if (shape.head_norms || shape.own_norms) {
-        work.norm(tokens_, queries + keys);
-        bytes.saved_values += tokens_ * (queries + keys);
-        bytes.dropped_values += tokens_ * (queries + keys);
+        const double normed = queries + keys + (shape.value_norms ? values : 0);
+        work.norm(tokens_, normed);
+        bytes.saved_values += tokens_ * normed;
+        bytes.dropped_values += tokens_ * normed;
+    }
+    if (shape.indexer) {
+        seen = key_indexer(*shape.indexer, seen, work, bytes);
+        window = shape.indexer->keys;
     }
     if (model_.learned_positions == 0 && shape.rotary) {
         work.rotation(tokens_ * (queries + keys));
@@ -434,6 +441,10 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
     if (shape.gated) {
         work.pass(3 * tokens_ * gate, 5 * tokens_ * gate);
         bytes.saved_values += 2 * tokens_ * gate;
+    }
+    if (shape.head_gate) {
+        work.pass(2 * tokens_ * outputs, 3 * tokens_ * outputs);
+        bytes.saved_values += tokens_ * (outputs + head_gate);
     }
     work.product({.rows = tokens_,
                   .inputs = outputs,

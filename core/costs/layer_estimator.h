@@ -116,6 +116,11 @@ class LayerEstimator {
                               double seen,
                               LayerWork& work,
                               LayerBytes& bytes) const;
+    double chosen_of(const IndexerShape& indexer, double seen) const;
+    double key_indexer(const IndexerShape& indexer,
+                       double seen,
+                       LayerWork& work,
+                       LayerBytes& bytes) const;
     LayerEstimate logits_and_loss() const;
     LayerEstimate finished(const LayerWork& work, const LayerBytes& bytes) const;
 

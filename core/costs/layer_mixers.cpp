@@ -93,12 +93,35 @@ double LayerEstimator::latent_projections(const AttentionShape& shape,
         return seen;
     }
     const IndexerShape& indexer = *latent.indexer;
-    const double rows = static_cast<double>(indexer.heads) * indexer.width;
-    work.product(tokens_, latent.query_rank, rows);
-    work.product(tokens_, width(), indexer.width + indexer.heads);
-    work.choose_keys(indexer, tokens_ * seen, tokens_);
-    save_whole(bytes, tokens_ * (rows + indexer.width + indexer.heads));
+    if (!indexer.shared) {
+        const double rows = static_cast<double>(indexer.heads) * indexer.width;
+        work.product(tokens_, latent.query_rank, rows);
+        work.product(tokens_, width(), indexer.width + indexer.heads);
+        work.choose_keys(indexer, tokens_ * seen, tokens_);
+        save_whole(bytes, tokens_ * (rows + indexer.width + indexer.heads));
+    }
+    return chosen_of(indexer, seen);
+}
+
+/// Keys that a query sees in the mean, of `seen` among which an indexer chooses.
+double LayerEstimator::chosen_of(const IndexerShape& indexer, double seen) const {
     return std::min(seen, causal_pairs(indexer.keys, options_.sequence) / options_.sequence);
+}
+
+/// Queries and a key out of the row, their norms, and the choice of keys. Returns those that a
+/// query sees in the mean.
+double LayerEstimator::key_indexer(const IndexerShape& indexer,
+                                   double seen,
+                                   LayerWork& work,
+                                   LayerBytes& bytes) const {
+    if (!indexer.shared) {
+        const double rows = (static_cast<double>(indexer.heads) + 1) * indexer.width;
+        work.product(tokens_, width(), rows);
+        work.whole_norm(tokens_, rows);
+        work.choose_keys(indexer, tokens_ * seen, tokens_);
+        save_whole(bytes, 2 * tokens_ * rows);
+    }
+    return chosen_of(indexer, seen);
 }
 
 }  // namespace pipetwin

@@ -226,6 +226,7 @@ void read_attention(const HfConfig& config, const HfFamily& family, DecoderModel
     shape.output_bias = config.flag(family.output_bias);
     shape.head_norms = config.flag(family.head_norms);
     shape.own_norms = config.flag(family.own_norms);
+    shape.value_norms = family.value_norms;
     shape.gated = family.output_gate;
     shape.sinks = family.sinks;
     shape.rotary = family.rotary;

@@ -125,18 +125,6 @@ void finish_granite_hybrid(const HfConfig& config, DecoderModel& model) {
     }
 }
 
-/// Blocks that choose no keys of their own take those of a block before them.
-void finish_glm_dsa(const HfConfig& config, DecoderModel& model) {
-    if (config.has("indexer_types") || config.has("index_topk_pattern") ||
-        config.size({{"index_topk_freq"}, 1}, model.blocks) > 1) {
-        config.refuse(config.has("indexer_types")        ? "indexer_types"
-                      : config.has("index_topk_pattern") ? "index_topk_pattern"
-                                                         : "index_topk_freq",
-                      "no such key: an indexer in every block",
-                      "blocks that share an indexer are not known yet");
-    }
-}
-
 /// Gated halves have three matrices: "gated-gelu".
 void finish_t5(const HfConfig& config, DecoderModel& model) {
     const string_view key = "feed_forward_proj";
@@ -348,7 +336,7 @@ void add_deepseeks(HfFamilyTable& table, const HfFamily& llama) {
     table.add("kimi_k2", v3);
     table.add("glm4_moe_lite", v3);
     const HfFamily& v32 = table.add("deepseek_v32", v3, [](HfFamily& f) { f.indexer = true; });
-    table.add("glm_moe_dsa", v32, [](HfFamily& f) { f.finish = finish_glm_dsa; });
+    add_hf_shared_indexers(table, v32);
     const HfFamily& glm_moe = table.add("glm4_moe", v3, [](HfFamily& f) {
         f.latent = false;
         f.output_bias = f.feed_forward_bias = never;
@@ -368,7 +356,8 @@ void add_deepseeks(HfFamilyTable& table, const HfFamily& llama) {
     });
 }
 
-void add_gemmas(HfFamilyTable& table, const HfFamily& llama) {
+/// Returns Gemma 3's.
+const HfFamily& add_gemmas(HfFamilyTable& table, const HfFamily& llama) {
     const HfFamily& gemma = table.add("gemma", llama, [](HfFamily& f) {
         f.feed_forward_bias = never;
         f.head_width.otherwise = 256;
@@ -386,7 +375,7 @@ void add_gemmas(HfFamilyTable& table, const HfFamily& llama) {
         f.window.size.otherwise = 512;
     });
     // Published files leave out what is the default of the class.
-    table.add("gemma3_text", gemma2, [](HfFamily& f) {
+    return table.add("gemma3_text", gemma2, [](HfFamily& f) {
         f.head_norms = always;
         f.heads.otherwise = 8;
         f.key_value_heads.otherwise = 4;
@@ -606,11 +595,12 @@ std::vector<HfFamily> make_families() {
     add_mistrals(table, llama);
     add_qwens(table, llama);
     add_deepseeks(table, llama);
-    add_gemmas(table, llama);
+    const HfFamily& gemma3 = add_gemmas(table, llama);
     add_glms(table, llama);
     add_further_norms(table, llama);
     add_llamas(table, llama);
     add_hf_hybrids(table, llama);
+    add_hf_mixed_heads(table, llama, gemma3);
     add_gpts(table);
     add_encoder_decoders(table);
     return table.take();
@@ -629,8 +619,12 @@ const HfFamily* find_hf_family(string_view type) {
 }
 
 string_view hf_text_type(string_view type) {
-    constexpr std::array<std::pair<string_view, string_view>, 14> inside{
+    constexpr std::array<std::pair<string_view, string_view>, 18> inside{
         {{"mistral3", "mistral"},
+         {"gemma4", "gemma4_text"},
+         {"minimax_m3_vl", "minimax_m3_vl_text"},
+         {"step3p7", "step3p5"},
+         {"kimi_k3", "kimi_linear"},
          {"gemma3", "gemma3_text"},
          {"llama4", "llama4_text"},
          {"qwen2_vl", "qwen2_vl_text"},

@@ -68,8 +68,9 @@ struct HfFamily {
     HfFlag output_bias{{"attention_bias"}};  ///< the projection behind them
     HfFlag feed_forward_bias{{"mlp_bias"}};
     HfFlag head_bias{};
-    HfFlag head_norms{};  ///< of queries and keys, with gains that all heads share
-    HfFlag own_norms{};   ///< of queries and keys, with a gain for every number of all heads
+    HfFlag head_norms{};       ///< of queries and keys, with gains that all heads share
+    HfFlag own_norms{};        ///< of queries and keys, with a gain for every number of all heads
+    bool value_norms = false;  ///< of values, without gains
     bool output_gate = false;
     bool sinks = false;
     bool latent = false;   ///< keys of DeepSeek-V2's attention

@@ -36,4 +36,19 @@ class HfFamilyTable {
 /// the row of Llama.
 void add_hf_hybrids(HfFamilyTable& table, const HfFamily& llama);
 
+/// Adds families whose blocks have attentions of several sizes. `gemma3`: the row of Gemma 3.
+void add_hf_mixed_heads(HfFamilyTable& table, const HfFamily& llama, const HfFamily& gemma3);
+
+/// Adds families in which several blocks share an indexer's choice. `v32`: the row of
+/// DeepSeek-V3.2.
+void add_hf_shared_indexers(HfFamilyTable& table, const HfFamily& v32);
+
+/// Whether each block's entry in a list of words is `word`. Throws Error(BadInput) for a list that
+/// is not one word of `words` per block.
+std::vector<bool> hf_blocks_of_word(const HfConfig& config,
+                                    std::string_view key,
+                                    int blocks,
+                                    std::string_view word,
+                                    const std::vector<std::string_view>& words);
+
 }  // namespace pipetwin

@@ -26,7 +26,7 @@ std::int64_t feed_forward(const DecoderModel& model,
 /// Scores of queries against keys, apart from those of the attention itself. Its norm is a layer
 /// norm with a bias.
 std::int64_t indexer(const DecoderModel& model, const LatentShape& latent) {
-    if (!latent.indexer) {
+    if (!latent.indexer || latent.indexer->shared) {
         return 0;
     }
     const IndexerShape& shape = *latent.indexer;
@@ -54,6 +54,13 @@ std::int64_t latent_projections(const DecoderModel& model,
            matrix(latent.key_value_rank, keys_without_position + values) + indexer(model, latent);
 }
 
+/// Queries and a key of an indexer, out of the whole row, and their norms.
+std::int64_t key_indexer(const DecoderModel& model, const IndexerShape& shape) {
+    return shape.shared ? 0
+                        : matrix(model.width, (std::int64_t{shape.heads} + 1) * shape.width) +
+                              2 * norm(model, shape.width);
+}
+
 /// From a row to the queries, keys and values of all heads.
 std::int64_t projections_in(const DecoderModel& model, const AttentionShape& shape) {
     if (shape.latent) {
@@ -61,8 +68,11 @@ std::int64_t projections_in(const DecoderModel& model, const AttentionShape& sha
     }
     const std::int64_t queries = std::int64_t{shape.heads} * shape.key_width;
     const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.key_width;
-    const std::int64_t values = std::int64_t{shape.key_value_heads} * shape.value_width;
-    return matrix(model.width, (shape.gated ? 2 : 1) * queries + keys + values, shape.input_bias);
+    const std::int64_t values =
+        shape.values_are_keys ? 0 : std::int64_t{shape.key_value_heads} * shape.value_width;
+    return matrix(model.width, (shape.gated ? 2 : 1) * queries + keys + values, shape.input_bias) +
+           (shape.head_gate ? matrix(model.width, shape.heads) : 0) +
+           (shape.indexer ? key_indexer(model, *shape.indexer) : 0);
 }
 
 std::int64_t head_norms(const DecoderModel& model, const AttentionShape& shape) {
@@ -194,7 +204,8 @@ std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
     if (!has_feed_forward(model, block)) {
         return 0;
     }
-    const std::int64_t norms = model.feed_forward_norms * norm(model, model.width);
+    const std::int64_t norms =
+        model.feed_forward_norms * norm(model, model.width) + model.block_numbers;
     if (!has_experts(model, block)) {
         return norms + model.activation_parameters +
                feed_forward(
@@ -204,8 +215,10 @@ std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
     const bool bias = experts.bias || model.feed_forward_bias;
     const std::int64_t shared =
         experts.shared_width > 0 ? feed_forward(model, model.width, experts.shared_width, bias) : 0;
+    const std::int64_t gains = experts.router_gain ? std::int64_t{model.width} + experts.count : 0;
     return norms + matrix(model.width, experts.count) + (experts.router_bias ? experts.count : 0) +
-           routed_parameters(model, block) + shared + (experts.shared_gate ? model.width : 0) +
+           gains + routed_parameters(model, block) + shared +
+           (experts.shared_gate ? model.width : 0) +
            matrix(model.width, experts.latent_width, bias) +
            (experts.latent_width > 0 ? matrix(experts.latent_width, model.width, bias) : 0);
 }

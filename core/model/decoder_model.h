@@ -14,6 +14,8 @@ struct IndexerShape {
     int heads = 1;
     int width = 1;  ///< numbers of a head
     int keys = 1;   ///< keys that it chooses for a query
+    /// The choice is that of a block before: no parameters and no scores.
+    bool shared = false;
 
     bool operator==(const IndexerShape&) const = default;
 };
@@ -81,6 +83,12 @@ struct AttentionShape {
     /// `linear` is there.
     std::vector<bool> linear_blocks{};
     std::optional<MambaShape> mamba{};  ///< in place of attention
+    /// An indexer beside heads that are not latent: queries come out of the whole row, and queries
+    /// and keys have a norm without a bias (MiniMax-M3).
+    std::optional<IndexerShape> indexer{};
+    bool values_are_keys = false;  ///< no matrix makes the values
+    bool value_norms = false;      ///< as `head_norms`, without gains
+    bool head_gate = false;        ///< a number per head multiplies its output
     /// Rows of a table that adds a number per head to a score, by distance; 0: there is none.
     int distance_buckets = 0;
     bool distances_in_every_block = false;  ///< else the first block's table is that of all
@@ -100,6 +108,7 @@ struct ExpertShape {
     bool shared_gate = false;  ///< a number per token weighs that
     bool bias = false;         ///< of the experts' matrices
     bool router_bias = false;  ///< a number per expert, added to its scores or to the choice
+    bool router_gain = false;  ///< of the row that the router reads, and of each expert
 
     bool operator==(const ExpertShape&) const = default;
 };
@@ -153,13 +162,14 @@ struct DecoderModel {
     /// Blocks whose halves those of the former have; -1: the last one.
     int prediction_attention = -1;
     int prediction_feed_forward = -1;
-    int activation_parameters = 0;       ///< numbers that the activation of a block learns
-    std::string blocks_key{};            ///< the file's key of `blocks`
-    std::string positions_key{};         ///< the file's key of `learned_positions`
-    std::string precision_key{};         ///< the file's key of the precision; empty: none
-    std::string precision_word{};        ///< the file's word for the precision; empty: no word
-    std::string precision_value{};       ///< the value that stands there, as errors show it
-    std::string quantization{};          ///< the file's quantization method; empty: none
+    int activation_parameters = 0;  ///< numbers that the activation of a block learns
+    int block_numbers = 0;          ///< that scale a block; they count in its feed-forward half
+    std::string blocks_key{};       ///< the file's key of `blocks`
+    std::string positions_key{};    ///< the file's key of `learned_positions`
+    std::string precision_key{};    ///< the file's key of the precision; empty: none
+    std::string precision_word{};   ///< the file's word for the precision; empty: no word
+    std::string precision_value{};  ///< the value that stands there, as errors show it
+    std::string quantization{};     ///< the file's quantization method; empty: none
     std::vector<std::string> remarks{};  ///< what a user of the counts has to know
 
     bool operator==(const DecoderModel&) const = default;

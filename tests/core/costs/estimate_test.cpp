@@ -388,6 +388,120 @@ TEST(Estimate, AStateSpaceCostsTheSameForEveryToken) {
               2 * sample(profile, "block0.attention", 1).forward);
 }
 
+/// Gemma 4: in blocks that see all, heads are wider and fewer, and keys are the values, too; every
+/// token goes through a dense half beside its experts.
+TEST(Estimate, BlocksMayHaveHeadsOfSeveralSizes) {
+    const json config = with(llama_config(),
+                             {{"model_type", "gemma4_text"},
+                              {"hidden_size", 16},
+                              {"num_hidden_layers", 2},
+                              {"layer_types", {"sliding_attention", "full_attention"}},
+                              {"sliding_window", 8},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"head_dim", 4},
+                              {"global_head_dim", 8},
+                              {"num_global_key_value_heads", 1},
+                              {"attention_k_eq_v", true},
+                              {"intermediate_size", 24},
+                              {"enable_moe_block", true},
+                              {"num_experts", 8},
+                              {"top_k_experts", 2},
+                              {"moe_intermediate_size", 10}});
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(64, 1));
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count,
+              2 * 16 + 16 * (16 + 2 * 8) + 2 * 4 + 16 * 16);
+    EXPECT_EQ(layer(profile, "block1.attention").parameter_count,
+              2 * 16 + 16 * (32 + 8) + 2 * 8 + 32 * 16);
+    // Of 64 queries 8 see 1 to 8 keys, the others 8.
+    const std::int64_t near_pairs = 8 * 9 / 2 + 56 * 8;
+    const std::int64_t all_pairs = 64 * 65 / 2;
+    EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),
+              64 * 2 * 16 * (32 + 16) + near_pairs * 4 * 4 * 4);
+    EXPECT_EQ(sample(profile, "block1.attention", 1).forward.count(),
+              64 * 2 * 16 * (40 + 32) + all_pairs * 4 * 4 * 8);
+    EXPECT_EQ(layer(profile, "block0.feed_forward").parameter_count,
+              5 * 16 + 1 + 16 * 8 + 16 + 8 + 8 * 3 * 16 * 10 + 3 * 16 * 24);
+    EXPECT_EQ(sample(profile, "block0.feed_forward", 1).forward.count(),
+              64 * 2 * (16 * 8 + 2 * 3 * 16 * 10 + 3 * 16 * 24));
+}
+
+/// MiniMax-M3: an indexer scores all keys, and each query sees those of the chosen blocks of keys.
+TEST(Estimate, AnIndexerLeavesTheKeysOfItsBlocks) {
+    const json config = with(llama_config(),
+                             {{"model_type", "minimax_m3"},
+                              {"hidden_size", 16},
+                              {"num_hidden_layers", 2},
+                              {"num_attention_heads", 4},
+                              {"num_key_value_heads", 2},
+                              {"head_dim", 8},
+                              {"dense_intermediate_size", 24},
+                              {"intermediate_size", 10},
+                              {"shared_intermediate_size", 12},
+                              {"num_local_experts", 4},
+                              {"num_experts_per_tok", 2},
+                              {"moe_layer_freq", {0, 1}},
+                              {"sparse_attention_config",
+                               {{"sparse_attention_freq", {0, 1}},
+                                {"sparse_num_index_heads", 2},
+                                {"sparse_index_dim", 6},
+                                {"sparse_topk_blocks", 2},
+                                {"sparse_block_size", 4}}}});
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(64, 1));
+    const std::int64_t plain = 16 + 16 * (32 + 2 * 16) + 2 * 8 + 32 * 16;
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count, plain);
+    EXPECT_EQ(layer(profile, "block1.attention").parameter_count, plain + 16 * 3 * 6 + 2 * 6);
+    const std::int64_t all_pairs = 64 * 65 / 2;
+    const std::int64_t chosen = 8 * 9 / 2 + 56 * 8;
+    EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),
+              64 * 2 * 16 * (64 + 32) + all_pairs * 4 * 4 * 8);
+    EXPECT_EQ(sample(profile, "block1.attention", 1).forward.count(),
+              64 * 2 * 16 * (64 + 32 + 18) + all_pairs * 2 * 2 * 6 + chosen * 4 * 4 * 8);
+    EXPECT_EQ(layer(profile, "block0.feed_forward").parameter_count, 16 + 3 * 16 * 24);
+    EXPECT_EQ(layer(profile, "block1.feed_forward").parameter_count,
+              16 + 16 * 4 + 4 + 4 * 3 * 16 * 10 + 3 * 16 * 12);
+}
+
+/// A search has left out the attention of one block, and the feed-forward half of another.
+TEST(Estimate, BlocksMayLackAHalf) {
+    const json none{{"no_op", true}};
+    const auto heads = [](int in_group) { return json{{"n_heads_in_group", in_group}}; };
+    const auto inner = [](double multiple) { return json{{"ffn_mult", multiple}}; };
+    const json config = with(llama_config(),
+                             {{"model_type", "nemotron-nas"},
+                              {"hidden_size", 512},
+                              {"num_hidden_layers", 3},
+                              {"num_attention_heads", 8},
+                              {"num_key_value_heads", nullptr},
+                              {"intermediate_size", nullptr},
+                              {"block_configs",
+                               {{{"attention", heads(2)}, {"ffn", inner(1.0)}},
+                                {{"attention", none}, {"ffn", inner(3.0)}},
+                                {{"attention", heads(8)}, {"ffn", none}}}}});
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(64, 1));
+    std::vector<std::string> names;
+    for (const LayerCost& one : profile.layers) {
+        names.push_back(one.name);
+    }
+    EXPECT_THAT(names,
+                ElementsAre("embedding",
+                            "block0.attention",
+                            "block0.feed_forward",
+                            "block1.feed_forward",
+                            "block2.attention",
+                            "head"));
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count,
+              512 + 512 * (512 + 2 * 256) + 512 * 512);
+    EXPECT_EQ(layer(profile, "block2.attention").parameter_count,
+              512 + 512 * (512 + 2 * 64) + 512 * 512);
+    // Two thirds of 512 are 341, of 3 x 512 are 1,024: up to multiples of 256.
+    EXPECT_EQ(layer(profile, "block0.feed_forward").parameter_count, 512 + 3 * 512 * 512);
+    EXPECT_EQ(layer(profile, "block1.feed_forward").parameter_count, 512 + 3 * 512 * 1024);
+    EXPECT_EQ(layer(with_whole_blocks(profile), "block0").parameter_count,
+              layer(profile, "block0.attention").parameter_count +
+                  layer(profile, "block0.feed_forward").parameter_count);
+}
+
 /// A block that predicts a further token is the last block, a matrix of 2 C x C, and the head
 /// again.
 TEST(Estimate, AFurtherTokenCostsABlockAndAHead) {

@@ -307,6 +307,45 @@ TEST(HfConfig, BlocksSeeTheWindowThatTheirKindHas) {
     EXPECT_THAT(windows(qwen), ElementsAre(0, 0, 512));
 }
 
+TEST(HfConfig, BlocksThatShareAChoiceOfKeysAreThoseThatTheFileSays) {
+    const json base = with(llama_config(),
+                           {{"model_type", "glm_moe_dsa"},
+                            {"num_hidden_layers", 6},
+                            {"q_lora_rank", 8},
+                            {"kv_lora_rank", 8},
+                            {"qk_rope_head_dim", 4},
+                            {"qk_nope_head_dim", 4},
+                            {"v_head_dim", 8},
+                            {"index_n_heads", 2},
+                            {"index_head_dim", 4},
+                            {"n_routed_experts", 4},
+                            {"num_experts_per_tok", 2},
+                            {"moe_intermediate_size", 8}});
+    const auto choosing = [&base](const json& changes) {
+        const DecoderModel model = parse(with(base, changes));
+        std::string letters;
+        for (int block = 0; block < model.blocks; ++block) {
+            letters += attention_in(model, block).latent->indexer->shared ? 'S' : 'F';
+        }
+        return letters;
+    };
+    EXPECT_EQ(choosing(json::object()), "FFFFFF");
+    EXPECT_EQ(choosing({{"index_topk_pattern", "FFSSFS"}}), "FFSSFS");
+    EXPECT_EQ(choosing({{"indexer_types", {"full", "shared", "full", "full", "shared", "full"}}}),
+              "FSFFSF");
+    // From block 1 on, the first of each two.
+    EXPECT_EQ(choosing({{"index_topk_freq", 2}}), "FFSFSF");
+    EXPECT_EQ(choosing({{"index_topk_freq", 3}, {"index_skip_topk_offset", 3}}), "FFFSSF");
+    const Error first = error_of([&] {
+        choosing({{"indexer_types", {"shared", "full", "full", "full", "full", "full"}}});
+    });
+    EXPECT_EQ(first.place(), "config.json: /indexer_types");
+    EXPECT_THAT(error_of([&] {
+                    choosing({{"index_topk_pattern", "FFXSFS"}});
+                }).text(),
+                HasSubstr("a letter F or S"));
+}
+
 TEST(HfConfig, WhatIsNotReadIsSaid) {
     EXPECT_THAT(parse(llama_config()).remarks, IsEmpty());
     EXPECT_THAT(
@@ -403,7 +442,7 @@ TEST(HfConfig, AnUnknownFamilyListsTheKnown) {
     }
     // Names that share a part are other models.
     for (const char* other :
-         {"gemma4_text", "nemotron-nas", "glm4_moe_text", "olmo_hybrid", "opts"}) {
+         {"gemma6_text", "nemotron-search", "glm4_moe_text", "olmo_hybrid", "opts"}) {
         EXPECT_THAT(refusal({{"model_type", other}}).hint(), Not(HasSubstr("did you mean")))
             << other;
     }
@@ -411,6 +450,29 @@ TEST(HfConfig, AnUnknownFamilyListsTheKnown) {
     EXPECT_EQ(refusal({{"model_type", "deepsek_v3"}}).hint(), "did you mean 'deepseek_v3'?");
     EXPECT_EQ(refusal({{"model_type", "qwne3"}}).hint(), "did you mean 'qwen3'?");
     EXPECT_THAT(refusal({{"model_type", nullptr}}).text(), HasSubstr("missing, expected one of"));
+}
+
+/// What a row of the table does not know is refused by its name, and not read as something else.
+TEST(HfConfig, WhatAFamilyDoesNotHaveYetIsRefusedByName) {
+    const auto place = [](const json& changes) { return refusal(changes).place(); };
+    const json gemma{{"model_type", "gemma4_text"}, {"head_dim", 16}, {"sliding_window", 8}};
+    EXPECT_EQ(place(with(gemma, {{"num_kv_shared_layers", 1}})),
+              "config.json: /num_kv_shared_layers");
+    EXPECT_EQ(place(with(gemma, {{"hidden_size_per_layer_input", 16}})),
+              "config.json: /hidden_size_per_layer_input");
+    const json half{{"no_op", false}, {"n_heads_in_group", 2}, {"ffn_mult", 2.0}};
+    const json linear = with(half, {{"replace_with_linear", true}});
+    const json nas{{"model_type", "nemotron-nas"}, {"num_hidden_layers", 1}};
+    EXPECT_EQ(place(with(nas, {{"block_configs", {{{"attention", linear}, {"ffn", half}}}}})),
+              "config.json: /block_configs/0/attention/replace_with_linear");
+    EXPECT_EQ(place(with(nas, {{"block_configs", json::array()}})), "config.json: /block_configs");
+    EXPECT_EQ(place({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M*X"}}),
+              "config.json: /hybrid_override_pattern");
+    EXPECT_EQ(place({{"model_type", "nemotron_h"}}), "config.json: /hybrid_override_pattern");
+    EXPECT_EQ(place({{"model_type", "nemotron_h"},
+                     {"num_hidden_layers", 4},
+                     {"hybrid_override_pattern", "M*-"}}),
+              "config.json: /num_hidden_layers");
 }
 
 // A config.json written by hand often names the class alone.
