@@ -44,6 +44,15 @@ constexpr auto tokenizer_rows = std::to_array<TokenizerRow>({
     {"qwen2-", 151'646},
     {"qwen2.5-", 151'665},
     {"qwen3-", 151'669},
+    {"deepseek-v3", 128'815, true},
+    {"deepseek-v3-base", 128'815, true},
+    {"deepseek-v3-0324", 128'815, true},
+    {"deepseek-r1", 128'815, true},
+    {"deepseek-v4-", 129'280},
+    {"moonlight-16b-a3b", 163'840},
+    {"kimi-k2", 163'840},
+    {"gpt-oss-20b", 200'019},
+    {"gpt-oss-120b", 200'019},
 });
 
 }  // namespace

@@ -138,6 +138,12 @@ TEST(Tokenizers, AreKnownByTheNamesOfModels) {
     EXPECT_EQ(tokenizer_words("meta-llama/Llama-2-7b-hf"), 32'000);
     EXPECT_EQ(tokenizer_words("GPT2BPETokenizer"), 50'257);
     EXPECT_EQ(tokenizer_words("Qwen/Qwen2.5-7B"), 151'665);
+    EXPECT_EQ(tokenizer_words("deepseek-ai/DeepSeek-V3"), 128'815);
+    EXPECT_EQ(tokenizer_words("deepseek-ai/DeepSeek-R1"), 128'815);
+    EXPECT_EQ(tokenizer_words("deepseek-ai/DeepSeek-V4-Flash"), 129'280);
+    EXPECT_EQ(tokenizer_words("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"), std::nullopt);
+    EXPECT_EQ(tokenizer_words("moonshotai/Kimi-K2-Instruct"), 163'840);
+    EXPECT_EQ(tokenizer_words("openai/gpt-oss-120b"), 200'019);
     EXPECT_EQ(tokenizer_words("/data/my-tokenizer.model"), std::nullopt);
     EXPECT_EQ(tokenizer_words("openai-community/gpt2-xl"), 50'257);
     EXPECT_EQ(tokenizer_words(""), std::nullopt);
