@@ -184,7 +184,13 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t byte
                 std::string(kind),
                 attention_parameters(model, block),
                 [block](const LayerEstimator& estimator) { return estimator.attention(block); },
-                fmt::format("{} {} {}", kind, shape, window_of(model, block)));
+                fmt::format("{} {} {} {}",
+                            kind,
+                            shape,
+                            window_of(model, block),
+                            residual_rows(model, block) * 1000 +
+                                residual_rows(model, std::max(block - 1, 0))));
+            attention.output_rows = residual_rows(model, block);
             if (model.encoder_blocks > 0) {
                 attention.inputs = {encoder_output, before};
             }
@@ -199,8 +205,12 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t byte
             "feed_forward",
             feed_forward_parameters(model, block),
             [block](const LayerEstimator& estimator) { return estimator.feed_forward(block); },
-            fmt::format(
-                "feed_forward {} {} {}", routes, inner, routes ? layers.fullest_in(block) : 1));
+            fmt::format("feed_forward {} {} {} {}",
+                        routes,
+                        inner,
+                        routes ? layers.fullest_in(block) : 1,
+                        residual_rows(model, block)));
+        feed_forward.output_rows = residual_rows(model, block);
         feed_forward.expert_bytes = Bytes{routed_parameters(model, block) * bytes_per_parameter};
         before = feed_forward.name;
     }
@@ -236,7 +246,8 @@ Profile estimated_with(const DecoderModel& model,
         profile.messages_between = measured.between;
     }
     LayerMaker layers(model, device, options, divisions);
-    layers.add("embedding", "embedding", embedding_parameters(model), &LayerEstimator::embedding);
+    layers.add("embedding", "embedding", embedding_parameters(model), &LayerEstimator::embedding)
+        .output_rows = model.streams;
     if (model.encoder_blocks > 0) {
         add_encoder(layers, model);
     }

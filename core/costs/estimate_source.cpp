@@ -199,6 +199,19 @@ void each_value(Shape& of, Visit visit) {
     visit("value_heads", of.value_heads);
     visit("value_width", of.value_width);
     visit("convolution", of.convolution);
+    visit("decay_rank", of.decay_rank);
+    visit("gate_rank", of.gate_rank);
+}
+
+template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, CompressedShape>
+void each_value(Shape& of, Visit visit) {
+    visit("query_rank", of.query_rank);
+    visit("rotary_width", of.rotary_width);
+    visit("output_groups", of.output_groups);
+    visit("output_rank", of.output_rank);
+    visit("ratio", of.ratio);
+    visit("overlaps", of.overlaps);
 }
 
 template <class Shape, class Visit>
@@ -221,10 +234,12 @@ void each_value(Shape& of, Visit visit) {
     visit("per_token", of.per_token);
     visit("width", of.width);
     visit("latent_width", of.latent_width);
+    visit("latent_norm", of.latent_norm);
     visit("shared_width", of.shared_width);
     visit("shared_gate", of.shared_gate);
     visit("bias", of.bias);
     visit("router_bias", of.router_bias);
+    visit("fixed_blocks", of.fixed_blocks);
     visit("router_gain", of.router_gain);
 }
 
@@ -258,6 +273,8 @@ void each_value(Shape& of, Visit visit) {
     visit("prediction_attention", of.prediction_attention);
     visit("prediction_feed_forward", of.prediction_feed_forward);
     visit("activation_parameters", of.activation_parameters);
+    visit("streams", of.streams);
+    visit("residual_blocks", of.residual_blocks);
     visit("block_numbers", of.block_numbers);
 }
 
@@ -366,6 +383,12 @@ ordered_json attention_json(const AttentionShape& shape) {
     if (shape.indexer) {
         attention["indexer"] = shape_json(*shape.indexer);
     }
+    if (shape.compressed) {
+        attention["compressed"] = shape_json(*shape.compressed);
+        if (shape.compressed->indexer) {
+            attention["compressed"]["indexer"] = shape_json(*shape.compressed->indexer);
+        }
+    }
     return attention;
 }
 
@@ -399,6 +422,9 @@ void check_attention(const AttentionShape& shape,
         !shape.linear) {
         object.refuse("attention", "the shape of linear attention where blocks have it");
     }
+    if (shape.compressed && shape.compressed->output_groups < 1) {
+        object.refuse("attention", "sizes of at least 1");
+    }
     if (shape.mamba && (shape.mamba->chunk < 1 || shape.mamba->groups < 1)) {
         object.refuse("attention", "sizes of at least 1");
     }
@@ -407,7 +433,8 @@ void check_attention(const AttentionShape& shape,
 void check_model(const DecoderModel& model, const JsonObject& object) {
     for (const auto& [key, value] : {std::pair("blocks", model.blocks),
                                      std::pair("width", model.width),
-                                     std::pair("vocabulary", model.vocabulary)}) {
+                                     std::pair("vocabulary", model.vocabulary),
+                                     std::pair("streams", model.streams)}) {
         if (value < 1) {
             object.refuse(key, "sizes of at least 1");
         }
@@ -448,7 +475,8 @@ void check_model(const DecoderModel& model, const JsonObject& object) {
 }
 
 AttentionShape read_attention_json(const JsonObject& attention) {
-    auto shape = read_shape<AttentionShape>(attention, {"latent", "linear", "mamba", "indexer"});
+    auto shape = read_shape<AttentionShape>(attention,
+                                            {"latent", "linear", "mamba", "indexer", "compressed"});
     if (attention.has("latent")) {
         const JsonObject latent = attention.object("latent");
         shape.latent = read_shape<LatentShape>(latent, {"indexer"});
@@ -461,6 +489,13 @@ AttentionShape read_attention_json(const JsonObject& attention) {
     }
     if (attention.has("mamba")) {
         shape.mamba = read_shape<MambaShape>(attention.object("mamba"));
+    }
+    if (attention.has("compressed")) {
+        const JsonObject compressed = attention.object("compressed");
+        shape.compressed = read_shape<CompressedShape>(compressed, {"indexer"});
+        if (compressed.has("indexer")) {
+            shape.compressed->indexer = read_shape<IndexerShape>(compressed.object("indexer"));
+        }
     }
     if (attention.has("indexer")) {
         shape.indexer = read_shape<IndexerShape>(attention.object("indexer"));

@@ -89,6 +89,10 @@ LayerEstimate LayerEstimator::embedding() const {
     if (model_.learned_positions > 0) {
         work.lookup(tokens_, width());
     }
+    if (model_.streams > 1) {  // as many copies
+        work.pass((model_.streams + 1) * tokens_ * width(),
+                  (model_.streams + 1) * tokens_ * width());
+    }
     if (model_.embedding_norm) {
         work.whole_norm(tokens_, width());
         save_whole(bytes, tokens_ * width());
@@ -96,24 +100,26 @@ LayerEstimate LayerEstimator::embedding() const {
     constexpr double id = 8;  // a token, as frameworks keep them
     bytes.saved_bytes = id * tokens_;
     save_mask(bytes);
-    LayerEstimate estimate = finished(work, bytes);
+    LayerEstimate estimate = with_rows(finished(work, bytes), model_.streams);
     estimate.sample.input = Bytes{whole_number(id * tokens_)};
     return estimate;
 }
 
 LayerEstimate LayerEstimator::attention(int block) const {
     const AttentionShape& shape = attention_in(model_, block);
+    const ResidualRows rows = rows_of_attention(block);
     if (has_linear_attention(model_, block)) {
-        return linear_attention(*shape.linear);
+        return linear_attention(*shape.linear, rows);
     }
     if (shape.mamba) {
-        return mamba(*shape.mamba);
+        return mamba(*shape.mamba, rows);
     }
-    const LayerEstimate own =
-        one_attention(shape, seen_in(block), window_of(model_, block), has_experts(model_, block));
-    return model_.encoder_blocks == 0
-               ? own
-               : one_after_other(own, one_attention(shape, options_.sequence));
+    if (shape.compressed) {
+        return compressed_attention(shape, *shape.compressed, rows);
+    }
+    const LayerEstimate own = one_attention(
+        shape, seen_in(block), window_of(model_, block), rows, has_experts(model_, block));
+    return model_.encoder_blocks == 0 ? own : one_after_other(own, encoder_attention());
 }
 
 LayerEstimate LayerEstimator::encoder_norm() const {
@@ -129,6 +135,8 @@ LayerEstimate LayerEstimator::feed_forward(int block) const {
         work.begin_block_of_experts();
     }
     LayerBytes bytes;
+    const ResidualRows residual_rows = rows_of_feed_forward(block);
+    read_residual(work, bytes, residual_rows.before);
     norms(work, bytes, model_.feed_forward_norms);
     save_whole(bytes, tokens_ * width());
     if (model_.feed_forward_norms > 0) {
@@ -158,8 +166,8 @@ LayerEstimate LayerEstimator::feed_forward(int block) const {
         const bool drops = options_.kernels == BlockKernels::Compiled && devices_ == 1;
         bytes.dropped_values += drops ? tokens_ * width() : 0;
     }
-    residual(work);
-    return finished(work, bytes);
+    residual(work, residual_rows);
+    return with_rows(finished(work, bytes), residual_rows.behind);
 }
 
 LayerEstimate LayerEstimator::head() const {
@@ -172,17 +180,24 @@ LayerEstimate LayerEstimator::prediction(int index) const {
     LayerWork work = new_work();
     LayerBytes bytes;
     work.lookup(tokens_, width());
-    norms(work, bytes, 2);
-    work.product(tokens_, 2 * width(), part(width()));
-    save_whole(bytes, 2 * tokens_ * width());
-    const LayerEstimate joined = finished(work, bytes);
+    norms(work, bytes, 1 + model_.streams);
+    if (model_.streams > 1) {  // of the embedding, and of each row before it
+        work.product(tokens_, width(), part(width()));
+        work.product(model_.streams * tokens_, width(), part(width()));
+        save_whole(bytes, (1.0 + model_.streams) * tokens_ * width());
+    } else {
+        work.product(tokens_, 2 * width(), part(width()));
+        save_whole(bytes, 2 * tokens_ * width());
+    }
+    const LayerEstimate joined = with_rows(finished(work, bytes), model_.streams);
     LayerEstimate estimate = one_after_other(
         joined,
         one_after_other(
             attention(prediction_attention(model_)),
             one_after_other(feed_forward(prediction_feed_forward(model_)), logits_and_loss())));
     const double rows = index + 1 < model_.prediction_blocks ? 2 : 1;
-    estimate.sample.output = Bytes{whole_number(value() * rows * tokens_ * width())};
+    estimate.sample.output =
+        Bytes{whole_number(value() * rows * model_.streams * tokens_ * width())};
     return estimate;
 }
 
@@ -256,9 +271,14 @@ void LayerEstimator::all_norms(LayerWork& work, LayerBytes& bytes, int count) co
     }
 }
 
-/// Reads both, writes the sum; backward adds two gradients.
-void LayerEstimator::residual(LayerWork& work) const {
-    work.whole_pass(3 * tokens_ * width(), 3 * tokens_ * width());
+/// Reads both, writes the sum; backward adds two gradients. Of several streams it reads all, mixes
+/// them, adds to each its share of what the half made, and writes them.
+void LayerEstimator::residual(LayerWork& work, ResidualRows rows) const {
+    const double streams = model_.streams;
+    const double forward = streams > 1 ? 2 * streams + 1 : 3;
+    const double backward = streams > 1 ? 3 * streams + 2 : 3;
+    const double kept = rows.behind > rows.before ? 2 : 0;  // a copy of the row, and its gradient
+    work.whole_pass((forward + kept) * tokens_ * width(), (backward + kept) * tokens_ * width());
 }
 
 /// Scores, softmax and dropout, and what they keep.
@@ -365,6 +385,7 @@ double LayerEstimator::ring_of_context() const {
 LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
                                             double seen,
                                             int window,
+                                            ResidualRows rows,
                                             bool beside_experts) const {
     const double heads = part(shape.heads);
     const double groups = std::max(1.0, part(shape.key_value_heads));
@@ -380,6 +401,7 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
         work.begin_block_of_experts();
     }
     LayerBytes bytes;
+    read_residual(work, bytes, rows.before);
     norms(work, bytes, model_.attention_norms);
     save_whole(bytes, tokens_ * width());
     save_normed(bytes, model_.attention_norms);
@@ -388,6 +410,9 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
     const double begin = work.forward_seconds();
     if (shape.latent) {
         seen = latent_projections(shape, *shape.latent, seen, work, bytes);
+        if (gate > 0) {
+            work.product(tokens_, width(), gate);
+        }
         window = shape.latent->indexer ? shape.latent->indexer->keys : window;
     } else {
         const double outputs_of_all = queries + gate + head_gate + keys + made_values;
@@ -451,13 +476,13 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
                   .outputs = width(),
                   .again = 1,
                   .has_sums = !shape.latent});
-    residual(work);
+    residual(work, rows);
     save_mask(bytes);
     bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
     if (!shape.latent) {
         bytes.weight_values = tokens_ * (width() + outputs);
     }
-    return finished(work, bytes);
+    return with_rows(finished(work, bytes), rows.behind);
 }
 
 /// The matrices of a feed-forward half with their activation. Of a gated one, the two halves and
@@ -570,6 +595,10 @@ double LayerEstimator::to_expert_rows(LayerWork& work, LayerBytes& bytes, double
 void LayerEstimator::from_expert_rows(LayerWork& work, LayerBytes& bytes, double tokens) const {
     if (model_.experts.latent_width > 0) {
         const double row = expert_row(model_);
+        if (model_.experts.latent_norm) {
+            work.norm(tokens, row);
+            save_whole(bytes, tokens * row);
+        }
         work.product(tokens, row, width());
         save_whole(bytes, tokens * row);
     }
@@ -672,6 +701,7 @@ LayerEstimate LayerEstimator::logits_and_loss() const {
     const double logits = tokens_ * part(model_.vocabulary);
     LayerWork work = new_work();
     LayerBytes bytes;
+    read_residual(work, bytes, residual_rows(model_, model_.blocks - 1), false);
     norms(work, bytes, model_.final_norm ? 1 : 0);
     double row = width();
     if (model_.embedding_width > 0) {

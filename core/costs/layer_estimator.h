@@ -39,7 +39,7 @@ class LayerEstimator {
     /// The attention half of a block; of a decoder that reads an encoder both of its attentions.
     LayerEstimate attention(int block) const;
     LayerEstimate encoder_attention() const {
-        return one_attention(model_.attention, options_.sequence);
+        return one_attention(model_.attention, options_.sequence, 0, {});
     }
     LayerEstimate encoder_norm() const;
     LayerEstimate feed_forward(int block) const;
@@ -50,6 +50,11 @@ class LayerEstimator {
 
   private:
     struct LayerBytes;
+    /// Rows of the residual before a half of a block, and behind it.
+    struct ResidualRows {
+        double before = 1;
+        double behind = 1;
+    };
     double width() const { return model_.width; }
     double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
     LayerWork new_work() const;
@@ -67,7 +72,7 @@ class LayerEstimator {
     double sequence_parts() const { return division_.sequence_parallel ? devices_ : 1; }
     void norms(LayerWork& work, LayerBytes& bytes, int count) const;
     void all_norms(LayerWork& work, LayerBytes& bytes, int count) const;
-    void residual(LayerWork& work) const;
+    void residual(LayerWork& work, ResidualRows rows) const;
     void core_attention(LayerWork& work, LayerBytes& bytes, const LayerWork::Attention& of) const;
     LayerWork::Attention divided_context(LayerWork::Attention of,
                                          LayerWork& work,
@@ -81,10 +86,23 @@ class LayerEstimator {
     Bytes in_bytes(double values) const { return Bytes{whole_number(value() * values)}; }
     LayerEstimate one_attention(const AttentionShape& shape,
                                 double seen,
-                                int window = 0,
+                                int window,
+                                ResidualRows rows,
                                 bool beside_experts = false) const;
-    LayerEstimate linear_attention(const LinearAttentionShape& shape) const;
-    LayerEstimate mamba(const MambaShape& shape) const;
+    LayerEstimate linear_attention(const LinearAttentionShape& shape, ResidualRows rows) const;
+    LayerEstimate mamba(const MambaShape& shape, ResidualRows rows) const;
+    LayerEstimate compressed_attention(const AttentionShape& heads,
+                                       const CompressedShape& shape,
+                                       ResidualRows rows) const;
+    double compressed_keys(const CompressedShape& shape, LayerWork& work, LayerBytes& bytes) const;
+    void make_further_rows(const CompressedShape& shape,
+                           double row,
+                           LayerWork& work,
+                           LayerBytes& bytes) const;
+    ResidualRows rows_of_attention(int block) const;
+    ResidualRows rows_of_feed_forward(int block) const;
+    void read_residual(LayerWork& work, LayerBytes& bytes, double rows, bool in_half = true) const;
+    LayerEstimate with_rows(LayerEstimate estimate, double rows) const;
     /// Sizes of a feed-forward half.
     struct Inner {
         double rows = 1;

@@ -365,8 +365,9 @@ void LayerWork::delta_rule(const LinearAttentionShape& shape, double tokens) {
     const double v = shape.value_width;
     const double operations =
         tokens * shape.value_heads * 2 * (chunk * (3 * k + 2 * v) + 3 * k * v);
-    const double moved =
-        tokens * (2.0 * shape.key_heads * k + 2.0 * shape.value_heads * v + 2 * shape.value_heads);
+    const double decay = shape.decay_rank > 0 ? shape.key_heads * k : shape.value_heads;
+    const double moved = tokens * (2.0 * shape.key_heads * k + 2.0 * shape.value_heads * v +
+                                   shape.value_heads + decay);
     const double efficiency =
         efficiency_of({.rows = tokens, .columns = chunk, .inner = std::min(k, v)}, half_);
     operations_ += operations;

@@ -218,6 +218,9 @@ struct LayerCost {
     /// All-reduces of the output in a forward, and of the input's gradient in a backward, where
     /// devices share the layer.
     int tensor_sums = 1;
+    /// Rows of equal size for each token in its output, of which each of these sums has one: those
+    /// of a residual of several streams.
+    int output_rows = 1;
     /// Operations of its forward for one sample, on all devices that share it together: two for
     /// each multiplication of a product with its addition. None: not known.
     std::optional<double> operations{};

@@ -25,6 +25,7 @@ using std::string_view;
 
 constexpr int profile_schema_version = 1;
 constexpr std::int64_t most_layers = 100'000;
+constexpr std::int64_t most_output_rows = 100'000;  // as a model has blocks
 /// Most bytes that all layers take once `repeat` is written out: a short file may ask for more than
 /// there is.
 constexpr std::size_t most_memory = std::size_t{256} << 20;
@@ -165,7 +166,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 18>{"name",
+    object.expect_keys(std::array<string_view, 19>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -181,6 +182,7 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "samples",
                                                    "shared",
                                                    "tensor_sums",
+                                                   "output_rows",
                                                    "operations_per_sample",
                                                    "masked_operations_per_sample"});
     LayerCost layer;
@@ -207,6 +209,11 @@ LayerCost read_layer(const JsonObject& object) {
         object.refuse("tensor_sums", "0 to 16");
     }
     layer.tensor_sums = static_cast<int>(sums);
+    const std::int64_t rows = object.whole_or("output_rows", 1);
+    if (rows < 1 || rows > most_output_rows) {
+        object.refuse("output_rows", fmt::format("1 to {}", most_output_rows));
+    }
+    layer.output_rows = static_cast<int>(rows);
     if (object.has("operations_per_sample")) {
         layer.operations = object.number_or("operations_per_sample", 0);
     }
@@ -540,6 +547,9 @@ ordered_json layer_json(const LayerCost& layer) {
     }
     if (layer.tensor_sums != 1) {
         object["tensor_sums"] = layer.tensor_sums;
+    }
+    if (layer.output_rows != 1) {
+        object["output_rows"] = layer.output_rows;
     }
     if (layer.operations) {
         object["operations_per_sample"] = *layer.operations;

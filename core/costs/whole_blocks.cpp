@@ -86,6 +86,7 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
         }
     }
     block.tensor_sums += b.tensor_sums;
+    block.output_rows = b.output_rows;
     for (const auto counted : {&LayerCost::operations, &LayerCost::masked_operations}) {
         block.*counted =
             a.*counted && b.*counted ? std::optional(*(a.*counted) + *(b.*counted)) : std::nullopt;

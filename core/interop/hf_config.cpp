@@ -81,6 +81,9 @@ void read_heads(const HfConfig& config, const HfFamily& family, DecoderModel& mo
 
 void read_latent(const HfConfig& config, const HfFamily& family, DecoderModel& model) {
     AttentionShape& shape = model.attention;
+    for (const string_view key : {"num_key_value_heads", "head_dim", "qk_head_dim"}) {
+        config.mark_read(key);  // all heads have keys of their own, of the width of both parts
+    }
     LatentShape latent;
     latent.query_rank = config.size({{"q_lora_rank"}, 0}, most_width, 0);
     latent.key_value_rank = config.size_at("kv_lora_rank", most_width);
@@ -227,7 +230,7 @@ void read_attention(const HfConfig& config, const HfFamily& family, DecoderModel
     shape.head_norms = config.flag(family.head_norms);
     shape.own_norms = config.flag(family.own_norms);
     shape.value_norms = family.value_norms;
-    shape.gated = family.output_gate;
+    shape.gated = config.flag(family.output_gate);
     shape.sinks = family.sinks;
     shape.rotary = family.rotary;
     if (family.distance_buckets.is_read()) {
@@ -387,6 +390,21 @@ void add_remarks(const HfConfig& config, const HfFamily& family, DecoderModel& m
     for (const auto& [there, meant] : config.misspelt()) {
         model.remarks.push_back(fmt::format(
             "the file's '{}' is not read, and it has no '{}': is that key meant?", there, meant));
+    }
+    std::vector<std::string> unknown = config.unknown();
+    const std::vector<string_view> own = hf_keys_of(family);
+    const std::vector<HfConfig::Misspelt> others = config.misspelt();
+    std::erase_if(unknown, [&](const std::string& key) {
+        return std::ranges::find(own, key) != own.end() ||
+               std::ranges::find(keys_of_structure(), key) != keys_of_structure().end() ||
+               std::ranges::find(others, key, &HfConfig::Misspelt::there) != others.end();
+    });
+    if (!unknown.empty()) {
+        model.remarks.push_back(
+            fmt::format("keys that are neither read nor known to be harmless for model_type '{}': "
+                        "{}; what they change, if anything, is not in the costs",
+                        family.type,
+                        fmt::join(unknown, ", ")));
     }
     for (const char* other : {"vision_config", "audio_config"}) {
         if (config.object().has(other) && !config.object().is_null(other)) {

@@ -23,6 +23,20 @@ void finish_gpt2(const HfConfig& config, DecoderModel& model) {
     model.dropout = !config.has("resid_pdrop") || config.object().number_or("resid_pdrop", 0) > 0;
 }
 
+/// Every second block of GPT-Neo sees a window, unless the file says which do.
+void finish_gpt_neo(const HfConfig& config, DecoderModel& model) {
+    model.attention.window = config.size({{"window_size"}, 256}, 1 << 26);
+    std::vector<bool> windows(static_cast<std::size_t>(model.blocks));
+    constexpr string_view key = "attention_layers";
+    const std::vector<std::string> words =
+        config.has(key) ? config.object().texts(key) : std::vector<std::string>{};
+    for (std::size_t block = 0; block < windows.size(); ++block) {
+        windows[block] = block < words.size() ? words[block] == "local" : block % 2 == 1;
+    }
+    model.attention.window_blocks = std::move(windows);
+    config.mark_read("attention_types");  // the same, packed
+}
+
 /// All heads may share one pair of keys and values.
 void finish_bigcode(const HfConfig& config, DecoderModel& model) {
     finish_gpt2(config, model);
@@ -125,6 +139,27 @@ void finish_granite_hybrid(const HfConfig& config, DecoderModel& model) {
     }
 }
 
+/// Norms of queries and keys over all heads, and blocks that all have attention: files of the
+/// family before this one have others.
+void finish_minimax_m2(const HfConfig& config, DecoderModel& model) {
+    constexpr string_view kinds = "attn_type_list";
+    const std::vector<std::int64_t> of_block =
+        config.has(kinds) ? config.object().wholes(kinds) : std::vector<std::int64_t>{};
+    if (std::ranges::find(of_block, 0) != of_block.end()) {
+        config.refuse(kinds,
+                      "1 for every block: attention",
+                      "linear attention of this family is not known yet");
+    }
+    constexpr string_view norms = "qk_norm_type";
+    if (config.has(norms) && config.object().text(norms) != "per_layer") {
+        config.refuse(norms,
+                      "\"per_layer\"",
+                      "compare with the config.json that was published with the model");
+    }
+    model.experts.router_bias = config.flag({{"use_routing_bias"}, true});
+    config.mark_read("use_mtp");  // num_mtp_modules says how many
+}
+
 /// Gated halves have three matrices: "gated-gelu".
 void finish_t5(const HfConfig& config, DecoderModel& model) {
     const string_view key = "feed_forward_proj";
@@ -181,7 +216,7 @@ void add_llamas(HfFamilyTable& table, const HfFamily& llama) {
     table.add("apertus", llama, [](HfFamily& f) {
         f.gated = false;
         f.activation_parameters = 2;  // xIELU's two slopes
-        f.head_norms = always;
+        f.head_norms = {{"qk_norm"}, true};
     });
     table.add("nemotron", llama, [](HfFamily& f) {
         f.gated = false;
@@ -226,6 +261,7 @@ void add_llamas(HfFamilyTable& table, const HfFamily& llama) {
                      .per_token = {{"moe_topk"}},
                      .width = {{"moe_intermediate_size", "intermediate_size"}},
                      .shared = {{"num_shared_expert"}, 1}};
+        f.known = {"use_mixed_mlp_moe"};  // as num_shared_expert says
     });
 }
 
@@ -249,6 +285,7 @@ void add_mistrals(HfFamilyTable& table, const HfFamily& llama) {
         f.window = {};
         f.own_norms = {{"use_qk_norm"}, true};
         f.experts.router_bias = true;
+        f.finish = finish_minimax_m2;
     });
 }
 
@@ -256,6 +293,7 @@ void add_qwens(HfFamilyTable& table, const HfFamily& llama) {
     table.add("qwen", llama, [](HfFamily& f) {
         no_bias(f);
         f.input_bias = always;
+        f.known = {"no_bias"};  // of the others
         f.context = {{"seq_length"}, 0};
         f.head_width = {{"kv_channels"}, hf_derived};
         f.finish = finish_qwen;
@@ -294,7 +332,7 @@ void add_qwens(HfFamilyTable& table, const HfFamily& llama) {
     table.add("qwen3_omni_moe_text", qwen3_moe);
     const HfFamily& qwen3_next = table.add("qwen3_next", qwen3, [&](HfFamily& f) {
         f.head_width.otherwise = 256;
-        f.output_gate = true;
+        f.output_gate = {{"attn_output_gate"}, true};
         f.window = {};
         f.linear = {.key_heads = {{"linear_num_key_heads"}, 16},
                     .key_width = {{"linear_key_head_dim"}, 128},
@@ -337,6 +375,7 @@ void add_deepseeks(HfFamilyTable& table, const HfFamily& llama) {
     table.add("glm4_moe_lite", v3);
     const HfFamily& v32 = table.add("deepseek_v32", v3, [](HfFamily& f) { f.indexer = true; });
     add_hf_shared_indexers(table, v32);
+    add_hf_compressed(table, v3);
     const HfFamily& glm_moe = table.add("glm4_moe", v3, [](HfFamily& f) {
         f.latent = false;
         f.output_bias = f.feed_forward_bias = never;
@@ -503,7 +542,7 @@ void add_gpts(HfFamilyTable& table) {
     table.add("gpt_bigcode", gpt2, [](HfFamily& f) { f.finish = finish_bigcode; });
     table.add("gpt_neo", gpt2, [](HfFamily& f) {
         f.input_bias = never;
-        f.finish = nullptr;
+        f.finish = finish_gpt_neo;
     });
     const HfFamily& gptj = table.add("gptj", gpt, [](HfFamily& f) {
         f.input_bias = f.output_bias = never;
@@ -512,6 +551,7 @@ void add_gpts(HfFamilyTable& table) {
     });
     table.add("codegen", gptj);
     table.add("gpt_neox", gpt, [](HfFamily& f) {
+        f.known = {"use_parallel_residual"};  // with two norms either way
         f.input_bias = f.output_bias = {{"attention_bias"}, true};
     });
     table.add("phi", gpt, [](HfFamily& f) {
@@ -536,6 +576,7 @@ void add_gpts(HfFamilyTable& table) {
         f.feed_forward = {{"ffn_hidden_size"}, hf_derived};
         f.key_value_heads = {{"num_kv_heads", "n_head_kv"}, hf_derived};
         f.tied.otherwise = true;
+        f.known = {"multi_query"};  // of the older generation
         f.finish = finish_falcon;
     });
     table.add("opt", gpt, [](HfFamily& f) {
@@ -555,6 +596,7 @@ void add_gpts(HfFamilyTable& table) {
         f.context = {{"max_seq_len"}};
         f.feed_forward = {{}, hf_derived};
         f.tied.otherwise = true;
+        f.known = {"attn_config", "ffn_config", "learned_pos_emb"};
         f.finish = finish_mpt;
     });
     table.add("dbrx", mpt, [](HfFamily& f) {
@@ -611,6 +653,56 @@ std::vector<HfFamily> make_families() {
 const std::vector<HfFamily>& hf_families() {
     static const std::vector<HfFamily> families = make_families();
     return families;
+}
+
+std::vector<string_view> hf_keys_of(const HfFamily& family) {
+    std::vector<string_view> keys = family.dropout;
+    const HfWindow& window = family.window;
+    const HfLinearAttention& linear = family.linear;
+    const HfExperts& experts = family.experts;
+    for (const HfSize* size : {&family.blocks,
+                               &family.width,
+                               &family.vocabulary,
+                               &family.context,
+                               &family.feed_forward,
+                               &family.heads,
+                               &family.key_value_heads,
+                               &family.head_width,
+                               &family.distance_buckets,
+                               &family.prediction_blocks,
+                               &family.encoder_blocks,
+                               &window.size,
+                               &window.first_block,
+                               &window.full_every,
+                               &linear.key_heads,
+                               &linear.key_width,
+                               &linear.value_heads,
+                               &linear.value_width,
+                               &linear.convolution,
+                               &linear.full_every,
+                               &experts.count,
+                               &experts.per_token,
+                               &experts.width,
+                               &experts.shared,
+                               &experts.shared_width,
+                               &experts.dense_first,
+                               &experts.every_from_first,
+                               &experts.every_from_nth}) {
+        keys.insert(keys.end(), size->keys.begin(), size->keys.end());
+    }
+    for (const HfFlag* flag : {&family.tied,
+                               &family.input_bias,
+                               &family.output_bias,
+                               &family.feed_forward_bias,
+                               &family.head_bias,
+                               &family.head_norms,
+                               &family.own_norms,
+                               &family.output_gate,
+                               &window.used}) {
+        keys.insert(keys.end(), flag->keys.begin(), flag->keys.end());
+    }
+    keys.insert(keys.end(), {experts.without, experts.with, experts.by_block});
+    return keys;
 }
 
 const HfFamily* find_hf_family(string_view type) {

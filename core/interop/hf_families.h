@@ -71,7 +71,7 @@ struct HfFamily {
     HfFlag head_norms{};       ///< of queries and keys, with gains that all heads share
     HfFlag own_norms{};        ///< of queries and keys, with a gain for every number of all heads
     bool value_norms = false;  ///< of values, without gains
-    bool output_gate = false;
+    HfFlag output_gate{};
     bool sinks = false;
     bool latent = false;   ///< keys of DeepSeek-V2's attention
     bool indexer = false;  ///< and of DeepSeek-V3.2's
@@ -104,6 +104,9 @@ struct HfFamily {
     /// What no key says alone; null: nothing. Called when everything else is read.
     void (*finish)(const HfConfig& config, DecoderModel& model) = nullptr;
 };
+
+/// The names of all keys of a row.
+std::vector<std::string_view> hf_keys_of(const HfFamily& family);
 
 /// All rows, each model_type once, in the order in which errors list them.
 const std::vector<HfFamily>& hf_families();

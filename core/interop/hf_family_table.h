@@ -39,6 +39,9 @@ void add_hf_hybrids(HfFamilyTable& table, const HfFamily& llama);
 /// Adds families whose blocks have attentions of several sizes. `gemma3`: the row of Gemma 3.
 void add_hf_mixed_heads(HfFamilyTable& table, const HfFamily& llama, const HfFamily& gemma3);
 
+/// Adds families with DeepSeek-V3's experts and attentions of several kinds. `v3`: its row.
+void add_hf_compressed(HfFamilyTable& table, const HfFamily& v3);
+
 /// Adds families in which several blocks share an indexer's choice. `v32`: the row of
 /// DeepSeek-V3.2.
 void add_hf_shared_indexers(HfFamilyTable& table, const HfFamily& v32);

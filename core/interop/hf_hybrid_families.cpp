@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -197,10 +199,197 @@ void add_nemotrons(HfFamilyTable& table, const HfFamily& llama) {
     });
 }
 
+// --- DeepSeek-V4: further rows stand for several tokens, and the residual is a few streams. ---
+
+constexpr int sparse_ratio = 4;   ///< of rows among which an indexer chooses
+constexpr int heavy_ratio = 128;  ///< of rows that all queries see
+
+/// Tokens that a further row of each block stands for; 0: it has none. Blocks that predict further
+/// tokens may follow.
+std::vector<int> compressed_ratios(const HfConfig& config, const DecoderModel& model) {
+    constexpr string_view numbers = "compress_ratios";
+    constexpr string_view words = "layer_types";
+    std::vector<int> ratios;
+    if (config.has(words)) {
+        for (const std::string& word : config.object().texts(words)) {
+            ratios.push_back(word == "compressed_sparse_attention"    ? sparse_ratio
+                             : word == "heavily_compressed_attention" ? heavy_ratio
+                             : word == "sliding_attention"            ? 0
+                                                                      : -1);
+        }
+    } else if (config.has(numbers)) {
+        for (const std::int64_t ratio : config.object().wholes(numbers)) {
+            const bool is_known = ratio == 0 || ratio == sparse_ratio || ratio == heavy_ratio;
+            ratios.push_back(is_known ? static_cast<int>(ratio) : -1);
+        }
+    } else {
+        config.object().missing(numbers, "0, 4 or 128 for each block", as_published_there);
+    }
+    const string_view key = config.has(words) ? words : numbers;
+    const auto entries = std::ssize(ratios);
+    if (std::ranges::find(ratios, -1) != ratios.end() ||
+        (entries != model.blocks && entries != model.blocks + model.prediction_blocks)) {
+        config.refuse(key,
+                      fmt::format("{} of 0, 4 and 128 (sliding_attention, "
+                                  "compressed_sparse_attention, heavily_compressed_attention)",
+                                  counted(model.blocks, "entry")),
+                      as_published_there);
+    }
+    return ratios;
+}
+
+/// The first blocks, whose experts follow from the token.
+int blocks_of_fixed_experts(const HfConfig& config, int blocks) {
+    constexpr string_view words = "mlp_layer_types";
+    if (!config.has(words)) {
+        return config.size({{"num_hash_layers"}, 3}, blocks, 0);
+    }
+    const std::vector<std::string> kinds = config.object().texts(words);
+    const auto first = std::ranges::find(kinds, "moe");
+    if (std::ssize(kinds) != blocks ||
+        std::count(first, kinds.end(), "moe") != kinds.end() - first ||
+        std::count(kinds.begin(), first, "hash_moe") != first - kinds.begin()) {
+        config.refuse(words,
+                      fmt::format("hash_moe for some blocks and then moe, {} in all", blocks),
+                      as_published_there);
+    }
+    return static_cast<int>(first - kinds.begin());
+}
+
+void finish_deepseek_v4(const HfConfig& config, DecoderModel& model) {
+    AttentionShape& near = model.attention;
+    if (near.key_value_heads != 1) {
+        config.refuse("num_key_value_heads", "1: all heads share keys and values", "");
+    }
+    near.window = config.size({{"sliding_window"}}, 1 << 26);
+    CompressedShape compressed{
+        .query_rank = config.size({{"q_lora_rank"}}, most_sizes),
+        .rotary_width = config.size({{"qk_rope_head_dim"}, 64}, near.key_width),
+        .output_groups = config.size({{"o_groups"}}, near.heads),
+        .output_rank = config.size({{"o_lora_rank"}}, most_sizes)};
+    if (near.heads % compressed.output_groups != 0) {
+        config.refuse("o_groups",
+                      fmt::format("a divisor of num_attention_heads, {}", near.heads),
+                      "equal groups of heads go into narrow rows");
+    }
+    near.compressed = compressed;
+    AttentionShape sparse = near;
+    sparse.compressed->ratio = sparse_ratio;
+    sparse.compressed->overlaps = true;
+    sparse.compressed->indexer = IndexerShape{.heads = config.size({{"index_n_heads"}}, 1 << 14),
+                                              .width = config.size({{"index_head_dim"}}, 1 << 14),
+                                              .keys = config.size({{"index_topk"}}, 1 << 26)};
+    AttentionShape heavy = near;
+    heavy.compressed->ratio = heavy_ratio;
+    model.other_attentions = {sparse, heavy};
+    for (const int ratio : compressed_ratios(config, model)) {
+        model.attention_kinds.push_back(ratio == 0 ? 1 : ratio == sparse_ratio ? 2 : 3);
+    }
+    const auto blocks = as_index(model.blocks);
+    if (model.prediction_blocks > 0) {
+        const bool is_said = model.attention_kinds.size() > blocks;
+        const int kind = is_said ? model.attention_kinds[blocks] : 1;
+        model.attention_kinds.resize(blocks);
+        model.attention_kinds.push_back(kind);
+        model.prediction_attention = model.blocks;
+    }
+    model.streams = config.size({{"hc_mult"}}, 64);
+    model.experts.fixed_blocks = blocks_of_fixed_experts(config, model.blocks);
+}
+
+// --- Kimi Linear: delta attention that decays number by number, and latent attention. ---
+
+/// Blocks, counted from 1, with the attention of Kimi; all others have latent attention.
+std::vector<bool> kimi_linear_blocks(const HfConfig& linear, int blocks) {
+    std::vector<int> of(as_index(blocks), 0);
+    for (const auto& [key, kind] :
+         {std::pair<string_view, int>("kda_layers", 2), {"full_attn_layers", 1}}) {
+        for (const std::int64_t block : linear.object().wholes(key)) {
+            if (block < 1 || block > blocks || of[static_cast<std::size_t>(block - 1)] != 0) {
+                linear.refuse(
+                    key,
+                    fmt::format("blocks from 1 to {}, each in one of the two lists", blocks),
+                    as_published_there);
+            }
+            of[static_cast<std::size_t>(block - 1)] = kind;
+        }
+    }
+    if (std::ranges::find(of, 0) != of.end()) {
+        linear.refuse("full_attn_layers",
+                      fmt::format("blocks from 1 to {}, each in one of the two lists", blocks),
+                      as_published_there);
+    }
+    std::vector<bool> result;
+    std::ranges::transform(of, std::back_inserter(result), [](int kind) { return kind == 2; });
+    return result;
+}
+
+void finish_kimi_linear(const HfConfig& config, DecoderModel& model) {
+    if (config.size({{"num_nextn_predict_layers"}, 0}, 1 << 10, 0) > 0) {
+        config.refuse("num_nextn_predict_layers",
+                      "0",
+                      "blocks of this family that predict further tokens are not known yet");
+    }
+    AttentionShape& full = model.attention;
+    full.gated = config.flag({{"mla_use_output_gate"}, false});
+    full.rotary = !config.flag({{"mla_use_nope"}, false});
+    config.mark_read("linear_attn_config");
+    const JsonObject object = config.object().object("linear_attn_config");
+    const HfConfig linear(object);
+    const int heads = linear.size({{"num_heads"}}, 1 << 14);
+    const int width = linear.size({{"head_dim"}}, 1 << 14);
+    AttentionShape kimi = full;
+    kimi.latent.reset();
+    kimi.gated = false;
+    kimi.linear =
+        LinearAttentionShape{.key_heads = heads,
+                             .key_width = width,
+                             .value_heads = heads,
+                             .value_width = width,
+                             .convolution = linear.size({{"short_conv_kernel_size"}, 4}, 1 << 10),
+                             .decay_rank = width,
+                             .gate_rank = linear.flag({{"use_full_rank_gate"}, false}) ? 0 : width};
+    model.other_attentions = {kimi};
+    for (const bool is_linear : kimi_linear_blocks(linear, model.blocks)) {
+        model.attention_kinds.push_back(is_linear ? 2 : 1);
+    }
+    model.residual_blocks = config.size({{"attn_res_block_size"}, 0}, most_sizes, 0);
+    if (model.experts.count > 0) {
+        model.experts.latent_width = config.size({{"routed_expert_hidden_size"}, 0}, most_sizes);
+        model.experts.latent_norm =
+            model.experts.latent_width > 0 && config.flag({{"latent_moe_use_norm"}, false});
+    }
+}
+
 }  // namespace
 
 void add_hf_hybrids(HfFamilyTable& table, const HfFamily& llama) {
     add_nemotrons(table, llama);
+}
+
+void add_hf_compressed(HfFamilyTable& table, const HfFamily& v3) {
+    const HfFamily& v4 = table.add("deepseek_v4", v3, [](HfFamily& f) {
+        f.latent = false;
+        f.has_own_kinds = true;
+        f.feed_forward.otherwise = 1;  // no block has a dense half
+        f.key_value_heads = {{"num_key_value_heads"}, 1};
+        f.head_width.otherwise = hf_required;
+        f.sinks = true;
+        f.experts.dense_first = {};
+        f.experts.every_from_first = {};
+        f.experts.by_block = {};
+        f.finish = finish_deepseek_v4;
+    });
+    table.add("deepseek_ref", v4);  // files that name it are of DeepSeek-V4, in fp8
+    table.add("kimi_linear", v3, [](HfFamily& f) {
+        f.has_own_kinds = true;
+        f.experts.count = {{"num_experts"}, 0};
+        f.experts.per_token = {{"num_experts_per_token", "num_experts_per_tok"}};
+        f.experts.shared = {{"num_shared_experts"}, 0};
+        f.experts.by_block = {};
+        f.prediction_blocks = {};
+        f.finish = finish_kimi_linear;
+    });
 }
 
 }  // namespace pipetwin

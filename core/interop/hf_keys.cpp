@@ -94,6 +94,14 @@ std::vector<string_view> HfConfig::unread(const std::vector<string_view>& keys) 
     return all;
 }
 
+std::vector<std::string> HfConfig::unknown() const {
+    std::vector<std::string> all;
+    std::ranges::copy_if(object_.keys(), std::back_inserter(all), [this](const std::string& key) {
+        return object_.says_something(key) && !read_.contains(key) && !hf_is_harmless(key);
+    });
+    return all;
+}
+
 std::vector<HfConfig::Misspelt> HfConfig::misspelt() const {
     std::vector<Misspelt> all;
     for (const std::string& there : object_.keys()) {

@@ -69,6 +69,10 @@ class HfConfig {
     /// or an empty list) and that nothing has asked for.
     std::vector<std::string_view> unread(const std::vector<std::string_view>& keys) const;
 
+    /// Returns the keys of the file that nothing has asked for, whose value says something, and
+    /// that `hf_is_harmless` does not know.
+    std::vector<std::string> unknown() const;
+
     /// A key of the file that nothing has asked for, and the key that may be meant by it.
     struct Misspelt {
         std::string there;
@@ -82,5 +86,9 @@ class HfConfig {
     const JsonObject& object_;
     mutable std::set<std::string, std::less<>> read_;
 };
+
+/// True if a key of a config.json is known to change neither sizes nor work: those of tokens, of
+/// generating text, of initial weights, of positions, of dropout and losses.
+bool hf_is_harmless(std::string_view key);
 
 }  // namespace pipetwin

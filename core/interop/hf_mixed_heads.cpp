@@ -131,6 +131,7 @@ void finish_mimo_v2(const HfConfig& config, DecoderModel& model) {
 /// Blocks that have a window; what follows for blocks that predict further tokens, if anything.
 std::vector<bool> step_windows(const HfConfig& config, const DecoderModel& model) {
     constexpr string_view key = "layer_types";
+    config.mark_read(key);
     std::vector<bool> windows;
     for (const std::string& word : config.object().texts(key)) {
         if (word != "full_attention" && word != "sliding_attention") {
@@ -234,6 +235,7 @@ void finish_step(const HfConfig& config, DecoderModel& model) {
     if (model.attention_kinds.empty()) {
         model.attention_kinds.assign(as_index(model.blocks), 1);
     }
+    model.experts.router_bias = config.flag({{"use_moe_router_bias"}, true});
     read_step_experts(config, model);
     set_step_predictions(config, windows, model);
 }
@@ -258,6 +260,10 @@ std::vector<bool> sparse_blocks(const HfConfig& config,
 void finish_minimax_m3(const HfConfig& config, DecoderModel& model) {
     AttentionShape& all = model.attention;
     all.gated = config.flag({{"attention_output_gate"}, false});
+    model.experts.router_bias = config.flag({{"use_routing_bias"}, true});
+    for (const string_view key : {"moe_intermediate_size", "first_k_dense_replace"}) {
+        config.mark_read(key);  // as intermediate_size and moe_layer_freq say
+    }
     constexpr string_view kind = "qk_norm_type";
     if (config.has(kind) && config.object().text(kind) != "per_head") {
         config.refuse(kind, "\"per_head\"", to_compare);
@@ -347,6 +353,7 @@ void expect_plain_half(const HfConfig& half) {
 
 void finish_nas(const HfConfig& config, DecoderModel& model) {
     constexpr string_view key = "block_configs";
+    config.mark_read(key);
     const std::vector<JsonObject> blocks = config.object().objects(key);
     if (std::ssize(blocks) != model.blocks) {
         config.refuse(key,
@@ -414,6 +421,9 @@ std::vector<bool> shared_choices(const HfConfig& config, int blocks) {
 
 void finish_glm_dsa(const HfConfig& config, DecoderModel& model) {
     const std::vector<bool> shared = shared_choices(config, model.blocks);
+    for (const string_view key : {"index_topk_freq", "index_skip_topk_offset"}) {
+        config.mark_read(key);  // where indexer_types or index_topk_pattern say the same
+    }
     if (!shared.empty() && shared.front()) {
         config.refuse(config.has("indexer_types") ? "indexer_types" : "index_topk_pattern",
                       "a choice of its own in the first block",
@@ -471,7 +481,7 @@ void add_hf_mixed_heads(HfFamilyTable& table, const HfFamily& llama, const HfFam
                      .shared = {{"n_shared_experts"}, 0},
                      .router_bias = true,
                      .every_from_first = {{"moe_layer_freq"}, 1}};
-        f.known = {"swa_num_attention_heads"};
+        f.known = {"sliding_window", "attention_chunk_size"};  // as sliding_window_size
         f.finish = finish_mimo_v2;
     });
     const HfFamily& step = table.add("step3p5", llama, [](HfFamily& f) {

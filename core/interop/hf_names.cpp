@@ -185,7 +185,7 @@ HfNames hf_names(const ScenarioParts::ModelPart& model) {
 bool is_hf_buffer(std::string_view name) {
     constexpr std::string_view ends =
         ".attn.bias .attn.masked_bias .attention.bias .attention.masked_bias "
-        ".rotary_emb.inv_freq .rotary_pos_emb.inv_freq rotary_emb.inv_freq";
+        ".rotary_emb.inv_freq .rotary_pos_emb.inv_freq rotary_emb.inv_freq .gate.tid2eid";
     return std::ranges::any_of(words_in(ends),
                                [name](std::string_view end) { return name.ends_with(end); });
 }

@@ -59,7 +59,8 @@ bool is_of_attention(const DecoderModel& model, string_view name) {
     constexpr string_view of_attention =
         ".self_attn. .attn. .attention. .self_attention. .linear_attn. .input_layernorm. "
         ".ln_1. .ln_attn. .norm_1. .norm_attn_norm.attn. .norm_attn_norm.norm_1. "
-        ".attention_norm. .self_attn_layer_norm. .post_self_attn_layernorm.";
+        ".attention_norm. .self_attn_layer_norm. .post_self_attn_layernorm. .attn_norm. .attn_hc. "
+        ".hc_attn_ .self_attention_res_norm. .self_attention_res_proj.";
     return begins(name, of_attention) ||
            (model.norm_behind_attention && name.starts_with(".post_attention_layernorm."));
 }
@@ -69,7 +70,9 @@ bool is_of_feed_forward(string_view name) {
         ".mlp. .block_sparse_moe. .feed_forward. .shared_mlp. .ffn. .fc1. .fc2. "
         ".post_attention_layernorm. .pre_feedforward_layernorm. .post_feedforward_layernorm. "
         ".post_mlp_layernorm. .feedforward_layernorm. .ln_2. .ln_mlp. .norm_2. "
-        ".norm_attn_norm.norm_2. .ffn_norm. .final_layer_norm.";
+        ".norm_attn_norm.norm_2. .ffn_norm. .final_layer_norm. .pre_feedforward_layernorm_2. "
+        ".post_feedforward_layernorm_1. .post_feedforward_layernorm_2. .router. .experts. "
+        ".layer_scalar .moe. .share_expert. .ffn_hc. .hc_ffn_ .mlp_res_norm. .mlp_res_proj.";
     return begins(name, words);
 }
 
@@ -117,10 +120,10 @@ Home home_of(const DecoderModel& model, string_view name) {
         "multi_modal_projector. mm_projector. patch_merger.";
     constexpr string_view embedding =
         "embed_tokens. wte. wpe. word_embeddings. word_embeddings_layernorm. embedding. "
-        "embed_in. embed_positions. tok_embeddings. project_in. embeddings.";
+        "embed_in. embed_positions. tok_embeddings. project_in. embeddings. embed.";
     constexpr string_view head =
         "norm. ln_f. norm_f. final_layer_norm. final_layernorm. project_out. lm_head. "
-        "embed_out. output";
+        "embed_out. output head. hc_head";
     if (is_hf_buffer(name)) {
         return nowhere;
     }

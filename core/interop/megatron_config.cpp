@@ -479,6 +479,8 @@ class ConfigFlags {
         lack(has_mamba,
              "blocks of Mamba-2, and each block one half: pretrain_mamba.py trains such models, "
              "with --hybrid-override-pattern");
+        lack(model_.streams > 1, fmt::format("a residual of {} streams", model_.streams));
+        lack(model_.residual_blocks > 0, "halves that read what earlier blocks have kept");
         lack(!has_mamba && !model_.other_attentions.empty(),
              "blocks whose attentions have other sizes");
         lack(!has_mamba && !model_.feed_forward_widths.empty(),

@@ -48,7 +48,9 @@ std::int64_t latent_projections(const DecoderModel& model,
                                               matrix(latent.query_rank, queries);
     const std::int64_t keys_without_position =
         std::int64_t{shape.heads} * (shape.key_width - latent.rotary_width);
-    return to_queries +
+    const std::int64_t gate =
+        shape.gated ? matrix(model.width, std::int64_t{shape.heads} * shape.value_width) : 0;
+    return to_queries + gate +
            matrix(model.width, latent.key_value_rank + latent.rotary_width, shape.input_bias) +
            norm(model, latent.key_value_rank) +
            matrix(latent.key_value_rank, keys_without_position + values) + indexer(model, latent);
@@ -82,6 +84,48 @@ std::int64_t head_norms(const DecoderModel& model, const AttentionShape& shape) 
     return shared + own;
 }
 
+/// What makes a further row of several tokens: values, their weights, and weights by position.
+std::int64_t compressor(const DecoderModel& model, const CompressedShape& shape, int row) {
+    const std::int64_t made = std::int64_t{row} * (shape.overlaps ? 2 : 1);
+    return matrix(model.width, 2 * made) + matrix(shape.ratio, made) + norm(model, row);
+}
+
+std::int64_t compressed_attention(const DecoderModel& model,
+                                  const AttentionShape& heads,
+                                  const CompressedShape& shape) {
+    const std::int64_t queries = std::int64_t{heads.heads} * heads.key_width;
+    const std::int64_t narrow = std::int64_t{shape.output_groups} * shape.output_rank;
+    std::int64_t sum = matrix(model.width, shape.query_rank) + norm(model, shape.query_rank) +
+                       matrix(shape.query_rank, queries) + matrix(model.width, heads.key_width) +
+                       norm(model, heads.key_width) +
+                       matrix(queries / shape.output_groups, narrow) + matrix(narrow, model.width) +
+                       (heads.sinks ? heads.heads : 0);
+    if (shape.ratio > 0) {
+        sum += compressor(model, shape, heads.key_width);
+    }
+    if (shape.indexer) {
+        const IndexerShape& indexer = *shape.indexer;
+        sum += matrix(shape.query_rank, std::int64_t{indexer.heads} * indexer.width) +
+               matrix(model.width, indexer.heads) + compressor(model, shape, indexer.width);
+    }
+    return sum;
+}
+
+/// Numbers with which a half reads its row out of several, and writes these back.
+std::int64_t residual_numbers(const DecoderModel& model) {
+    const std::int64_t streams = model.streams;
+    const std::int64_t made = (2 + streams) * streams;
+    return (streams > 1 ? matrix(streams * model.width, made, true) + 3 : 0) +
+           (model.residual_blocks > 0 ? 2 * std::int64_t{model.width} : 0);
+}
+
+/// Numbers with which a head reads one row out of several.
+std::int64_t last_residual_numbers(const DecoderModel& model) {
+    const std::int64_t streams = model.streams;
+    return (streams > 1 ? matrix(streams * model.width, streams, true) + 1 : 0) +
+           (model.residual_blocks > 0 ? 2 * std::int64_t{model.width} : 0);
+}
+
 /// One attention: its projections, and what belongs to its heads.
 std::int64_t attention(const DecoderModel& model, const AttentionShape& shape) {
     return projections_in(model, shape) + head_norms(model, shape) +
@@ -94,10 +138,16 @@ std::int64_t attention(const DecoderModel& model, const AttentionShape& shape) {
 std::int64_t linear_attention(const DecoderModel& model, const LinearAttentionShape& shape) {
     const std::int64_t keys = std::int64_t{shape.key_heads} * shape.key_width;
     const std::int64_t values = std::int64_t{shape.value_heads} * shape.value_width;
-    return matrix(model.width, 2 * keys + 2 * values) +
-           matrix(model.width, 2 * std::int64_t{shape.value_heads}) +
-           (2 * keys + values) * shape.convolution + 2 * std::int64_t{shape.value_heads} +
-           shape.value_width + matrix(values, model.width);
+    const std::int64_t heads = shape.value_heads;
+    const std::int64_t gate =
+        shape.gate_rank > 0 ? matrix(model.width, shape.gate_rank) + matrix(shape.gate_rank, values)
+                            : matrix(model.width, values);
+    const std::int64_t decay = shape.decay_rank > 0 ? matrix(model.width, shape.decay_rank) +
+                                                          matrix(shape.decay_rank, keys) + keys
+                                                    : matrix(model.width, heads) + heads;
+    return matrix(model.width, 2 * keys + values) + gate + decay + matrix(model.width, heads) +
+           (2 * keys + values) * shape.convolution + heads + shape.value_width +
+           matrix(values, model.width);
 }
 
 /// Both projections, the convolution, per head a rate, its bias and a weight of what goes past the
@@ -147,6 +197,10 @@ bool has_linear_attention(const DecoderModel& model, int block) {
     return shape.linear && (shape.linear_blocks.empty() || shape.linear_blocks.at(as_index(block)));
 }
 
+int residual_rows(const DecoderModel& model, int block) {
+    return model.residual_blocks > 0 ? 2 + block / model.residual_blocks : model.streams;
+}
+
 int expert_row(const DecoderModel& model) {
     return model.experts.latent_width > 0 ? model.experts.latent_width : model.width;
 }
@@ -179,12 +233,16 @@ std::int64_t attention_parameters(const DecoderModel& model, int block) {
         return 0;
     }
     const AttentionShape& shape = attention_in(model, block);
-    const std::int64_t norms = model.attention_norms * norm(model, model.width);
+    const std::int64_t norms =
+        model.attention_norms * norm(model, model.width) + residual_numbers(model);
     if (has_linear_attention(model, block)) {
         return norms + linear_attention(model, *shape.linear);
     }
     if (shape.mamba) {
         return norms + mamba(model, *shape.mamba);
+    }
+    if (shape.compressed) {
+        return norms + compressed_attention(model, shape, *shape.compressed);
     }
     const std::int64_t other =
         model.encoder_blocks > 0 ? norm(model, model.width) + attention(model, shape) : 0;
@@ -204,8 +262,8 @@ std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
     if (!has_feed_forward(model, block)) {
         return 0;
     }
-    const std::int64_t norms =
-        model.feed_forward_norms * norm(model, model.width) + model.block_numbers;
+    const std::int64_t norms = model.feed_forward_norms * norm(model, model.width) +
+                               model.block_numbers + residual_numbers(model);
     if (!has_experts(model, block)) {
         return norms + model.activation_parameters +
                feed_forward(
@@ -215,12 +273,13 @@ std::int64_t feed_forward_parameters(const DecoderModel& model, int block) {
     const bool bias = experts.bias || model.feed_forward_bias;
     const std::int64_t shared =
         experts.shared_width > 0 ? feed_forward(model, model.width, experts.shared_width, bias) : 0;
+    const bool has_bias = experts.router_bias && block >= experts.fixed_blocks;
     const std::int64_t gains = experts.router_gain ? std::int64_t{model.width} + experts.count : 0;
-    return norms + matrix(model.width, experts.count) + (experts.router_bias ? experts.count : 0) +
-           gains + routed_parameters(model, block) + shared +
-           (experts.shared_gate ? model.width : 0) +
+    return norms + matrix(model.width, experts.count) + (has_bias ? experts.count : 0) + gains +
+           routed_parameters(model, block) + shared + (experts.shared_gate ? model.width : 0) +
            matrix(model.width, experts.latent_width, bias) +
-           (experts.latent_width > 0 ? matrix(experts.latent_width, model.width, bias) : 0);
+           (experts.latent_width > 0 ? matrix(experts.latent_width, model.width, bias) : 0) +
+           (experts.latent_norm ? norm(model, experts.latent_width) : 0);
 }
 
 std::int64_t routed_parameters(const DecoderModel& model, int block) {
@@ -234,13 +293,14 @@ std::int64_t routed_parameters(const DecoderModel& model, int block) {
 std::int64_t prediction_parameters(const DecoderModel& model) {
     return 3 * norm(model, model.width) + matrix(2 * std::int64_t{model.width}, model.width) +
            attention_parameters(model, prediction_attention(model)) +
-           feed_forward_parameters(model, prediction_feed_forward(model));
+           feed_forward_parameters(model, prediction_feed_forward(model)) +
+           last_residual_numbers(model);
 }
 
 std::int64_t head_parameters(const DecoderModel& model) {
     const bool narrow = model.embedding_width > 0;
     const std::int64_t row = narrow ? model.embedding_width : model.width;
-    return (model.final_norm ? norm(model, model.width) : 0) +
+    return (model.final_norm ? norm(model, model.width) : 0) + last_residual_numbers(model) +
            (narrow ? matrix(model.width, row) : 0) +
            (model.tied ? 0 : matrix(row, model.vocabulary)) +
            (model.head_bias ? model.vocabulary : 0);

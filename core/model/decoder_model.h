@@ -30,6 +30,22 @@ struct LatentShape {
     bool operator==(const LatentShape&) const = default;
 };
 
+/// Attention over one row per token that is key and value of all heads, in a window, and over
+/// further rows, each of which stands for several tokens before (DeepSeek-V4, section 2.3). Queries
+/// come out of narrow rows, and groups of heads go into such.
+struct CompressedShape {
+    int query_rank = 1;
+    int rotary_width = 0;   ///< part of a row that carries the position
+    int output_groups = 1;  ///< of heads
+    int output_rank = 1;    ///< of the row that each of them goes into
+    int ratio = 0;          ///< tokens that a further row stands for; 0: there is none
+    bool overlaps = false;  ///< a further row is made of twice as many tokens
+    /// Chooses some of the further rows for each query; it makes its own keys as they are made.
+    std::optional<IndexerShape> indexer{};
+
+    bool operator==(const CompressedShape&) const = default;
+};
+
 /// Attention that carries a state from token to token in place of looking at pairs of them: the
 /// gated delta rule (Yang et al., arXiv 2412.06464), as Qwen3-Next has it. Queries and keys have
 /// the same heads.
@@ -39,6 +55,10 @@ struct LinearAttentionShape {
     int value_heads = 1;
     int value_width = 1;
     int convolution = 1;  ///< tokens that the convolution over queries, keys and values sees
+    /// Kimi Delta Attention (arXiv 2510.26692): the state decays by a number for each of a key's in
+    /// place of one per head, which comes out of a row of so many; 0: one per head.
+    int decay_rank = 0;
+    int gate_rank = 0;  ///< width of the row that the output's gate comes out of; 0: the model's
 
     bool operator==(const LinearAttentionShape&) const = default;
 };
@@ -82,7 +102,8 @@ struct AttentionShape {
     /// Per block: whether it has linear attention in place of the other. Empty: all have it, where
     /// `linear` is there.
     std::vector<bool> linear_blocks{};
-    std::optional<MambaShape> mamba{};  ///< in place of attention
+    std::optional<MambaShape> mamba{};            ///< in place of attention
+    std::optional<CompressedShape> compressed{};  ///< of heads that share keys and values
     /// An indexer beside heads that are not latent: queries come out of the whole row, and queries
     /// and keys have a norm without a bias (MiniMax-M3).
     std::optional<IndexerShape> indexer{};
@@ -104,10 +125,12 @@ struct ExpertShape {
     /// Width of the rows that the experts read and write, where matrices lead from the model's to
     /// it and back; 0: they have that of the model.
     int latent_width = 0;
+    bool latent_norm = false;  ///< in front of the matrix back
     int shared_width = 0;      ///< inner width of what every token goes through besides
     bool shared_gate = false;  ///< a number per token weighs that
     bool bias = false;         ///< of the experts' matrices
     bool router_bias = false;  ///< a number per expert, added to its scores or to the choice
+    int fixed_blocks = 0;  ///< the first blocks, whose tokens say their experts: no `router_bias`
     bool router_gain = false;  ///< of the row that the router reads, and of each expert
 
     bool operator==(const ExpertShape&) const = default;
@@ -163,6 +186,12 @@ struct DecoderModel {
     int prediction_attention = -1;
     int prediction_feed_forward = -1;
     int activation_parameters = 0;  ///< numbers that the activation of a block learns
+    /// Rows of the residual for each token, which a half reads one mixture of and writes back to
+    /// (manifold-constrained hyper-connections: DeepSeek-V4, section 2.2); 1: a plain residual.
+    int streams = 1;
+    /// Blocks between those that keep what the residual has become, and begin a new one; each half
+    /// reads a mixture of all that is kept (attention residuals, Kimi K3); 0: a plain residual.
+    int residual_blocks = 0;
     int block_numbers = 0;          ///< that scale a block; they count in its feed-forward half
     std::string blocks_key{};       ///< the file's key of `blocks`
     std::string positions_key{};    ///< the file's key of `learned_positions`
@@ -195,6 +224,9 @@ bool has_experts(const DecoderModel& model, int block);
 
 /// True if the block has linear attention.
 bool has_linear_attention(const DecoderModel& model, int block);
+
+/// Rows of the residual that a half of the block leaves for each token.
+int residual_rows(const DecoderModel& model, int block);
 
 /// Width of the rows that experts read and write.
 int expert_row(const DecoderModel& model);

@@ -112,19 +112,23 @@ LayerSamples with_tensor_parallel(const Model& model,
     for (int layer = 0; layer < model.layer_count(); ++layer) {
         LayerSample& sample = samples[as_index(layer)];
         const int sums = profile.layers[as_index(layer)].tensor_sums;
-        Bytes input;  // of other layers: the model's own input needs no gradient
+        Bytes input;         // of other layers: the model's own input needs no gradient
+        Bytes summed_input;  // the part of its gradient that is summed
         for (const int source : model.inputs_of(layer)) {
             input += outputs[as_index(source)];
+            summed_input +=
+                part_of(outputs[as_index(source)], profile.layers[as_index(source)].output_rows);
         }
+        const Bytes summed = part_of(sample.output, profile.layers[as_index(layer)].output_rows);
         LayerMessages& messages = sample.messages;
-        messages.forward_sums = sums * sum_of(sample.output);
-        messages.backward_sums = sums * sum_of(input);
+        messages.forward_sums = sums * sum_of(summed);
+        messages.backward_sums = sums * sum_of(summed_input);
         Duration again = messages.backward_sums / 2;
         if (hides && has_ends(sample)) {
             again = hide(sample,
-                         {.gather = sums * gather_of(sample.output),
+                         {.gather = sums * gather_of(summed),
                           .sum = messages.forward_sums / 2,
-                          .input_gather = sums * gather_of(input),
+                          .input_gather = sums * gather_of(summed_input),
                           .input_sum = messages.backward_sums / 2},
                          *lanes);
         }

@@ -116,19 +116,21 @@ DividedModel divided_model(const Profile& profile) {
         return {};
     }
     const DecoderModel& model = source->model;
+    const AttentionShape& first = model.attention;
     DividedModel divided{
         .experts = model.experts.count,
         .expert_width = model.experts.count > 0 ? model.experts.width : 0,
-        .heads = model.attention.heads,
-        .key_value_heads = model.attention.latent ? 0 : model.attention.key_value_heads,
+        .heads =
+            first.compressed ? std::gcd(first.heads, first.compressed->output_groups) : first.heads,
+        .key_value_heads = first.latent || first.compressed ? 0 : first.key_value_heads,
         .sequence = source->options.sequence};
     // What divides the heads of every kind of block divides their greatest common divisor.
     for (const AttentionShape& other : model.other_attentions) {
-        divided.heads = std::gcd(divided.heads, other.heads);
-        if (other.mamba) {
-            divided.heads =
-                std::gcd(divided.heads, std::gcd(other.mamba->heads, other.mamba->groups));
-        } else if (!other.latent && !other.linear) {
+        const int heads = other.mamba    ? std::gcd(other.mamba->heads, other.mamba->groups)
+                          : other.linear ? other.linear->value_heads
+                                         : other.heads;
+        divided.heads = std::gcd(divided.heads, heads);
+        if (!other.mamba && !other.linear && !other.latent && !other.compressed) {
             divided.key_value_heads = std::gcd(divided.key_value_heads, other.key_value_heads);
         }
     }

@@ -81,6 +81,7 @@ class Groups {
     void add_experts(std::vector<GroupMessages>& to) const;
     void add_data(std::vector<GroupMessages>& to) const;
     void add_pipeline(std::vector<GroupMessages>& to) const;
+    Bytes summed_of(int layer) const;
     BothWays of_tensor(int layer) const;
     BothWays of_context(int layer) const;
     BothWays of_experts(int layer) const;
@@ -146,6 +147,12 @@ void Groups::add(std::vector<GroupMessages>& to,
     }
 }
 
+/// The part of a layer's output that sums between devices that share it have.
+Bytes Groups::summed_of(int layer) const {
+    return Bytes{samples_[as_index(layer)].output.count /
+                 profile_.layers[as_index(layer)].output_rows};
+}
+
 /// All-reduces of each layer's output and of the gradient of its input, or halves of them; with
 /// divided sequences the input is gathered once more.
 BothWays Groups::of_tensor(int layer) const {
@@ -154,7 +161,7 @@ BothWays Groups::of_tensor(int layer) const {
     const int whole = costs_.rules.tensor.sequence_parallel ? devices : 1;
     Bytes input;
     for (const int source : model_.inputs_of(layer)) {
-        input += samples_[as_index(source)].output * whole;
+        input += summed_of(source) * whole;
     }
     const DeviceGroup group{.members = devices};
     const auto summed = [&](Bytes bytes) {
@@ -162,7 +169,7 @@ BothWays Groups::of_tensor(int layer) const {
     };
     const Bytes again =
         whole > 1 ? sent_bytes(Collective::AllGather, group, input * sums) : Bytes{};
-    return {.forward = {.bytes = summed(samples_[as_index(layer)].output * whole)},
+    return {.forward = {.bytes = summed(summed_of(layer) * whole)},
             .backward = {.bytes = summed(input) + again}};
 }
 

@@ -420,6 +420,12 @@ TEST(EstimateSource, AProfileSaysOfWhichKindsItsBlocksAre) {
     AttentionShape other = model.attention;
     other.mamba = MambaShape{.heads = 4, .width = 16, .state = 8, .chunk = 32, .bias = true};
     model.other_attentions = {other};
+    other.compressed = CompressedShape{.query_rank = 8, .output_groups = 2, .ratio = 4};
+    other.compressed->indexer = IndexerShape{.heads = 2, .width = 4, .keys = 8, .shared = true};
+    other.mamba.reset();
+    other.indexer = IndexerShape{.heads = 3};
+    model.other_attentions.push_back(other);
+    model.streams = 2;
     model.attention_kinds = {2, 1};
     model.feed_forward_widths = {no_half, 64};
     model.prediction_attention = 0;
@@ -435,7 +441,7 @@ TEST(EstimateSource, AProfileSaysOfWhichKindsItsBlocksAre) {
     const std::string kinds = "\"attention_kinds\"";
     ASSERT_NE(text.find(kinds), std::string::npos);
     const std::size_t two = text.find('2', text.find(kinds));
-    text[two] = '3';
+    text[two] = '9';
     EXPECT_THAT(error_of([&] { parse_profile(text, "p.json"); }).what(),
                 HasSubstr("other_attentions"));
 }

@@ -502,6 +502,147 @@ TEST(Estimate, BlocksMayLackAHalf) {
                   layer(profile, "block0.feed_forward").parameter_count);
 }
 
+/// DeepSeek-V4: a block sees the tokens of a window, and rows that stand for 4 tokens each, of
+/// which an indexer chooses 8, or for 128. The residual is two rows, which each half reads one of.
+TEST(Estimate, FurtherRowsStandForSeveralTokens) {
+    const json config{{"model_type", "deepseek_v4"},
+                      {"hidden_size", 16},
+                      {"num_hidden_layers", 3},
+                      {"compress_ratios", {0, 4, 128, 0}},
+                      {"num_nextn_predict_layers", 1},
+                      {"num_attention_heads", 4},
+                      {"num_key_value_heads", 1},
+                      {"head_dim", 8},
+                      {"q_lora_rank", 6},
+                      {"qk_rope_head_dim", 4},
+                      {"o_groups", 2},
+                      {"o_lora_rank", 3},
+                      {"sliding_window", 16},
+                      {"index_n_heads", 2},
+                      {"index_head_dim", 4},
+                      {"index_topk", 8},
+                      {"hc_mult", 2},
+                      {"num_hash_layers", 1},
+                      {"vocab_size", 100},
+                      {"n_routed_experts", 4},
+                      {"n_shared_experts", 1},
+                      {"num_experts_per_tok", 2},
+                      {"moe_intermediate_size", 10}};
+    const Profile profile = estimated_profile(model_of(config), counts_operations, options(256, 1));
+    // Weights of what is read (2), written (2) and mixed (4) out of both rows.
+    const std::int64_t residual = 32 * 8 + 8 + 3;
+    const std::int64_t near = 16 + residual + (16 * 6 + 6) + 6 * 32 + (16 * 8 + 8) +
+                              (32 / 2) * (2 * 3) + (2 * 3) * 16 + 4;
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count, near);
+    // Values and weights of twice 8 numbers, a bias for each of 4 positions, and a norm; the
+    // indexer's of twice 4.
+    const std::int64_t of_four = 16 * 2 * 16 + 4 * 16 + 8;
+    const std::int64_t indexer = 6 * 2 * 4 + 16 * 2 + (16 * 2 * 8 + 4 * 8 + 4);
+    EXPECT_EQ(layer(profile, "block1.attention").parameter_count, near + of_four + indexer);
+    EXPECT_EQ(layer(profile, "block2.attention").parameter_count, near + 16 * 2 * 8 + 128 * 8 + 8);
+    const std::int64_t of_token = 2 * (32 * 8 + 16 * 6 + 6 * 32 + 16 * 8 + 2 * 16 * 3 + 6 * 16);
+    const std::int64_t of_pair = 4 * 2 * (8 + 8);
+    const std::int64_t window_pairs = 16 * 17 / 2 + 240 * 16;
+    std::int64_t scored = 0;  // every fourth token fills a row
+    std::int64_t chosen = 0;
+    std::int64_t heavy = 0;
+    for (int token = 1; token <= 256; ++token) {
+        scored += token / 4;
+        chosen += std::min(token / 4, 8);
+        heavy += token / 128;
+    }
+    EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),
+              256 * of_token + window_pairs * of_pair);
+    EXPECT_EQ(sample(profile, "block1.attention", 1).forward.count(),
+              256 * (of_token + 2 * (16 * 32 + 6 * 8 + 16 * 2 + 16 * 16)) + scored * 2 * 2 * 4 +
+                  (window_pairs + chosen) * of_pair);
+    EXPECT_EQ(sample(profile, "block2.attention", 1).forward.count(),
+              256 * (of_token + 2 * 16 * 16) + (window_pairs + heavy) * of_pair);
+    // Tokens of the first block say their experts themselves: its router has no bias.
+    const std::int64_t half = 16 + residual + 16 * 4 + 5 * 3 * 16 * 10;
+    EXPECT_EQ(layer(profile, "block0.feed_forward").parameter_count, half);
+    EXPECT_EQ(layer(profile, "block1.feed_forward").parameter_count, half + 4);
+    const std::int64_t last_row = 32 * 2 + 2 + 1;
+    EXPECT_EQ(layer(profile, "head").parameter_count, 16 + last_row + 16 * 100);
+    // Behind the last block one of those without further rows, two matrices, and three norms.
+    EXPECT_EQ(layer(profile, "mtp0").parameter_count,
+              3 * 16 + 2 * 16 * 16 + near + half + 4 + last_row);
+    for (const char* name : {"embedding", "block0.attention", "block2.feed_forward"}) {
+        EXPECT_EQ(sample(profile, name, 1).output.count, 2 * 256 * 2 * 16) << name;
+        EXPECT_EQ(layer(profile, name).output_rows, 2) << name;
+    }
+}
+
+/// Kimi's delta attention decays by a number for each of a key's; a matrix of rank 4 makes them.
+/// Every half reads a mixture of what the residual was in front of every second block, and of what
+/// it has become since.
+TEST(Estimate, DeltaAttentionMayDecayNumberByNumber) {
+    const json config{{"model_type", "kimi_linear"},
+                      {"hidden_size", 16},
+                      {"num_hidden_layers", 4},
+                      {"intermediate_size", 24},
+                      {"vocab_size", 100},
+                      {"num_attention_heads", 2},
+                      {"q_lora_rank", nullptr},
+                      {"kv_lora_rank", 6},
+                      {"qk_nope_head_dim", 4},
+                      {"qk_rope_head_dim", 2},
+                      {"v_head_dim", 4},
+                      {"mla_use_nope", true},
+                      {"mla_use_output_gate", true},
+                      {"linear_attn_config",
+                       {{"kda_layers", {1, 2, 3}},
+                        {"full_attn_layers", {4}},
+                        {"num_heads", 3},
+                        {"head_dim", 4},
+                        {"short_conv_kernel_size", 4}}},
+                      {"first_k_dense_replace", 1},
+                      {"num_experts", 4},
+                      {"num_experts_per_token", 2},
+                      {"moe_intermediate_size", 10},
+                      {"num_shared_experts", 2},
+                      {"routed_expert_hidden_size", 8},
+                      {"latent_moe_use_norm", true},
+                      {"attn_res_block_size", 2}};
+    const auto profile_of = [](const json& of) {
+        return estimated_profile(model_of(of), counts_operations, options(128, 1));
+    };
+    const Profile profile = profile_of(config);
+    EXPECT_EQ(layer(profile, "block0.attention").kind, "linear_attention");
+    EXPECT_EQ(layer(profile, "block3.attention").kind, "attention");
+    // 3 x 12 queries, keys and values, a number per head for what is written, decays and a gate of
+    // rank 4; a score of what is kept has a norm and 16 weights.
+    const std::int64_t residual = 2 * 16;
+    const std::int64_t projections = 16 * (36 + 3) + 2 * (16 * 4 + 4 * 12) + 12 * 16;
+    EXPECT_EQ(layer(profile, "block0.attention").parameter_count,
+              16 + residual + projections + 36 * 4 + 12 + 3 + 4);
+    const std::int64_t rule = 3 * 2 * (64 * (3 * 4 + 2 * 4) + 3 * 4 * 4);
+    EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),
+              128 * (2 * projections + rule));
+    json full = config;
+    full["linear_attn_config"]["use_full_rank_gate"] = true;
+    EXPECT_EQ(layer(profile_of(full), "block0.attention").parameter_count,
+              layer(profile, "block0.attention").parameter_count - 16 * 4 - 4 * 12 + 16 * 12);
+    const std::int64_t latent =
+        16 * 2 * 6 + 16 * (6 + 2) + 6 + 6 * 2 * (4 + 4) + 2 * 4 * 16 + 16 * 2 * 4;
+    EXPECT_EQ(layer(profile, "block3.attention").parameter_count, 16 + residual + latent);
+    EXPECT_EQ(sample(profile, "block3.attention", 1).forward.count(),
+              128 * 2 * (latent - 6) + 128 * 129 / 2 * 2 * 2 * (6 + 4));
+    EXPECT_EQ(layer(profile, "block0.feed_forward").parameter_count, 16 + residual + 3 * 16 * 24);
+    EXPECT_EQ(layer(profile, "block1.feed_forward").parameter_count,
+              16 + residual + 16 * 4 + 4 + 2 * 16 * 8 + 8 + 4 * 3 * 8 * 10 + 3 * 16 * 20);
+    EXPECT_EQ(layer(profile, "head").parameter_count, 16 + residual + 16 * 100);
+    // Blocks 0 and 2 keep the row in front of them beside the one that goes on.
+    for (const auto& [name, rows] : {std::pair("embedding", 1),
+                                     std::pair("block0.attention", 2),
+                                     std::pair("block1.feed_forward", 2),
+                                     std::pair("block2.attention", 3),
+                                     std::pair("block3.feed_forward", 3)}) {
+        EXPECT_EQ(sample(profile, name, 1).output.count, 2 * 128 * rows * 16) << name;
+        EXPECT_EQ(layer(profile, name).output_rows, rows) << name;
+    }
+}
+
 /// A block that predicts a further token is the last block, a matrix of 2 C x C, and the head
 /// again.
 TEST(Estimate, AFurtherTokenCostsABlockAndAHead) {

@@ -357,6 +357,21 @@ TEST(HfConfig, WhatIsNotReadIsSaid) {
                     HasSubstr("'kv_lora_rank' is not read")));
 }
 
+/// What says nothing (null, false, 0, 1, an empty list) changes nothing either.
+TEST(HfConfig, KeysThatNobodyKnowsAreNamedTogether) {
+    const json known{{"temperature", 2.0}, {"bos_token_id", 7}, {"resid_pdrop", 0.1}};
+    EXPECT_THAT(parse(with(llama_config(), known)).remarks, IsEmpty());
+    const json unknown{{"lanes", 4},
+                       {"second_mixer", "convolution"},
+                       {"temperature", 2.0},
+                       {"third_mixer", nullptr},
+                       {"is_wide", false},
+                       {"layers_per_lane", json::array()}};
+    EXPECT_THAT(parse(with(llama_config(), unknown)).remarks,
+                ElementsAre(AllOf(HasSubstr("for model_type 'llama': lanes, second_mixer;"),
+                                  HasSubstr("not in the costs"))));
+}
+
 TEST(HfConfig, AKeyThatIsAlmostOneThatIsMissingIsNamed) {
     for (const auto& [there, meant] : {std::pair("head_dimm", "head_dim"),
                                        std::pair("had_dim", "head_dim"),
@@ -370,13 +385,13 @@ TEST(HfConfig, AKeyThatIsAlmostOneThatIsMissingIsNamed) {
     }
     // Not where the key that is like it is there, too, and not for other words.
     EXPECT_THAT(parse(with(llama_config(), {{"head_dim", 64}, {"head_dimm", 64}})).remarks,
-                IsEmpty());
+                ElementsAre(Not(HasSubstr("is that key meant"))));
     EXPECT_THAT(parse(with(llama_config(), {{"rope_dim", 64}, {"v_head_dims", 64}})).remarks,
-                IsEmpty());
+                ElementsAre(Not(HasSubstr("is that key meant"))));
 }
 
 TEST(HfConfig, NumbersThatPythonWritesAreReadAndCommentsAreNamed) {
-    std::string text = with(llama_config(), {{"limits", {0, "limit"}}}).dump(1);
+    std::string text = with(llama_config(), {{"time_step_limit", {0, "limit"}}}).dump(1);
     text.replace(text.find("\"limit\""), 7, "Infinity");
     EXPECT_EQ(parse_hf_config(text, "c"), parse(llama_config()));
     const Error comment =

@@ -104,6 +104,167 @@ TEST_F(HfWeights, BelongToTheLayersOfTheirNames) {
     EXPECT_EQ(by_hand[5].count, head_parameters(model));
 }
 
+/// The numbers of parameters of the layers of a profile.
+std::vector<std::int64_t> counts_of(const DecoderModel& model) {
+    std::vector<std::int64_t> counts{embedding_parameters(model)};
+    for (int block = 0; block < model.blocks; ++block) {
+        if (has_attention(model, block)) {
+            counts.push_back(attention_parameters(model, block));
+        }
+        if (has_feed_forward(model, block)) {
+            counts.push_back(feed_forward_parameters(model, block));
+        }
+    }
+    counts.push_back(head_parameters(model));
+    return counts;
+}
+
+std::vector<std::int64_t> counts_of(const std::vector<LayerWeights>& layers) {
+    std::vector<std::int64_t> counts;
+    for (const LayerWeights& layer : layers) {
+        counts.push_back(layer.count);
+    }
+    return counts;
+}
+
+/// Tensors of a Nemotron-H as its files have them: 6 heads of 5 numbers with states of 3 in two
+/// groups, of which the convolution sees 30 + 2 x 6 numbers.
+TEST_F(HfWeights, ABlockOfOneHalfHasOneLayer) {
+    const nlohmann::json config{{"model_type", "nemotron_h"},
+                                {"hidden_size", 16},
+                                {"layers_block_type", {"mamba", "attention", "mlp", "moe"}},
+                                {"num_attention_heads", 4},
+                                {"num_key_value_heads", 2},
+                                {"head_dim", 8},
+                                {"intermediate_size", 24},
+                                {"vocab_size", 10},
+                                {"mamba_num_heads", 6},
+                                {"mamba_head_dim", 5},
+                                {"ssm_state_size", 3},
+                                {"n_groups", 2},
+                                {"conv_kernel", 4},
+                                {"n_routed_experts", 2},
+                                {"num_experts_per_tok", 1},
+                                {"moe_intermediate_size", 12},
+                                {"moe_latent_size", 4},
+                                {"moe_shared_expert_intermediate_size", 20}};
+    const DecoderModel model = parse_hf_config(config.dump(), "config.json");
+    std::vector<Tensor> tensors{{"backbone.embeddings.weight", {10, 16}},
+                                {"backbone.norm_f.weight", {16}},
+                                {"lm_head.weight", {10, 16}}};
+    const auto add = [&tensors](int block, std::vector<Tensor> of) {
+        const std::string prefix = "backbone.layers." + std::to_string(block) + ".";
+        tensors.push_back({prefix + "norm.weight", {16}});
+        for (Tensor& one : of) {
+            tensors.push_back({prefix + "mixer." + one.name, one.shape});
+        }
+    };
+    add(0,
+        {{"in_proj.weight", {30 + 42 + 6, 16}},
+         {"conv1d.weight", {42, 1, 4}},
+         {"conv1d.bias", {42}},
+         {"dt_bias", {6}},
+         {"A_log", {6}},
+         {"D", {6}},
+         {"norm.weight", {30}},
+         {"out_proj.weight", {16, 30}}});
+    add(1,
+        {{"q_proj.weight", {32, 16}},
+         {"k_proj.weight", {16, 16}},
+         {"v_proj.weight", {16, 16}},
+         {"o_proj.weight", {16, 32}}});
+    add(2, {{"up_proj.weight", {24, 16}}, {"down_proj.weight", {16, 24}}});
+    add(3,
+        {{"gate.weight", {2, 16}},
+         {"gate.e_score_correction_bias", {2}},
+         {"fc1_latent_proj.weight", {4, 16}},
+         {"fc2_latent_proj.weight", {16, 4}},
+         {"experts.0.up_proj.weight", {12, 4}},
+         {"experts.0.down_proj.weight", {4, 12}},
+         {"experts.1.up_proj.weight", {12, 4}},
+         {"experts.1.down_proj.weight", {4, 12}},
+         {"shared_experts.up_proj.weight", {20, 16}},
+         {"shared_experts.down_proj.weight", {16, 20}}});
+    EXPECT_EQ(counts_of(read_weights(model, {write("n.safetensors", tensors)})), counts_of(model));
+}
+
+/// Tensors of a DeepSeek-V4 as its files have them: a residual of two rows, a block whose further
+/// rows stand for 4 tokens, and one for 128; the first says its experts by the token.
+TEST_F(HfWeights, RowsOfAResidualHaveTensorsOfTheirOwn) {
+    const nlohmann::json config{{"model_type", "deepseek_v4"},
+                                {"hidden_size", 16},
+                                {"num_hidden_layers", 2},
+                                {"compress_ratios", {4, 128}},
+                                {"num_attention_heads", 4},
+                                {"num_key_value_heads", 1},
+                                {"head_dim", 8},
+                                {"q_lora_rank", 6},
+                                {"qk_rope_head_dim", 4},
+                                {"o_groups", 2},
+                                {"o_lora_rank", 3},
+                                {"sliding_window", 16},
+                                {"index_n_heads", 2},
+                                {"index_head_dim", 4},
+                                {"index_topk", 8},
+                                {"hc_mult", 2},
+                                {"num_hash_layers", 1},
+                                {"vocab_size", 10},
+                                {"n_routed_experts", 1},
+                                {"n_shared_experts", 1},
+                                {"num_experts_per_tok", 1},
+                                {"moe_intermediate_size", 5}};
+    const DecoderModel model = parse_hf_config(config.dump(), "config.json");
+    std::vector<Tensor> tensors{{"embed.weight", {10, 16}},
+                                {"norm.weight", {16}},
+                                {"head.weight", {10, 16}},
+                                {"hc_head_fn", {2, 32}},
+                                {"hc_head_base", {2}},
+                                {"hc_head_scale", {1}}};
+    for (const int block : {0, 1}) {
+        const std::string prefix = "layers." + std::to_string(block) + ".";
+        for (const Tensor& one : std::vector<Tensor>{{"attn_norm.weight", {16}},
+                                                     {"ffn_norm.weight", {16}},
+                                                     {"attn.wq_a.weight", {6, 16}},
+                                                     {"attn.q_norm.weight", {6}},
+                                                     {"attn.wq_b.weight", {32, 6}},
+                                                     {"attn.wkv.weight", {8, 16}},
+                                                     {"attn.kv_norm.weight", {8}},
+                                                     {"attn.wo_a.weight", {6, 16}},
+                                                     {"attn.wo_b.weight", {16, 6}},
+                                                     {"attn.attn_sink", {4}},
+                                                     {"ffn.gate.weight", {1, 16}},
+                                                     {"ffn.experts.0.w1.weight", {5, 16}},
+                                                     {"ffn.experts.0.w2.weight", {16, 5}},
+                                                     {"ffn.experts.0.w3.weight", {5, 16}},
+                                                     {"ffn.shared_experts.w1.weight", {5, 16}},
+                                                     {"ffn.shared_experts.w2.weight", {16, 5}},
+                                                     {"ffn.shared_experts.w3.weight", {5, 16}},
+                                                     {"hc_attn_fn", {8, 32}},
+                                                     {"hc_attn_base", {8}},
+                                                     {"hc_attn_scale", {3}},
+                                                     {"hc_ffn_fn", {8, 32}},
+                                                     {"hc_ffn_base", {8}},
+                                                     {"hc_ffn_scale", {3}}}) {
+            tensors.push_back({prefix + one.name, one.shape});
+        }
+    }
+    const auto add_compressor = [&tensors](
+                                    const std::string& prefix, int made, int row, int ratio) {
+        tensors.push_back({prefix + ".wkv.weight", {made, 16}});
+        tensors.push_back({prefix + ".wgate.weight", {made, 16}});
+        tensors.push_back({prefix + ".ape", {ratio, made}});
+        tensors.push_back({prefix + ".norm.weight", {row}});
+    };
+    add_compressor("layers.0.attn.compressor", 16, 8, 4);
+    add_compressor("layers.0.attn.indexer.compressor", 8, 4, 4);
+    add_compressor("layers.1.attn.compressor", 8, 8, 128);
+    tensors.push_back({"layers.0.attn.indexer.wq_b.weight", {8, 6}});
+    tensors.push_back({"layers.0.attn.indexer.weights_proj.weight", {2, 16}});
+    tensors.push_back({"layers.0.ffn.gate.tid2eid", {10, 1}, "I64"});
+    tensors.push_back({"layers.1.ffn.gate.bias", {1}});
+    EXPECT_EQ(counts_of(read_weights(model, {write("v4.safetensors", tensors)})), counts_of(model));
+}
+
 TEST_F(HfWeights, AnIndexNamesItsFiles) {
     write("1.safetensors", block(0));
     write("2.safetensors", block(1));

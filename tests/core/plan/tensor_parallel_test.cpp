@@ -64,6 +64,26 @@ TEST(TensorParallel, OneDeviceChangesNothing) {
     }
 }
 
+/// Of a residual of four rows that pass from layer to layer, a layer's sum has one.
+TEST(TensorParallel, OneRowOfAResidualOfSeveralIsSummed) {
+    Profile of = profile();
+    for (LayerCost& layer : of.layers) {
+        layer.output_rows = 4;
+    }
+    LayerSamples wide = samples();
+    for (LayerSample& sample : wide) {
+        sample.output = sample.output * 4;
+    }
+    const LayerSample one =
+        with_tensor_parallel(chain(), profile(), samples(), four(), SharesKnown::Yes)[1];
+    const LayerSample several =
+        with_tensor_parallel(chain(), of, std::move(wide), four(), SharesKnown::Yes)[1];
+    EXPECT_GT(one.messages.forward_sums, Duration{});
+    EXPECT_EQ(several.messages.forward_sums, one.messages.forward_sums);
+    EXPECT_EQ(several.messages.backward_sums, one.messages.backward_sums);
+    EXPECT_EQ(several.output, one.output * 4);
+}
+
 /// Output and gradient of the input are summed, and the rest is as it was.
 TEST(TensorParallel, KnownSharesAreNotDividedAgain) {
     LayerSamples expected = samples();
