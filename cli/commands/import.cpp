@@ -72,11 +72,12 @@ struct Importer {
     bool chunks = false;
     bool micro_batch_size = false;
     bool hf = false;
-    bool stack = false;    ///< --device and --stack alone
+    bool stack = false;    ///< options of costs, but for what the file says or cannot have
     bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown and --insist
     bool words = false;    ///< --vocabulary and --variable
-    bool log = false;      ///< --rows-out and --model
+    bool log = false;      ///< --rows-out and --log
+    bool model = false;    ///< --model
 };
 
 constexpr std::array importers{
@@ -92,33 +93,42 @@ constexpr std::array importers{
              .hf = true,
              .unknown = true,
              .words = true,
-             .log = true},
+             .log = true,
+             .model = true},
     Importer{.name = "nemo",
              .read = &import_nemo,
              .kinds = {FileKind::Unknown, FileKind::Megatron},
              .expected = "NeMo's YAML",
              .hf = true,
              .unknown = true,
-             .words = true},
+             .words = true,
+             .log = true},
     Importer{.name = "nanotron",
              .read = &import_nanotron,
              .kinds = {FileKind::Unknown},
              .expected = "nanotron's YAML",
              .hf = true,
              .unknown = true,
-             .words = true},
+             .words = true,
+             .log = true},
     Importer{.name = "torchtitan",
              .read = &import_torchtitan,
              .kinds = {FileKind::Torchtitan},
              .expected = "torchtitan's TOML",
+             .micro_batch_size = true,
              .stack = true,
-             .unknown = true},
+             .unknown = true,
+             .log = true,
+             .model = true},
     Importer{.name = "deepspeed",
              .read = &import_deepspeed,
              .kinds = {FileKind::DeepSpeed},
              .expected = "DeepSpeed's JSON",
+             .micro_batch_size = true,
              .stack = true,
-             .unknown = true},
+             .unknown = true,
+             .log = true,
+             .model = true},
     Importer{.name = "csv",
              .read = &import_csv,
              .kinds = {FileKind::CostTable},
@@ -186,9 +196,13 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
                            importer.name));
     }
     HfOptions costs = options.hf;
-    if (importer.stack) {
-        costs.device.reset();
-        costs.stack.reset();
+    if (importer.stack) {  // the rest is of costs, where they are estimated
+        HfOptions rest;
+        rest.precision = costs.precision;
+        rest.calibration = costs.calibration;
+        rest.weights = costs.weights;
+        rest.trainable = costs.trainable;
+        costs = std::move(rest);
     }
     if (!costs.given().empty() && !importer.hf) {
         refuse(costs.given(),
@@ -213,11 +227,12 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
     if (!options.variables.empty() && !importer.words) {
         refuse("--variable", fmt::format("a file of format '{}' has none", importer.name));
     }
-    if (!options.model.empty() && !importer.log) {
-        refuse("--model", fmt::format("'import {}' reads no flags of Megatron", importer.name));
+    if (!options.model.empty() && !importer.model) {
+        refuse("--model",
+               fmt::format("a file of format '{}' has its model, or none", importer.name));
     }
-    if (!options.rows_out.empty() && !importer.log) {
-        refuse("--rows-out",
+    if (!(options.rows_out.empty() && options.log.empty()) && !importer.log) {
+        refuse(options.log.empty() ? "--rows-out" : "--log",
                fmt::format("'import {}' reads no log with measured steps", importer.name));
     }
     if (!options.more_files.empty() && !importer.traces) {
@@ -261,6 +276,9 @@ void expect_own_file_of_rows(const ImportOptions& options) {
     const std::filesystem::path rows = plain(options.rows_out);
     if (rows == plain(options.file)) {
         refuse("is the file that is imported");
+    }
+    if (!options.log.empty() && rows == plain(options.log)) {
+        refuse("is the log of --log");
     }
     if (rows == plain(options.common.out)) {
         refuse("is the file of --out");
@@ -312,8 +330,8 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
     app.add_option(
            "--device",
            hf.device,
-           "hf, megatron: device to estimate the costs for, as 'pipetwin devices' names it; "
-           "torchtitan, deepspeed: cluster.device")
+           "hf, megatron, torchtitan, deepspeed: device to estimate the costs for, as 'pipetwin "
+           "devices' names it")
         ->type_name("NAME");
     add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
     app.add_option(
@@ -323,11 +341,12 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "rest in bf16); with --stack also fp8-block, mxfp8 and nvfp4; default: that of the "
            "file")
         ->type_name("NAME");
-    add_stack(app,
-              hf.stack,
-              "hf, megatron: training software whose rates the costs have, as 'pipetwin devices' "
-              "names it, or a stack's file; torchtitan, deepspeed: cluster.stack (default: the "
-              "newest of the program that knows the device; none: rates of the device alone)");
+    add_stack(
+        app,
+        hf.stack,
+        "hf, megatron: training software whose rates the costs have, as 'pipetwin devices' "
+        "names it, or a stack's file; torchtitan, deepspeed: also cluster.stack (default: the "
+        "newest of the program that knows the device; none: rates of the device alone)");
     app.add_option(
            "--efficiency",
            hf.efficiency,
@@ -456,12 +475,18 @@ Command declare_import(CLI::App& app) {
         ->expected(1);
     app.add_option("--model",
                    options->model,
-                   "megatron: a model by its name or its config.json, for sizes that the file does "
-                   "not say")
+                   "a model by its name or its config.json; megatron: for sizes that the file does "
+                   "not say; torchtitan, deepspeed: whose costs are estimated")
         ->type_name("NAME");
+    app.add_option("--log",
+                   options->log,
+                   "megatron, nemo, nanotron, torchtitan, deepspeed: log of the run, where the "
+                   "file has only its configuration: its steps are compared and go to --rows-out")
+        ->type_name("FILE");
     app.add_option("--rows-out",
                    options->rows_out,
-                   "megatron: file for the steps that a log measured, as a row for --calibrate")
+                   "megatron, nemo, nanotron, torchtitan, deepspeed: file for the steps that a log "
+                   "measured, as a row for --calibrate")
         ->type_name("FILE");
     add_hf_options(app, options->hf);
     add_range_names(app, options->ranges);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,8 +64,11 @@ struct ImportOptions {
     std::optional<int> vocabulary{};  ///< megatron, nemo, nanotron: words, where the file has none
     /// megatron, nemo, nanotron: values of variables that the file leaves open, "NAME=VALUE".
     std::vector<std::string> variables{};
-    std::string model{};  ///< megatron: a name or a config.json, for sizes that the file lacks
-    std::filesystem::path rows_out{};  ///< megatron: file for measured steps; empty: none
+    /// megatron: a name or a config.json, for sizes that the file lacks; torchtitan, deepspeed: the
+    /// model whose costs are estimated.
+    std::string model{};
+    std::filesystem::path log{};       ///< of the run, beside its configuration; empty: none
+    std::filesystem::path rows_out{};  ///< file for measured steps; empty: none
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys
 };
@@ -80,6 +84,8 @@ struct Imported {
     /// Rows of --calibrate; none: no steps were measured.
     std::optional<std::string> rows{};
 };
+
+constexpr std::size_t largest_log = std::size_t{1} << 29;  ///< bytes
 
 /// The value of --micro-batch-size. Throws Error(Usage) where it was left out, with `why` it is
 /// needed.

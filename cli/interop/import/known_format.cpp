@@ -11,6 +11,7 @@
 #include "cli/base/input.h"
 #include "core/artifacts/file_kinds.h"
 #include "core/base/error.h"
+#include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/printed_arguments.h"
 #include "core/interop/program_flags.h"
 
@@ -55,11 +56,32 @@ bool is_layout(std::string_view text) {
            text.find_first_not_of("EtmL|()*,0123456789 \r\n") == std::string_view::npos;
 }
 
+/// What torchtitan saves of a run: tables of all its settings.
+bool is_titan_json(std::string_view text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const auto has = [text](std::string_view key) {
+        return text.find(key) != std::string_view::npos;
+    };
+    return begin != std::string_view::npos && text[begin] == '{' &&
+           (has("\"parallelism\"") || has("\"experimental\"")) &&
+           has("\"activation_checkpoint\"") && has("\"training\"");
+}
+
 /// The format of a text with a mark that no other has; none: it has none.
 std::optional<KnownFormat> format_by_mark(std::string_view text) {
     if (has_printed_arguments(text)) {
         return KnownFormat{.format = "megatron",
                            .words = "a log with the arguments that Megatron prints"};
+    }
+    if (has_logged_config(text, titan_config_marks)) {
+        return KnownFormat{.format = "torchtitan", .words = "a log of torchtitan"};
+    }
+    if (has_logged_config(text, deepspeed_config_marks)) {
+        return KnownFormat{.format = "deepspeed", .words = "a log of DeepSpeed"};
+    }
+    if (is_titan_json(text)) {
+        return KnownFormat{.format = "torchtitan",
+                           .words = "a configuration that torchtitan saved"};
     }
     if (is_nanotron(text)) {
         return KnownFormat{.format = "nanotron", .words = "a configuration of nanotron"};

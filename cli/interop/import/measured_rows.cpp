@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/input.h"
 #include "cli/text/json_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/word_list.h"
 #include "core/interop/launch/table_settings.h"
-#include "core/interop/launch/training_log.h"
 
 namespace pipetwin::cli {
 
@@ -79,26 +79,51 @@ std::string row_of(const MeasuredStep& measured,
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view step_lines =
+    "those of measured steps, as Megatron-LM ('elapsed time per iteration (ms)'), torchtitan "
+    "('tps'), DeepSpeed ('iter time (s)', 'CurrSamplesPerSec'), nanotron and MaxText print them";
+
+/// Throws Error(BadInput) for a log without a step of the run.
+[[noreturn]] void refuse_log(const TrainingLog& found,
+                             const StepSizes& sizes,
+                             const std::string& place) {
+    const bool has_others = sizes.batch && !found.steps.empty();
+    throw Error(ErrorKind::BadInput,
+                place,
+                has_others ? fmt::format("no step of {} among the {} that the log reports",
+                                         counted(*sizes.batch, "sample"),
+                                         found.steps.size())
+                           : fmt::format("no line with a measured step, expected {}", step_lines),
+                "import a log with steps, or leave --rows-out and --log out");
+}
+
+}  // namespace
+
 void add_measured_steps(Imported& imported,
                         const ImportOptions& options,
                         std::string_view log,
-                        std::optional<int> batch,
-                        const std::string& place) {
-    const TrainingLog found = parse_training_log(log);
-    const std::optional<MeasuredStep> measured = measured_step(found, batch);
+                        const StepSizes& sizes) {
     const bool wants_rows = !options.rows_out.empty();
-    if (!measured && wants_rows) {
-        throw Error(ErrorKind::BadInput,
-                    place,
-                    batch && !found.steps.empty()
-                        ? fmt::format("no step of {} among the {} that the log reports",
-                                      counted(*batch, "sample"),
-                                      found.steps.size())
-                        : std::string("no line with 'elapsed time per iteration (ms)', expected "
-                                      "those of measured steps"),
-                    "import a log with steps, or leave --rows-out out");
+    const bool is_beside = !options.log.empty();
+    const std::string place = input_name(is_beside ? options.log : options.file);
+    const std::string beside = is_beside ? read_input(options.log, largest_log) : std::string();
+    if (!is_beside && log.empty()) {
+        if (wants_rows) {
+            throw Error(ErrorKind::BadInput,
+                        place,
+                        "no log of a run, in which steps are measured",
+                        "name it with --log FILE, or leave --rows-out out");
+        }
+        return;
     }
+    const TrainingLog found = parse_training_log(is_beside ? beside : log);
+    const std::optional<MeasuredStep> measured = measured_step(found, sizes);
     if (!measured) {
+        if (wants_rows || is_beside) {
+            refuse_log(found, sizes, place);
+        }
         return;
     }
     const std::string rate = measured->device_tflops ? fmt::format(", {:.1f} TFLOP/s of a device",
@@ -116,7 +141,7 @@ void add_measured_steps(Imported& imported,
             ErrorKind::Usage,
             "--rows-out",
             "the row would be of another run than the log's, as --insist left something out",
-            "leave --rows-out out, or write what --insist left out as Megatron's flags");
+            "leave --rows-out out, or write what --insist left out in words that are read");
     }
     imported.notes.push_back(fmt::format("a measured step took {:.1f} ms{}: {}",
                                          measured->seconds * 1000,

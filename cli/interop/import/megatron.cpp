@@ -22,7 +22,6 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
-constexpr std::size_t largest_log = std::size_t{1} << 29;
 constexpr int most_base_files = 32;
 
 [[noreturn]] void refuse(const std::string& place, std::string what, std::string hint) {
@@ -181,21 +180,20 @@ Imported import_megatron(const ImportOptions& options) {
         expect_no_other_kind(text, place);
     }
     if (!are_megatron_flags(text)) {
-        if (!options.hf.given().empty()) {
+        const std::string_view option = !options.hf.given().empty() ? options.hf.given()
+                                        : !options.model.empty()    ? "--model"
+                                        : !options.log.empty()      ? "--log"
+                                        : !options.rows_out.empty() ? "--rows-out"
+                                                                    : "";
+        if (!option.empty()) {
             throw Error(ErrorKind::Usage,
-                        std::string(options.hf.given()),
-                        "a layout does not describe a model, so no costs can be estimated",
+                        std::string(option),
+                        "a layout describes neither a model nor a run",
                         "leave it out");
         }
         return import_layout(parse_megatron_layout(text, place), options.chunks.value_or(1), place);
     }
     expect_flag_options(options);
-    if (!options.rows_out.empty() && !has_printed_arguments(text)) {
-        throw Error(ErrorKind::BadInput,
-                    place,
-                    "no log with the arguments that Megatron prints, in which steps are measured",
-                    "leave --rows-out out, or import the log of the run");
-    }
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
@@ -224,9 +222,10 @@ Imported import_megatron(const ImportOptions& options) {
     flags.left_out.insert(flags.left_out.end(), left_out.begin(), left_out.end());
     take_vocabulary(flags, options);
     Imported imported = megatron_fragment(flags, options, place);
-    if (file.is_printed) {
-        add_measured_steps(imported, options, text, flags.global_batch_size, place);
-    }
+    add_measured_steps(imported,
+                       options,
+                       file.is_printed ? std::string_view(text) : std::string_view(),
+                       {.batch = flags.global_batch_size});
     return imported;
 }
 

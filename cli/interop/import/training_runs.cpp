@@ -1,23 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
+#include "cli/base/shell_word.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
+#include "cli/interop/import/measured_rows.h"
+#include "core/base/error.h"
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack_choice.h"
+#include "core/costs/profile_json.h"
+#include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/table_settings.h"
 #include "core/interop/launch/training_run.h"
 #include "core/scenario/scenario_writer.h"
+#include "core/text/json_text.h"
+#include "sim/questions/estimated_model.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
 constexpr std::size_t largest_config_file = std::size_t{1} << 20;
+
+/// A program whose runs are read as `TrainingRun`.
+struct RunProgram {
+    std::string_view name;                    ///< as people write it
+    std::string_view framework;               ///< as the stacks name it
+    std::span<const std::string_view> marks;  ///< of a configuration in a log
+    LaunchFile (*parse)(std::string_view text, std::string_view place);
+    TrainingRun (*read)(const LaunchFile& file, LeaveOut leave_out);
+};
 
 std::string line(std::string_view key, const std::optional<int>& value) {
     return value ? fmt::format("{} = {}\n", key, *value) : std::string();
@@ -32,6 +50,7 @@ std::string quoted_line(std::string_view key, const std::string& value) {
 std::string stack_of_run(const TrainingRun& run,
                          const HfOptions& options,
                          std::string_view framework,
+                         bool has_costs,
                          std::vector<std::string>& notes) {
     const std::string device = options.device.value_or("");
     const std::string precision = run.precision.empty() ? "bf16" : run.precision;
@@ -48,7 +67,7 @@ std::string stack_of_run(const TrainingRun& run,
     if (!device.empty()) {
         expect_products(*known, device, precision, "--stack");
     }
-    if (!options.stack) {
+    if (!options.stack && !has_costs) {
         notes.push_back(fmt::format(
             "stack {}, the newest of {}{}: costs of the model have to be estimated with --stack "
             "{}; --stack NAME changes this",
@@ -70,23 +89,117 @@ std::string stack_of_run(const TrainingRun& run,
 std::string cluster_table(const TrainingRun& run,
                           const HfOptions& options,
                           std::string_view framework,
+                          bool has_costs,
                           std::vector<std::string>& notes) {
     const std::string device =
         options.device ? find_device(*options.device, "--device").name : std::string();
-    const std::string text = quoted_line("device", device) +
-                             quoted_line("stack", stack_of_run(run, options, framework, notes));
+    const std::string text =
+        quoted_line("device", device) +
+        quoted_line("stack", stack_of_run(run, options, framework, has_costs, notes));
     return text.empty() ? text : "[cluster]\n" + text;
 }
 
-/// The tables of a scenario; [model] is left to its user.
+// --- [model] ---
+
+/// Samples of a micro-batch; none: the settings do not say them.
+std::optional<int> micro_batch_size(const TrainingRun& run) {
+    if (!run.batch || !run.micro_batches) {
+        return std::nullopt;
+    }
+    return std::max(1, *run.batch / run.data_parallel.value_or(1) / *run.micro_batches);
+}
+
+/// What a cost of the run's model is asked for.
+sim::EstimateQuestion question_of(const TrainingRun& run,
+                                  const ImportOptions& options,
+                                  const RunProgram& program) {
+    const auto need = [&](bool is_there, std::string_view what, std::string_view option) {
+        if (!is_there) {
+            throw Error(ErrorKind::Infeasible,
+                        input_name(options.file),
+                        fmt::format("the file does not say {}, for which the costs of the model "
+                                    "are estimated",
+                                    what),
+                        fmt::format("add {} N to the command, or leave --device out", option));
+        }
+    };
+    const std::optional<int> sequence = options.hf.sequence ? options.hf.sequence : run.sequence;
+    const std::optional<int> size =
+        options.micro_batch_size ? options.micro_batch_size : micro_batch_size(run);
+    need(sequence.has_value(), "how many tokens a sample has", "--sequence");
+    need(size.has_value(), "how many samples a micro-batch has", "--micro-batch-size");
+    sim::EstimateQuestion question{
+        .device = options.hf.device.value_or(""),
+        .framework = std::string(program.framework),
+        .precision = run.precision.empty() ? std::nullopt : std::optional(run.precision),
+        .whole_blocks = options.hf.whole_blocks};
+    question.estimate.sequence = *sequence;
+    question.estimate.micro_batch_size = *size;
+    set_rates(options.hf, question);
+    return question;
+}
+
+/// Throws Error(Usage) for options of costs where none are estimated.
+void expect_no_question(const ImportOptions& options) {
+    if (!options.model.empty()) {
+        throw Error(ErrorKind::Usage,
+                    "--model",
+                    "its costs are estimated for a device, and none is given",
+                    "add --device NAME ('pipetwin devices' lists the names)");
+    }
+    HfOptions costs = options.hf;
+    costs.device.reset();
+    costs.stack.reset();
+    const std::string_view option =
+        options.micro_batch_size ? std::string_view("--micro-batch-size") : costs.given();
+    if (!option.empty()) {
+        throw Error(ErrorKind::Usage,
+                    std::string(option),
+                    "no costs of a model are estimated",
+                    "add --model NAME and --device NAME, or leave it out");
+    }
+}
+
+/// The table [model], where the model is known and a device is given, with its costs; empty: it is
+/// left to the user.
+std::string model_table(const TrainingRun& run,
+                        const ImportOptions& options,
+                        const RunProgram& program,
+                        Imported& imported) {
+    const std::string name = options.model.empty() ? run.shipped_model : options.model;
+    if (name.empty() || !options.hf.device) {
+        expect_no_question(options);
+        return {};
+    }
+    const std::filesystem::path beside = profile_beside(options.common.out);
+    require_free(beside, options.common.force);
+    const std::filesystem::path file =
+        sim::config_file(name, fmt::format("import {} --model", program.framework));
+    const sim::ModelConfig config =
+        sim::model_config(read_input(file, JsonLimits{}.max_bytes), input_name(file));
+    sim::EstimatedModel found = sim::estimated_model(config, question_of(run, options, program));
+    imported.notes.insert(imported.notes.end(), found.notes.begin(), found.notes.end());
+    imported.profile = print_profile(found.profile);
+    imported.result.layers = static_cast<int>(found.profile.layers.size());
+    imported.result.parameters = parameter_count(config.model);
+    return fmt::format("[model]\n{}kind = \"profile\"\nfile = {}\n",
+                       toml_comment(name),
+                       toml_string(beside.filename().string()));
+}
+
+// --- The fragment. ---
+
+/// The tables of a scenario.
 Imported tables_of(const TrainingRun& run,
-                   std::string_view origin,
-                   const HfOptions& options,
-                   std::string_view framework) {
-    std::string text =
-        toml_comment(fmt::format("{}{}", origin, run.model.empty() ? "" : ", model " + run.model)) +
-        left_out_comment(run.left_out);
-    if (run.sequence) {
+                   const ImportOptions& options,
+                   const RunProgram& program) {
+    Imported imported{.content = {}, .result = {}};
+    const std::string model = model_table(run, options, program, imported);
+    std::string text = toml_comment(fmt::format("{}'s configuration{}",
+                                                program.name,
+                                                run.model.empty() ? "" : ", model " + run.model)) +
+                       left_out_comment(run.left_out);
+    if (run.sequence && model.empty()) {
         text +=
             toml_comment(fmt::format("samples of {} tokens: costs of the model need --sequence {}",
                                      *run.sequence,
@@ -96,8 +209,8 @@ Imported tables_of(const TrainingRun& run,
         text += toml_comment(
             fmt::format("without effect on a prediction: {}", fmt::join(run.harmless, " ")));
     }
-    text += "[training]\n" + line("batch", run.batch) + quoted_line("precision", run.precision) +
-            quoted_line("optimizer", run.optimizer);
+    text += model + "[training]\n" + line("batch", run.batch) +
+            quoted_line("precision", run.precision) + quoted_line("optimizer", run.optimizer);
     if (run.clip_norm && *run.clip_norm > 0) {
         text += fmt::format("clip_norm = {}\n", *run.clip_norm);
     }
@@ -132,9 +245,8 @@ Imported tables_of(const TrainingRun& run,
             fmt::format("# whole blocks; embedding and head go with the ends\npartition = [{}]\n",
                         fmt::join(run.blocks, ", "));
     }
-    std::vector<std::string> notes;
-    text += cluster_table(run, options, framework, notes);
-    Imported imported{.content = std::move(text), .result = {}, .notes = std::move(notes)};
+    text += cluster_table(run, options.hf, program.framework, !model.empty(), imported.notes);
+    imported.content = std::move(text);
     imported.result.ranks = run.stages.value_or(0);
     imported.result.stages = run.stages.value_or(0) * run.chunks;
     imported.result.micro_batches = run.micro_batches;
@@ -145,28 +257,90 @@ Imported tables_of(const TrainingRun& run,
     return imported;
 }
 
+/// TOML, or the JSON that torchtitan saves.
+LaunchFile parse_titan_file(std::string_view text, std::string_view place) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const bool is_json = begin != std::string_view::npos && text[begin] == '{';
+    return is_json ? parse_json_settings(text, place) : parse_toml_settings(text, place);
+}
+
+constexpr RunProgram titan_program{.name = "torchtitan",
+                                   .framework = "torchtitan",
+                                   .marks = titan_config_marks,
+                                   .parse = &parse_titan_file,
+                                   .read = &torchtitan_run};
+constexpr RunProgram deepspeed_program{.name = "DeepSpeed",
+                                       .framework = "deepspeed",
+                                       .marks = deepspeed_config_marks,
+                                       .parse = &parse_json_settings,
+                                       .read = &deepspeed_run};
+
+/// The settings of a file of the program, or of the configuration in a log.
+LaunchFile settings_of(const RunProgram& program,
+                       const std::string& text,
+                       const std::string& place) {
+    if (has_logged_config(text, program.marks)) {
+        const LoggedConfig config = logged_config(text, program.marks, place);
+        LaunchFile file =
+            parse_json_settings(config.json, fmt::format("{}:{}", place, config.line));
+        file.is_printed = true;
+        return file;
+    }
+    if (!parse_training_log(text).steps.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("a log without the configuration of the run, expected a line with "
+                                "'{}'",
+                                fmt::join(program.marks, "' or '")),
+                    fmt::format("import the configuration, and this beside it: pipetwin import {} "
+                                "FILE --log {} --out FILE",
+                                program.framework,
+                                shell_word(place)));
+    }
+    if (text.size() > largest_config_file) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("{} bytes, expected at most {} of a configuration",
+                                text.size(),
+                                largest_config_file),
+                    "is this a file of another program?");
+    }
+    expect_known_program(text, place);
+    return program.parse(text, place);
+}
+
+/// The devices of a run, those of one replica where it does not say how many there are.
+double devices_of(const TrainingRun& run) {
+    double devices = 1;
+    for (const std::optional<int>& degree :
+         {run.stages, run.data_parallel, run.tensor_parallel, run.context_parallel}) {
+        devices *= degree.value_or(1);
+    }
+    return devices;
+}
+
+Imported import_run(const RunProgram& program, const ImportOptions& options) {
+    const std::string text = read_input(options.file, largest_log);
+    const LaunchFile file = settings_of(program, text, input_name(options.file));
+    const TrainingRun run = program.read(file, leave_out(options));
+    Imported imported = tables_of(run, options, program);
+    StepSizes sizes{.batch = run.batch};
+    if (run.batch && run.sequence) {
+        sizes.tokens_of_device = *run.batch * (*run.sequence / devices_of(run));
+    }
+    add_measured_steps(
+        imported, options, file.is_printed ? std::string_view(text) : std::string_view(), sizes);
+    return imported;
+}
+
 }  // namespace
 
 Imported import_torchtitan(const ImportOptions& options) {
-    const std::string place = input_name(options.file);
-    const std::string text = read_input(options.file, largest_config_file);
-    expect_known_program(text, place);
-    const LaunchFile file = parse_toml_settings(text, place);
-    return tables_of(torchtitan_run(file, leave_out(options)),
-                     "torchtitan's configuration",
-                     options.hf,
-                     "torchtitan");
+    return import_run(titan_program, options);
 }
 
 Imported import_deepspeed(const ImportOptions& options) {
-    const std::string place = input_name(options.file);
-    const std::string text = read_input(options.file, largest_config_file);
-    expect_known_program(text, place);
-    const LaunchFile file = parse_json_settings(text, place);
-    return tables_of(deepspeed_run(file, leave_out(options)),
-                     "DeepSpeed's configuration",
-                     options.hf,
-                     "deepspeed");
+    return import_run(deepspeed_program, options);
 }
 
 }  // namespace pipetwin::cli

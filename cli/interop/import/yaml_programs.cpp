@@ -10,6 +10,7 @@
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/known_format.h"
 #include "cli/interop/import/launch_tables.h"
+#include "cli/interop/import/measured_rows.h"
 #include "cli/interop/import/megatron_fragment.h"
 #include "core/base/error.h"
 #include "core/interop/launch/yaml_settings.h"
@@ -97,7 +98,9 @@ Imported import_program(const YamlProgram& program, const ImportOptions& options
     }
     MegatronFlags flags = program.flags(file, leave_out(options));
     take_vocabulary(flags, options);
-    return megatron_fragment(flags, options, place);
+    Imported imported = megatron_fragment(flags, options, place);
+    add_measured_steps(imported, options, "", {.batch = flags.global_batch_size});
+    return imported;
 }
 
 }  // namespace

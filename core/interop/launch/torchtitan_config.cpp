@@ -272,6 +272,7 @@ class TitanReader {
         const std::string flavor = reader_.text("model.flavor").value_or("");
         model_ = titan_model(name, flavor);
         run_.model = model_.name;
+        run_.shipped_model = model_.shipped;
         const auto converters =
             reader_.texts("model.converters").value_or(std::vector<std::string>{});
         if (std::ranges::any_of(converters,

@@ -23,20 +23,21 @@ struct Flavor {
     std::string_view model;
     std::string_view flavor;
     int blocks;
+    std::string_view shipped{};  ///< its name in profiles/models
 };
 
 constexpr auto flavors = std::to_array<Flavor>({
     {"llama3", "debugmodel", 6},
-    {"llama3", "8B", 32},
-    {"llama3", "70B", 80},
-    {"llama3", "405B", 126},
+    {"llama3", "8B", 32, "llama-3.1-8b"},
+    {"llama3", "70B", 80, "llama-3.1-70b"},
+    {"llama3", "405B", 126, "llama-3.1-405b"},
     {"deepseek_v3", "16B", 27},
     {"deepseek_v3", "236B", 60},
     {"deepseek_v3", "671B", 61},
     {"qwen3", "0.6B", 28},
     {"qwen3", "1.7B", 28},
     {"qwen3", "4B", 36},
-    {"qwen3", "8B", 36},
+    {"qwen3", "8B", 36, "qwen3-8b"},
     {"qwen3", "14B", 40},
     {"qwen3", "32B", 64},
 });
@@ -120,10 +121,11 @@ void expect_ends(const std::map<std::string, std::size_t, std::less<>>& stage_of
 }  // namespace
 
 TitanModel titan_model(std::string_view name, std::string_view flavor) {
-    TitanModel model{.name = fmt::format("{} {}", name, flavor), .blocks = {}};
+    TitanModel model{.name = fmt::format("{} {}", name, flavor), .blocks = {}, .shipped = {}};
     for (const Flavor& known : flavors) {
         if (known.model == name && known.flavor == flavor) {
             model.blocks = known.blocks;
+            model.shipped = known.shipped;
         }
     }
     return model;

@@ -14,6 +14,7 @@ namespace pipetwin {
 struct TitanModel {
     std::string name;           ///< with its flavour, for people
     std::optional<int> blocks;  ///< none: not known here
+    std::string shipped{};      ///< its name in profiles/models; empty: it is not there
 };
 
 /// The model of a name and a flavour (torchtitan/models/*/__init__.py).

@@ -15,6 +15,11 @@ namespace pipetwin {
 namespace {
 
 constexpr double bytes_of_a_megabyte = 1024.0 * 1024.0;  // as report_memory has it
+constexpr double bytes_of_a_gigabyte = 1024.0 * bytes_of_a_megabyte;
+
+bool is_positive(std::optional<double> number) {
+    return number && std::isfinite(*number) && *number > 0;
+}
 
 /// The number behind a text in a line; none: there is none.
 template <typename Number>
@@ -29,8 +34,17 @@ std::optional<Number> number_behind(std::string_view line, std::string_view text
     return status == std::errc{} && end != rest.data() ? std::optional(number) : std::nullopt;
 }
 
-bool is_positive(std::optional<double> number) {
-    return number && std::isfinite(*number) && *number > 0;
+/// The number behind a text, as "1,234.5"; 0: there is none that is more.
+double grouped_number_behind(std::string_view line, std::string_view text) {
+    const std::size_t at = line.find(text);
+    if (at == std::string_view::npos) {
+        return 0;
+    }
+    const std::string_view rest = trimmed_line(line.substr(at + text.size()));
+    std::string number(rest.substr(0, rest.find_first_not_of("0123456789,.")));
+    std::erase(number, ',');
+    const std::optional<double> found = number_behind<double>(number, "");
+    return is_positive(found) ? *found : 0;
 }
 
 /// Reads the steps of one log; one object for each.
@@ -51,42 +65,114 @@ class LoggedSteps {
 
   private:
     void take_step(std::string_view line, int number, TrainingLog& log);
+    void add(LoggedStep step, TrainingLog& log);
 
     std::set<std::int64_t> seen_{};
     bool has_block_ = false;
     bool begins_ = true;  ///< the next step is the first of a start
 };
 
-void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
+/// Adds a step that no line before has.
+void LoggedSteps::add(LoggedStep step, TrainingLog& log) {
+    constexpr double longest = 1e7;
+    if (step.seconds > longest || !seen_.insert(step.iteration).second) {
+        return;
+    }
+    step.is_first = std::exchange(begins_, false);
+    log.steps.push_back(step);
+}
+
+std::optional<LoggedStep> megatron_step(std::string_view line) {
     const std::optional<double> time =
         number_behind<double>(line, "elapsed time per iteration (ms):");
     const std::optional<std::int64_t> iteration = number_behind<std::int64_t>(line, "iteration ");
-    constexpr double longest = 1e10;
-    if (!is_positive(time) || *time > longest || !iteration || !seen_.insert(*iteration).second) {
-        return;
-    }
-    const bool is_first = std::exchange(begins_, false);
-    if (number_behind<int>(line, "number of skipped iterations:").value_or(0) > 0) {
-        return;  // without an update
+    if (!is_positive(time) || !iteration) {
+        return std::nullopt;
     }
     const std::optional<double> tflops =
         number_behind<double>(line, "throughput per GPU (TFLOP/s/GPU):");
-    log.steps.push_back({.line = number,
-                         .iteration = *iteration,
-                         .seconds = *time / 1000,
-                         .is_first = is_first,
-                         .batch = number_behind<int>(line, "global batch size:"),
-                         .device_tflops = is_positive(tflops) ? tflops : std::nullopt});
+    return LoggedStep{.iteration = *iteration,
+                      .seconds = *time / 1000,
+                      .batch = number_behind<int>(line, "global batch size:"),
+                      .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
+}
+
+std::optional<LoggedStep> titan_step(std::string_view line) {
+    const std::optional<std::int64_t> iteration = number_behind<std::int64_t>(line, "step:");
+    const double rate = grouped_number_behind(line, " tps:");
+    if (!iteration || rate == 0) {
+        return std::nullopt;
+    }
+    const double tflops = grouped_number_behind(line, " tflops:");
+    return LoggedStep{.iteration = *iteration,
+                      .device_tokens_per_second = rate,
+                      .device_tflops = tflops > 0 ? std::optional(tflops) : std::nullopt};
+}
+
+/// Of the engine of pipelines, or of the timer that all others have.
+std::optional<LoggedStep> deepspeed_step(std::string_view line) {
+    const std::optional<double> time = number_behind<double>(line, "iter time (s):");
+    const std::optional<std::int64_t> step = number_behind<std::int64_t>(line, "steps:");
+    if (is_positive(time) && step) {
+        return LoggedStep{.iteration = *step, .seconds = *time};
+    }
+    const std::optional<double> rate = number_behind<double>(line, "CurrSamplesPerSec=");
+    const std::optional<std::int64_t> global = number_behind<std::int64_t>(line, "global_step=");
+    if (!is_positive(rate) || !global) {
+        return std::nullopt;
+    }
+    return LoggedStep{.iteration = *global, .samples_per_second = *rate};
+}
+
+/// Programs that grew out of Megatron-LM report a step in its words, and DeepSpeed below them in
+/// its own.
+void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
+    std::optional<LoggedStep> step = megatron_step(line);
+    if (step && number_behind<int>(line, "number of skipped iterations:").value_or(0) > 0) {
+        if (seen_.insert(step->iteration).second) {
+            begins_ = false;  // without an update
+        }
+        return;
+    }
+    if (!step && !has_block_) {
+        step = titan_step(line);
+    }
+    if (!step && !has_block_) {
+        step = deepspeed_step(line);
+    }
+    if (step) {
+        step->line = number;
+        add(*step, log);
+    }
 }
 
 void take_memory(std::string_view line, TrainingLog& log) {
-    const std::optional<double> megabytes = number_behind<double>(line, "max allocated:");
-    constexpr double most = 1e9;
-    if (line.find("memory (MB)") != std::string_view::npos && is_positive(megabytes) &&
-        *megabytes < most) {
-        const auto bytes = static_cast<std::int64_t>(*megabytes * bytes_of_a_megabyte);
-        log.peak_bytes = std::max(log.peak_bytes.value_or(0), bytes);
+    double bytes = 0;
+    if (line.find("memory (MB)") != std::string_view::npos) {
+        bytes = number_behind<double>(line, "max allocated:").value_or(0) * bytes_of_a_megabyte;
+    } else if (line.find("GiB(") != std::string_view::npos) {
+        bytes = number_behind<double>(line, " memory:").value_or(0) * bytes_of_a_gigabyte;
+    } else {
+        bytes = number_behind<double>(line, "MaxMemAllocated=").value_or(0) * bytes_of_a_gigabyte;
     }
+    constexpr double most = 1e15;
+    if (is_positive(bytes) && bytes < most) {
+        log.peak_bytes = std::max(log.peak_bytes.value_or(0), static_cast<std::int64_t>(bytes));
+    }
+}
+
+/// Seconds of a step; none: what its rate is of is not known.
+std::optional<double> seconds_of(const LoggedStep& step, const StepSizes& sizes) {
+    if (step.seconds > 0) {
+        return step.seconds;
+    }
+    if (step.samples_per_second > 0 && sizes.batch) {
+        return *sizes.batch / step.samples_per_second;
+    }
+    if (step.device_tokens_per_second > 0 && sizes.tokens_of_device > 0) {
+        return sizes.tokens_of_device / step.device_tokens_per_second;
+    }
+    return std::nullopt;
 }
 
 }  // namespace
@@ -101,12 +187,13 @@ TrainingLog parse_training_log(std::string_view text) {
     return log;
 }
 
-std::optional<MeasuredStep> measured_step(const TrainingLog& log, std::optional<int> batch) {
+std::optional<MeasuredStep> measured_step(const TrainingLog& log, const StepSizes& sizes) {
     std::vector<LoggedStep> steps = log.steps;
     const bool has_others = !std::ranges::all_of(steps, &LoggedStep::is_first);
     std::erase_if(steps, [&](const LoggedStep& step) { return has_others && step.is_first; });
-    std::erase_if(steps, [batch](const LoggedStep& step) {
-        return batch && step.batch && *step.batch != *batch;
+    std::erase_if(steps, [&sizes](const LoggedStep& step) {
+        const bool is_other = sizes.batch && step.batch && *step.batch != *sizes.batch;
+        return is_other || !seconds_of(step, sizes);
     });
     if (steps.empty()) {
         return std::nullopt;
@@ -114,7 +201,7 @@ std::optional<MeasuredStep> measured_step(const TrainingLog& log, std::optional<
     std::vector<double> seconds;
     std::vector<double> tflops;
     for (const LoggedStep& step : steps) {
-        seconds.push_back(step.seconds);
+        seconds.push_back(seconds_of(step, sizes).value());
         if (step.device_tflops) {
             tflops.push_back(*step.device_tflops);
         }

@@ -12,7 +12,9 @@ namespace pipetwin {
 struct LoggedStep {
     int line = 0;  ///< from 1
     std::int64_t iteration = 0;
-    double seconds = 0;
+    double seconds = 0;                     ///< 0: the program says a rate alone
+    double samples_per_second = 0;          ///< of all replicas; 0: not said
+    double device_tokens_per_second = 0;    ///< tokens of a step by devices; 0: not said
     bool is_first = false;                  ///< that the program reported after a start
     std::optional<int> batch{};             ///< samples, over all replicas
     std::optional<double> device_tflops{};  ///< TFLOP/s of a device, as the program counts
@@ -20,19 +22,33 @@ struct LoggedStep {
     bool operator==(const LoggedStep&) const = default;
 };
 
-/// What a log of Megatron-LM, or of a program that grew out of it, says was measured
-/// (megatron/training/training.py, training_log and report_memory).
+/// What the log of a training program says was measured.
 struct TrainingLog {
     /// Each iteration once, in the order of the log, those without an update left out; where the
-    /// log has blocks of arguments those behind the first.
+    /// log has blocks of Megatron's arguments those behind the first.
     std::vector<LoggedStep> steps{};
-    /// The most memory that any rank allocated; none: the log does not say.
+    /// The most memory that any rank took; none: the log does not say.
     std::optional<std::int64_t> peak_bytes{};
 };
 
-/// Reads the lines "iteration N/ M | ... | elapsed time per iteration (ms): T | ..." and "memory
-/// (MB) | ... | max allocated: X | ...", whatever stands in front of them.
+/// Reads the lines in which programs report their steps, whatever stands in front of them:
+///
+///     Megatron-LM   iteration N/ M | ... | elapsed time per iteration (ms): T | ...
+///                   memory (MB) | ... | max allocated: X | ...
+///     torchtitan    step: N  loss: ...  memory: XGiB(...)  tps: R  tflops: F  mfu: ...
+///     DeepSpeed     steps: N loss: L iter time (s): T samples/sec: R
+///                   ... global_step=N, ... CurrSamplesPerSec=R, ... MaxMemAllocated=XGB
+///
+/// (megatron/training/training.py, training_log and report_memory;
+/// torchtitan/components/metrics.py; deepspeed/runtime/pipe/engine.py, train_batch, and
+/// deepspeed/utils/timer.py, ThroughputTimer.)
 TrainingLog parse_training_log(std::string_view text);
+
+/// What turns rates into times; 0: not known.
+struct StepSizes {
+    std::optional<int> batch{};   ///< samples of a step, over all replicas
+    double tokens_of_device = 0;  ///< tokens of a step by devices
+};
 
 /// What a log says of one step.
 struct MeasuredStep {
@@ -44,8 +60,9 @@ struct MeasuredStep {
     int last_line = 0;
 };
 
-/// The median of the steps with `batch` samples (none: any), without the first after each start,
-/// which takes longer; of these where there are no others. None: there is no such step.
-std::optional<MeasuredStep> measured_step(const TrainingLog& log, std::optional<int> batch);
+/// The median of the steps with the samples of `sizes` (none: any), without the first after each
+/// start, which takes longer; of these where there are no others. None: there is no such step, or
+/// only the rate is known, and not what it is a rate of.
+std::optional<MeasuredStep> measured_step(const TrainingLog& log, const StepSizes& sizes);
 
 }  // namespace pipetwin

@@ -17,6 +17,7 @@ namespace pipetwin {
 /// scenario. An empty text or list, and none, stand for what they do not say.
 struct TrainingRun {
     std::string model{};          ///< the name that the settings give it, for people
+    std::string shipped_model{};  ///< its name in profiles/models; empty: it is not there
     std::optional<int> stages{};  ///< pipeline.stages
     int chunks = 1;               ///< pipeline.chunks
     std::string schedule{};       ///< pipeline.schedule
