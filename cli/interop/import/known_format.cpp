@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/input.h"
+#include "cli/interop/import/base_files.h"
 #include "core/artifacts/file_kinds.h"
 #include "core/base/error.h"
 #include "core/interop/launch/logged_config.h"
@@ -78,6 +79,9 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
     }
     if (has_logged_config(text, deepspeed_config_marks)) {
         return KnownFormat{.format = "deepspeed", .words = "a log of DeepSpeed"};
+    }
+    if (is_primus_titan(text)) {
+        return KnownFormat{.format = "torchtitan", .words = "Primus's YAML for torchtitan"};
     }
     if (is_titan_json(text)) {
         return KnownFormat{.format = "torchtitan",

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
+#include "cli/interop/import/base_files.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
 #include "cli/interop/import/measured_rows.h"
@@ -22,7 +23,6 @@ namespace pipetwin::cli {
 namespace {
 
 constexpr std::size_t largest_layout_file = std::size_t{1} << 20;
-constexpr int most_base_files = 32;
 
 [[noreturn]] void refuse(const std::string& place, std::string what, std::string hint) {
     throw Error(ErrorKind::Infeasible, place, std::move(what), std::move(hint));
@@ -90,57 +90,6 @@ Imported import_layout(const MegatronLayout& layout, int chunks, const std::stri
 
 // --- Files. ---
 
-/// Where a base file of a YAML file may lie: beside it, or where Primus keeps its models.
-std::optional<std::filesystem::path> base_file(const std::filesystem::path& file,
-                                               const std::string& name) {
-    std::error_code ignored;
-    const std::filesystem::path folder = std::filesystem::absolute(file, ignored).parent_path();
-    if (std::filesystem::is_regular_file(folder / name, ignored)) {
-        return folder / name;
-    }
-    for (std::filesystem::path above = folder; above.has_relative_path();
-         above = above.parent_path()) {
-        const std::filesystem::path inside = above / "primus/configs/models/megatron" / name;
-        if (std::filesystem::is_regular_file(inside, ignored)) {
-            return inside;
-        }
-    }
-    return std::nullopt;
-}
-
-/// Adds what the files that this one continues say.
-void add_bases(LaunchFile& file,
-               const std::filesystem::path& from,
-               const ImportOptions& options,
-               int& files,
-               std::vector<std::string>& left_out) {
-    for (const std::string& name : std::vector<std::string>(file.models)) {
-        const std::optional<std::filesystem::path> found = base_file(from, name);
-        if (!found || ++files > most_base_files) {
-            const std::string what =
-                found ? fmt::format("more than {} files that continue each other", most_base_files)
-                      : fmt::format(
-                            "the file '{}', which it continues, is neither beside it nor in "
-                            "primus/configs/models/megatron",
-                            name);
-            if (leave_out(options) != LeaveOut::All) {
-                throw Error(ErrorKind::BadInput,
-                            input_name(from),
-                            what,
-                            "put it beside the file, as it may say what the model is; --insist "
-                            "leaves it out, and says so in the result");
-            }
-            file.notes.push_back(what);
-            left_out.push_back(fmt::format("the file '{}'", name));
-            continue;
-        }
-        LaunchFile base =
-            parse_launch_file(read_input(*found, largest_layout_file), found->string());
-        add_bases(base, *found, options, files, left_out);
-        add_base_settings(file, base);
-    }
-}
-
 /// No launch file is as large as a log.
 void expect_size_of_flags(std::string_view text, const std::string& place) {
     if (text.size() > largest_layout_file) {
@@ -198,9 +147,14 @@ Imported import_megatron(const ImportOptions& options) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
     LaunchFile file = parse_launch_file(text, place, given_variables(options, text));
-    int files = 0;
     std::vector<std::string> left_out;
-    add_bases(file, options.file, options, files, left_out);
+    add_bases(
+        file,
+        options,
+        "models/megatron",
+        [](const std::string& of, const std::string& at) { return parse_launch_file(of, at); },
+        add_base_settings,
+        left_out);
     add_named_model(file, options);
     const bool is_empty = std::ranges::all_of(file.settings, &Setting::is_unset);
     if (is_empty && !file.unseen.empty()) {

@@ -8,6 +8,7 @@
 
 #include "cli/base/input.h"
 #include "cli/base/shell_word.h"
+#include "cli/interop/import/base_files.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
 #include "cli/interop/import/measured_rows.h"
@@ -278,13 +279,18 @@ constexpr RunProgram deepspeed_program{.name = "DeepSpeed",
 /// The settings of a file of the program, or of the configuration in a log.
 LaunchFile settings_of(const RunProgram& program,
                        const std::string& text,
-                       const std::string& place) {
+                       const ImportOptions& options,
+                       std::vector<std::string>& left_out) {
+    const std::string place = input_name(options.file);
     if (has_logged_config(text, program.marks)) {
         const LoggedConfig config = logged_config(text, program.marks, place);
         LaunchFile file =
             parse_json_settings(config.json, fmt::format("{}:{}", place, config.line));
         file.is_printed = true;
         return file;
+    }
+    if (&program == &titan_program && is_primus_titan(text)) {
+        return primus_titan_settings(text, options, left_out);
     }
     if (!parse_training_log(text).steps.empty()) {
         throw Error(ErrorKind::BadInput,
@@ -321,8 +327,11 @@ double devices_of(const TrainingRun& run) {
 
 Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_log);
-    const LaunchFile file = settings_of(program, text, input_name(options.file));
-    const TrainingRun run = program.read(file, leave_out(options));
+    std::vector<std::string> left_out;
+    const LaunchFile file = settings_of(program, text, options, left_out);
+    TrainingRun run = program.read(file, leave_out(options));
+    run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
+    run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
     Imported imported = tables_of(run, options, program);
     StepSizes sizes{.batch = run.batch};
     if (run.batch && run.sequence) {

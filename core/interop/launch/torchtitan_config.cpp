@@ -87,7 +87,11 @@ constexpr std::string_view harmless_titan =
     "fault_tolerance.replica_id fault_tolerance.group_size fault_tolerance.min_replica_size "
     "fault_tolerance.sync_steps fault_tolerance.should_quantize "
     "fault_tolerance.fragment_sync_delay fault_tolerance.fragment_update_alpha "
-    "fault_tolerance.num_fragments fault_tolerance.module_fqns_per_model_fragment";
+    "fault_tolerance.num_fragments fault_tolerance.module_fqns_per_model_fragment "
+    "training.mock_data primus_turbo.enable_primus_turbo primus_turbo.use_turbo_mx_linear "
+    "primus_turbo.use_turbo_float8_linear primus_turbo.use_classic_attention "
+    "primus_turbo.use_turbo_grouped_mm primus_turbo.use_turbo_attention "
+    "primus_turbo.use_turbo_async_tp";
 
 /// Switches that make the run another one than a training, and numbers of other widths.
 constexpr auto refused_titan = std::to_array<SettingGroup>({
@@ -100,6 +104,9 @@ constexpr auto refused_titan = std::to_array<SettingGroup>({
      off_values},
     {"fault_tolerance.semi_sync_method", "replicas are summed up once in many steps", off_values},
     {"training.enable_cpu_offload", "weights are in host memory"},
+    {"primus_turbo.enable_attention_float8 primus_turbo.use_moe_fp8",
+     "products in 8 bits take other time and memory",
+     off_values},
     {"fault_tolerance.enable", "replicas come and go"},
 });
 
@@ -275,8 +282,9 @@ class TitanReader {
         run_.shipped_model = model_.shipped;
         const auto converters =
             reader_.texts("model.converters").value_or(std::vector<std::string>{});
-        if (std::ranges::any_of(converters,
-                                [](const std::string& word) { return !word.empty(); })) {
+        if (std::ranges::any_of(converters, [](const std::string& word) {
+                return !word.empty() && word != "primus_turbo";  // kernels of AMD's
+            })) {
             reader_.problem("model.converters", "products in 8 bits take other time and memory");
         }
     }

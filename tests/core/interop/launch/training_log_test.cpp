@@ -39,11 +39,11 @@ TEST(TrainingLog, TheMeasuredStepIsTheMedianBehindTheFirst) {
     for (const int milliseconds : {500, 510}) {
         text += step_line(milliseconds, milliseconds, 32);
     }
-    EXPECT_EQ(measured_step(parse_training_log(text), 64), std::nullopt);
+    EXPECT_EQ(measured_step(parse_training_log(text), {.batch = 64}), std::nullopt);
     for (const int milliseconds : {1000, 1030, 1010}) {
         text += step_line(milliseconds, milliseconds, 64);
     }
-    const std::optional<MeasuredStep> step = measured_step(parse_training_log(text), 64);
+    const std::optional<MeasuredStep> step = measured_step(parse_training_log(text), {.batch = 64});
     ASSERT_TRUE(step.has_value());
     EXPECT_DOUBLE_EQ(step->seconds, 1.01);
     EXPECT_EQ(step->steps, 3);
@@ -51,7 +51,7 @@ TEST(TrainingLog, TheMeasuredStepIsTheMedianBehindTheFirst) {
     EXPECT_EQ(step->last_line, 6);
     EXPECT_EQ(measured_step(parse_training_log("iteration 1/ 2 | no time |\n"), {}), std::nullopt);
     const TrainingLog one = parse_training_log(step_line(1, 700, 64));
-    EXPECT_DOUBLE_EQ(measured_step(one, 64)->seconds, 0.7);
+    EXPECT_DOUBLE_EQ(measured_step(one, {.batch = 64})->seconds, 0.7);
 }
 
 /// What stands before the block of arguments is of another run, and each start has a slow report.
@@ -60,12 +60,13 @@ TEST(TrainingLog, StepsBelongToTheRunOfTheArguments) {
     std::string text = step_line(50, 100, 64) + step_line(51, 100, 64) + end;
     text += step_line(1, 5000, 64) + step_line(2, 800, 64) + step_line(3, 820, 64);
     text += end + step_line(4, 5000, 64) + step_line(5, 840, 64);
-    const std::optional<MeasuredStep> step = measured_step(parse_training_log(text), 64);
+    const std::optional<MeasuredStep> step = measured_step(parse_training_log(text), {.batch = 64});
     ASSERT_TRUE(step.has_value());
     EXPECT_DOUBLE_EQ(step->seconds, 0.82);
     EXPECT_EQ(step->steps, 3);
     EXPECT_FALSE(step->has_start);
-    EXPECT_TRUE(measured_step(parse_training_log(end + step_line(1, 5000, 64)), 64)->has_start);
+    EXPECT_TRUE(
+        measured_step(parse_training_log(end + step_line(1, 5000, 64)), {.batch = 64})->has_start);
 }
 
 /// Loss scaling that overflows leaves the update out.
@@ -83,6 +84,55 @@ TEST(TrainingLog, TheFullestRankHasThePeak) {
         "reserved: 1.0 |\n"
         "[Rank 3] (after 2 iterations) memory (MB) | allocated: 100.0 | max allocated: 1024.0 |\n");
     EXPECT_EQ(log.peak_bytes, 2'148'007'936);  // 2048.5 x 2^20
+}
+
+/// torchtitan says tokens of a step by seconds and devices: 8 samples of 8,192 tokens on 8 devices
+/// are 8,192 tokens of each.
+TEST(TrainingLog, TitanSaysRatesOfDevices) {
+    const std::string head = "[rank0]:[titan] 2026-02-01 10:00:00,000 - root - INFO - ";
+    const TrainingLog log = parse_training_log(
+        head +
+        "\x1b[31mstep:  1  \x1b[32mloss: 12.24  \x1b[33mmemory: 40.26GiB(50.84%)  "
+        "\x1b[34mtps: 819  \x1b[36mtflops: 10.10  \x1b[35mmfu: 1.02%\x1b[39m\n" +
+        head +
+        "step: 10  loss:  9.93  grad_norm:  2.2  memory: 47.50GiB(59.99%)  tps: 8,192  "
+        "tflops: 401.50  mfu: 40.60%\n");
+    ASSERT_EQ(log.steps.size(), 2U);
+    EXPECT_TRUE(log.steps[0].is_first);
+    EXPECT_EQ(log.steps[1].device_tflops, 401.5);
+    EXPECT_EQ(log.peak_bytes, 51'002'736'640);  // 47.5 x 2^30
+    const auto step = measured_step(log, {.batch = 8, .tokens_of_device = 8192});
+    ASSERT_TRUE(step.has_value());
+    EXPECT_DOUBLE_EQ(step->seconds, 1);
+    EXPECT_EQ(measured_step(log, {.batch = 8}), std::nullopt);
+}
+
+/// The engine of pipelines says seconds, the timer of the other engines samples of all replicas by
+/// seconds.
+TEST(TrainingLog, DeepSpeedSaysTimesOrRates) {
+    const TrainingLog pipeline = parse_training_log(
+        "steps: 10 loss: 3.5 iter time (s): 2.500 samples/sec: 25.600\n"
+        "steps: 20 loss: 3.4 iter time (s): 2.000 samples/sec: 32.000\n");
+    EXPECT_DOUBLE_EQ(measured_step(pipeline, {})->seconds, 2);
+    const TrainingLog others = parse_training_log(
+        "epoch=0/micro_step=8/global_step=2, RunningAvgSamplesPerSec=30.1, CurrSamplesPerSec=8.5, "
+        "MemAllocated=7.21GB, MaxMemAllocated=30.5GB\n"
+        "epoch=0/micro_step=16/global_step=4, RunningAvgSamplesPerSec=31.9, "
+        "CurrSamplesPerSec=32.0, MemAllocated=7.21GB, MaxMemAllocated=30.5GB\n");
+    EXPECT_DOUBLE_EQ(measured_step(others, {.batch = 64})->seconds, 2);
+    EXPECT_EQ(measured_step(others, {}), std::nullopt);
+    EXPECT_EQ(others.peak_bytes, 32'749'125'632);  // 30.5 x 2^30
+}
+
+/// Megatron-DeepSpeed reports a step twice.
+TEST(TrainingLog, BelowArgumentsOfMegatronItsOwnWordsCount) {
+    const std::string end = "---------------- end of arguments ---------------------\n";
+    std::string text = end;
+    for (const int iteration : {1, 2, 3}) {
+        text += fmt::format("steps: {} loss: 3.5 iter time (s): 9.0 samples/sec: 2\n", iteration) +
+                step_line(iteration, 1000, 64);
+    }
+    EXPECT_DOUBLE_EQ(measured_step(parse_training_log(text), {})->seconds, 1);
 }
 
 }  // namespace training_log_test
