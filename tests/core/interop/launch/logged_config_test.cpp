@@ -26,12 +26,19 @@ TEST(LoggedConfig, ADictOfPythonIsJson) {
         "[test]\", 'print_config': True}, 'training': {'seq_len': 8192, 'dataset_path': None, "
         "'lr': 8e-04, 'dtype': torch.bfloat16, 'betas': (0.9, 0.95), 'one': (1,)}, "
         "'hook': <class 'a.B'>, 'empty': [], 'path': PosixPath('a, b')} and more\n";
-    EXPECT_EQ(config_of("first\n" + line), nlohmann::json::parse(R"({
-        "job": {"description": "it's a [test]", "print_config": true},
-        "training": {"seq_len": 8192, "dataset_path": null, "lr": 8e-04, "dtype": "torch.bfloat16",
-                     "betas": [0.9, 0.95], "one": [1]},
-        "hook": "<class 'a.B'>", "empty": [], "path": "PosixPath('a, b')"
-})"));
+    const nlohmann::json expected{
+        {"job", {{"description", "it's a [test]"}, {"print_config", true}}},
+        {"training",
+         {{"seq_len", 8192},
+          {"dataset_path", nullptr},
+          {"lr", 8e-04},
+          {"dtype", "torch.bfloat16"},
+          {"betas", nlohmann::json::array({0.9, 0.95})},
+          {"one", nlohmann::json::array({1})}}},
+        {"hook", "<class 'a.B'>"},
+        {"empty", nlohmann::json::array()},
+        {"path", "PosixPath('a, b')"}};
+    EXPECT_EQ(config_of("first\n" + line), expected);
     EXPECT_EQ(logged_config("first\n" + line, titan_config_marks, "x.log").line, 2);
 }
 
@@ -48,8 +55,8 @@ TEST(LoggedConfig, JsonGoesOverLinesOfOneRank) {
         "[rank0]:  }\n"
         "[rank0]:}\n"
         "[rank0]:step: 1 }\n";
-    EXPECT_EQ(config_of(text),
-              nlohmann::json::parse(R"({"training": {"text": "a } in quotes", "seq_len": 4096}})"));
+    const nlohmann::json inside{{"text", "a } in quotes"}, {"seq_len", 4096}};
+    EXPECT_EQ(config_of(text), (nlohmann::json{{"training", inside}}));
 }
 
 TEST(LoggedConfig, WhatIsNoConfigurationIsSaidWithItsLine) {
@@ -64,8 +71,8 @@ TEST(LoggedConfig, WhatIsNoConfigurationIsSaidWithItsLine) {
     EXPECT_THAT(error("Running with args: {'a' 1}\n"), HasSubstr("neither JSON nor a dict"));
     EXPECT_THAT(error("Running with args: {'a': 1}\n\nRunning with args: {'a': 2}\n"),
                 HasSubstr("x.log:3: another configuration than in line 1"));
-    EXPECT_EQ(config_of("Running with args: {'a': 1}\nRunning with configs: {\"a\": 1}\n"),
-              nlohmann::json::parse(R"({"a": 1})"));
+    const std::string both = "Running with args: {'a': 1}\nRunning with configs: {\"a\": 1}\n";
+    EXPECT_EQ(config_of(both), (nlohmann::json{{"a", 1}}));
     EXPECT_FALSE(has_logged_config("Running with args: none", titan_config_marks));
 }
 
