@@ -97,7 +97,7 @@ TEST_F(ImportRuns, SavedJsonIsAConfiguration) {
     const std::string json = std::string(printed.substr(printed.find('{')));
     std::string plain;
     for (std::size_t at = 0; at < json.size(); ++at) {
-        at += json.compare(at, 8, "[rank0]:") == 0 ? 8 : 0;
+        at += json.compare(at, 8, "[rank0]:") == 0 ? std::size_t{8} : std::size_t{0};
         plain += json[at];
     }
     const Outcome outcome = import("auto", file("job_config.json", plain));
