@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/base/input.h"
 #include "cli/interop/import/launch_tables.h"
@@ -129,9 +130,8 @@ void keep_titan_settings(LaunchFile& file) {
         }
         setting.sections.erase(setting.sections.begin(), setting.sections.begin() + depth);
         if (!setting.sections.empty()) {  // others are of Primus's logs
-            for (std::ptrdiff_t i = 0; i < depth; ++i) {
-                setting.written.erase(0, setting.written.find('.') + 1);
-            }
+            const std::string name = setting.written.substr(setting.written.find_last_of('.') + 1);
+            setting.written = fmt::format("{}.{}", fmt::join(setting.sections, "."), name);
             kept.push_back(std::move(setting));
         }
     }

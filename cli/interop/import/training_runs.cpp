@@ -77,7 +77,7 @@ std::string stack_of_run(const TrainingRun& run,
             where,
             stack));
     }
-    if (run.compiles == false && known->kernels.blocks == BlockKernels::Compiled) {
+    if (run.compiles == false && !has_costs && known->kernels.blocks == BlockKernels::Compiled) {
         notes.push_back(
             fmt::format("warning: the file does not compile the model (compile.enable), and the "
                         "stack does: estimate its costs with --stack {} --kernels eager",
@@ -137,6 +137,9 @@ sim::EstimateQuestion question_of(const TrainingRun& run,
     question.estimate.sequence = *sequence;
     question.estimate.micro_batch_size = *size;
     set_rates(options.hf, question);
+    if (run.compiles == false && !options.hf.kernels) {
+        question.kernels.blocks = BlockKernels::Eager;
+    }
     return question;
 }
 

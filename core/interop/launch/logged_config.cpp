@@ -77,11 +77,13 @@ class PythonValue {
             const char c = text_[at_];
             if (c == '\'' || c == '"') {
                 result += string(c);
-            } else if (c == '(' || c == ')') {
-                result += c == '(' ? '[' : ']';
+            } else if (c == '(' || c == ')' || c == ']' || c == '}') {
+                if (c != '(' && result.ends_with(',')) {
+                    result.pop_back();  // a tuple of one is "(1,)"
+                }
+                result += c == '(' ? '[' : c == ')' ? ']' : c;
                 ++at_;
-            } else if (std::string_view("{}[]:, \t\r\n").find(c) != std::string_view::npos) {
-                is_trailing_comma(result, c);
+            } else if (std::string_view("{[:, \t\r\n").find(c) != std::string_view::npos) {
                 result += c;
                 ++at_;
             } else {
@@ -92,13 +94,6 @@ class PythonValue {
     }
 
   private:
-    /// "(1,)" is a tuple of one.
-    void is_trailing_comma(std::string& result, char next) {
-        if ((next == ']' || next == '}') && result.ends_with(',')) {
-            result.pop_back();
-        }
-    }
-
     std::string string(char quote) {
         std::string value;
         for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
