@@ -90,8 +90,8 @@ constexpr std::string_view harmless_titan =
     "fault_tolerance.num_fragments fault_tolerance.module_fqns_per_model_fragment "
     "training.mock_data primus_turbo.enable_primus_turbo primus_turbo.use_turbo_mx_linear "
     "primus_turbo.use_turbo_float8_linear primus_turbo.use_classic_attention "
-    "primus_turbo.use_turbo_grouped_mm primus_turbo.use_turbo_attention "
-    "primus_turbo.use_turbo_async_tp";
+    "primus_turbo.use_turbo_attention primus_turbo.use_turbo_async_tp "
+    "primus_turbo.enable_embedding_autocast";
 
 /// Switches that make the run another one than a training, and numbers of other widths.
 constexpr auto refused_titan = std::to_array<SettingGroup>({
@@ -104,7 +104,7 @@ constexpr auto refused_titan = std::to_array<SettingGroup>({
      off_values},
     {"fault_tolerance.semi_sync_method", "replicas are summed up once in many steps", off_values},
     {"training.enable_cpu_offload", "weights are in host memory"},
-    {"primus_turbo.enable_attention_float8 primus_turbo.use_moe_fp8",
+    {"primus_turbo.enable_attention_float8",
      "products in 8 bits take other time and memory",
      off_values},
     {"fault_tolerance.enable", "replicas come and go"},
@@ -249,6 +249,13 @@ class TitanReader {
     /// What sets the run apart from a plain training.
     void expect_plain_run() {
         reader_.refuse(refused_titan);
+        const bool is_dense = model_.name.starts_with("llama3") ||
+                              (model_.name.starts_with("qwen3") && model_.blocks);
+        const bool has_turbo = reader_.answer("primus_turbo.use_turbo_grouped_mm").value_or(false);
+        if (reader_.answer("primus_turbo.use_moe_fp8").value_or(false) && has_turbo && !is_dense) {
+            reader_.problem("primus_turbo.use_moe_fp8",
+                            "products of experts in 8 bits take other time and memory");
+        }
         warn_of_code();
         run_.sequence = reader_.whole("training.seq_len", 1);
         run_.balances_experts =
