@@ -12,6 +12,7 @@
 #include "cli/base/input.h"
 #include "cli/interop/import/launch_tables.h"
 #include "core/base/error.h"
+#include "core/base/word_list.h"
 #include "core/interop/launch/yaml_settings.h"
 
 namespace pipetwin::cli {
@@ -104,18 +105,21 @@ void add_bases(LaunchFile& file,
     Bases(options, folder, take, add, left_out).add_to(file, options.file);
 }
 
-// --- Primus's files for torchtitan. ---
+// --- Primus's files for other frameworks than Megatron. ---
 
-bool is_primus_titan(std::string_view text) {
-    return text.find("framework: torchtitan") != std::string_view::npos &&
+bool is_primus_of(std::string_view text, std::string_view framework) {
+    return text.find(fmt::format("framework: {}", framework)) != std::string_view::npos &&
            text.find("overrides:") != std::string_view::npos;
 }
 
 namespace {
 
-/// Leaves the settings of torchtitan, by their names there: those below "overrides", or, of a file
+constexpr std::string_view keys_of_primus =
+    "sink_level file_sink_level stderr_sink_level trainable";
+
+/// Leaves the settings of a framework, by their names there: those below "overrides", or, of a file
 /// without it, all.
-void keep_titan_settings(LaunchFile& file) {
+void keep_settings(LaunchFile& file) {
     const auto depth_of = [](const Setting& setting) {
         const auto found = std::ranges::find(setting.sections, "overrides");
         return found == setting.sections.end() ? 0 : found - setting.sections.begin() + 1;
@@ -163,21 +167,23 @@ std::vector<std::string> words_of_key(const LaunchFile& file, std::string_view n
 
 }  // namespace
 
-LaunchFile primus_titan_settings(const std::string& text,
-                                 const ImportOptions& options,
-                                 std::vector<std::string>& left_out) {
+LaunchFile primus_settings(const std::string& text,
+                           const ImportOptions& options,
+                           std::string_view framework,
+                           std::vector<std::string>& left_out) {
     const auto take = [](const std::string& of, const std::string& place) {
         LaunchFile base = parse_yaml_settings(of, place);
-        keep_titan_settings(base);
+        keep_settings(base);
         return base;
     };
     const std::string place = input_name(options.file);
     LaunchFile file = parse_yaml_settings(text, place);
     LaunchFile module{.settings = {}, .models = words_of_key(file, "config")};
-    keep_titan_settings(file);
-    add_bases(file, options, "models/torchtitan", take, add_by_written, left_out);
+    keep_settings(file);
+    add_bases(file, options, fmt::format("models/{}", framework), take, add_by_written, left_out);
     // What all runs have that say nothing else.
-    add_bases(module, options, "modules/torchtitan", take, add_by_written, left_out);
+    add_bases(
+        module, options, fmt::format("modules/{}", framework), take, add_by_written, left_out);
     add_by_written(file, module);
     std::erase_if(file.settings, &Setting::is_unset);
     return file;

@@ -14,8 +14,8 @@
 /// Files that a configuration continues.
 namespace pipetwin::cli {
 
-/// Whether a text is Primus's YAML for a run of torchtitan.
-bool is_primus_titan(std::string_view text);
+/// Whether a text is Primus's YAML for a run of this framework: "torchtitan" or "maxtext".
+bool is_primus_of(std::string_view text, std::string_view framework);
 
 /// Where a file may lie that another continues: beside it, or below `folder` of the Primus that it
 /// is part of, as "models/megatron" in primus/configs. None: at neither.
@@ -38,10 +38,11 @@ void add_bases(LaunchFile& file,
                const AddBase& add,
                std::vector<std::string>& left_out);
 
-/// The settings of torchtitan in Primus's YAML, with those of the files that it continues, by their
-/// names in torchtitan ("training.seq_len").
-LaunchFile primus_titan_settings(const std::string& text,
-                                 const ImportOptions& options,
-                                 std::vector<std::string>& left_out);
+/// The settings of a framework in Primus's YAML, with those of the files that it continues, by
+/// their names in the framework ("training.seq_len").
+LaunchFile primus_settings(const std::string& text,
+                           const ImportOptions& options,
+                           std::string_view framework,
+                           std::vector<std::string>& left_out);
 
 }  // namespace pipetwin::cli

@@ -115,6 +115,9 @@ Imported import_nemo(const ImportOptions& options);
 /// torchtitan's TOML file: tables of a scenario.
 Imported import_torchtitan(const ImportOptions& options);
 
+/// MaxText's YAML file, or its log: tables of a scenario.
+Imported import_maxtext(const ImportOptions& options);
+
 /// DeepSpeed's JSON file: tables of a scenario.
 Imported import_deepspeed(const ImportOptions& options);
 

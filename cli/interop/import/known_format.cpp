@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/printed_arguments.h"
+#include "core/interop/launch/training_run.h"
 #include "core/interop/program_flags.h"
 
 namespace pipetwin::cli {
@@ -57,6 +58,16 @@ bool is_layout(std::string_view text) {
            text.find_first_not_of("EtmL|()*,0123456789 \r\n") == std::string_view::npos;
 }
 
+/// A file that goes before MaxText's base.yml.
+bool is_maxtext_yaml(std::string_view text) {
+    const auto has = [text](std::string_view key) {
+        return text.starts_with(key) ||
+               text.find('\n' + std::string(key)) != std::string_view::npos;
+    };
+    return has("per_device_batch_size:") || has("ici_fsdp_parallelism:") ||
+           (has("base_config:") && has("model_name:"));
+}
+
 /// What torchtitan saves of a run: tables of all its settings.
 bool is_titan_json(std::string_view text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -80,7 +91,16 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
     if (has_logged_config(text, deepspeed_config_marks)) {
         return KnownFormat{.format = "deepspeed", .words = "a log of DeepSpeed"};
     }
-    if (is_primus_titan(text)) {
+    if (has_maxtext_log(text)) {
+        return KnownFormat{.format = "maxtext", .words = "a log of MaxText"};
+    }
+    if (is_primus_of(text, "maxtext")) {
+        return KnownFormat{.format = "maxtext", .words = "Primus's YAML for MaxText"};
+    }
+    if (is_maxtext_yaml(text)) {
+        return KnownFormat{.format = "maxtext", .words = "a configuration of MaxText"};
+    }
+    if (is_primus_of(text, "torchtitan")) {
         return KnownFormat{.format = "torchtitan", .words = "Primus's YAML for torchtitan"};
     }
     if (is_titan_json(text)) {

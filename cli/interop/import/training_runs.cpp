@@ -19,6 +19,7 @@
 #include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/table_settings.h"
 #include "core/interop/launch/training_run.h"
+#include "core/interop/launch/yaml_settings.h"
 #include "core/scenario/scenario_writer.h"
 #include "core/text/json_text.h"
 #include "sim/questions/estimated_model.h"
@@ -268,6 +269,24 @@ LaunchFile parse_titan_file(std::string_view text, std::string_view place) {
     return is_json ? parse_json_settings(text, place) : parse_toml_settings(text, place);
 }
 
+/// YAML without its empty keys.
+LaunchFile parse_maxtext_file(std::string_view text, std::string_view place) {
+    LaunchFile file = parse_yaml_settings(text, place);
+    std::erase_if(file.settings, &Setting::is_unset);
+    const bool says_any = std::ranges::any_of(file.settings, [](const Setting& setting) {
+        return setting.written == "model_name" || setting.written == "per_device_batch_size" ||
+               setting.written.ends_with("_parallelism");
+    });
+    if (!says_any) {
+        throw Error(ErrorKind::BadInput,
+                    std::string(place),
+                    "no key of MaxText that says a model, a split or a batch, expected such as "
+                    "per_device_batch_size: 4",
+                    "is this a file of MaxText? 'pipetwin import auto' looks for the format");
+    }
+    return file;
+}
+
 constexpr RunProgram titan_program{.name = "torchtitan",
                                    .framework = "torchtitan",
                                    .marks = titan_config_marks,
@@ -278,6 +297,12 @@ constexpr RunProgram deepspeed_program{.name = "DeepSpeed",
                                        .marks = deepspeed_config_marks,
                                        .parse = &parse_json_settings,
                                        .read = &deepspeed_run};
+
+constexpr RunProgram maxtext_program{.name = "MaxText",
+                                     .framework = "maxtext",
+                                     .marks = {},
+                                     .parse = &parse_maxtext_file,
+                                     .read = &maxtext_run};
 
 /// The settings of a file of the program, or of the configuration in a log.
 LaunchFile settings_of(const RunProgram& program,
@@ -292,19 +317,24 @@ LaunchFile settings_of(const RunProgram& program,
         file.is_printed = true;
         return file;
     }
-    if (&program == &titan_program && is_primus_titan(text)) {
-        return primus_titan_settings(text, options, left_out);
+    if (&program != &deepspeed_program && is_primus_of(text, program.framework)) {
+        return primus_settings(text, options, program.framework, left_out);
+    }
+    if (&program == &maxtext_program && has_maxtext_log(text)) {
+        return parse_maxtext_log(text, place);
     }
     if (!parse_training_log(text).steps.empty()) {
-        throw Error(ErrorKind::BadInput,
-                    place,
-                    fmt::format("a log without the configuration of the run, expected a line with "
-                                "'{}'",
-                                fmt::join(program.marks, "' or '")),
-                    fmt::format("import the configuration, and this beside it: pipetwin import {} "
-                                "FILE --log {} --out FILE",
-                                program.framework,
-                                shell_word(place)));
+        throw Error(
+            ErrorKind::BadInput,
+            place,
+            fmt::format("a log without the configuration of the run, expected a line with "
+                        "'{}'",
+                        program.marks.empty() ? "Config param "
+                                              : fmt::to_string(fmt::join(program.marks, "' or '"))),
+            fmt::format("import the configuration, and this beside it: pipetwin import {} "
+                        "FILE --log {} --out FILE",
+                        program.framework,
+                        shell_word(place)));
     }
     if (text.size() > largest_config_file) {
         throw Error(ErrorKind::BadInput,
@@ -349,6 +379,10 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
 
 Imported import_torchtitan(const ImportOptions& options) {
     return import_run(titan_program, options);
+}
+
+Imported import_maxtext(const ImportOptions& options) {
+    return import_run(maxtext_program, options);
 }
 
 Imported import_deepspeed(const ImportOptions& options) {

@@ -124,6 +124,35 @@ std::optional<LoggedStep> deepspeed_step(std::string_view line) {
     return LoggedStep{.iteration = *global, .samples_per_second = *rate};
 }
 
+std::optional<LoggedStep> maxtext_step(std::string_view line) {
+    const std::optional<std::int64_t> step = number_behind<std::int64_t>(line, "completed step:");
+    const std::optional<double> time = number_behind<double>(line, "seconds:");
+    if (!step || !is_positive(time)) {
+        return std::nullopt;
+    }
+    const std::optional<double> tflops = number_behind<double>(line, "TFLOP/s/device:");
+    return LoggedStep{.iteration = *step,
+                      .seconds = *time,
+                      .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
+}
+
+/// nanotron shortens its numbers: "1.23K" milliseconds.
+std::optional<LoggedStep> nanotron_step(std::string_view line) {
+    constexpr std::string_view word = "time_per_iteration_ms:";
+    const std::optional<std::int64_t> step = number_behind<std::int64_t>(line, "iteration:");
+    const std::optional<double> time = number_behind<double>(line, word);
+    if (!step || !is_positive(time)) {
+        return std::nullopt;
+    }
+    const std::string_view rest = trimmed_line(line.substr(line.find(word) + word.size()));
+    const std::size_t unit = rest.find_first_not_of("0123456789.");
+    const bool is_thousands = unit != std::string_view::npos && rest[unit] == 'K';
+    const std::optional<double> tflops = number_behind<double>(line, "model_tflops_per_gpu:");
+    return LoggedStep{.iteration = *step,
+                      .seconds = *time / (is_thousands ? 1 : 1000),
+                      .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
+}
+
 /// Programs that grew out of Megatron-LM report a step in its words, and DeepSpeed below them in
 /// its own.
 void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
@@ -134,11 +163,10 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
         }
         return;
     }
-    if (!step && !has_block_) {
-        step = titan_step(line);
-    }
-    if (!step && !has_block_) {
-        step = deepspeed_step(line);
+    for (const auto read : {titan_step, deepspeed_step, maxtext_step, nanotron_step}) {
+        if (!step && !has_block_) {
+            step = read(line);
+        }
     }
     if (step) {
         step->line = number;

@@ -135,4 +135,15 @@ TrainingRun torchtitan_run(const LaunchFile& file, LeaveOut leave_out);
 /// Error(BadInput) and Error(Infeasible) with the JSON pointer of a setting.
 TrainingRun deepspeed_run(const LaunchFile& file, LeaveOut leave_out);
 
+/// A run of MaxText from its YAML file, whose defaults are those of base.yml, or from what it
+/// prints. Throws Error(BadInput) and Error(Infeasible) with the place of a setting.
+TrainingRun maxtext_run(const LaunchFile& file, LeaveOut leave_out);
+
+/// Whether a log has the settings that MaxText prints when it begins.
+bool has_maxtext_log(std::string_view text);
+
+/// The settings of a log of MaxText: of its lines "Config param NAME: VALUE", and the number of
+/// devices.
+LaunchFile parse_maxtext_log(std::string_view text, std::string_view place);
+
 }  // namespace pipetwin

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/base/word_list.h"
+#include "core/costs/layer_division.h"
+#include "core/interop/launch/log_lines.h"
+#include "core/interop/launch/maxtext_settings.h"
+#include "core/interop/launch/training_run.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::int64_t most_samples_of_maxtext = 1 << 30;
+
+struct NamedModel {
+    std::string_view theirs;
+    std::string_view ours;  ///< in profiles/models
+};
+
+/// MaxText's names (src/maxtext/configs/models) of models that come with this program.
+constexpr auto maxtext_models = std::to_array<NamedModel>({
+    {"llama2-7b", "llama-2-7b"},
+    {"llama2-13b", "llama-2-13b"},
+    {"llama2-70b", "llama-2-70b"},
+    {"llama3-8b", "llama-3-8b"},
+    {"llama3-70b", "llama-3-70b"},
+    {"llama3-405b", "llama-3.1-405b"},
+    {"llama3.1-8b", "llama-3.1-8b"},
+    {"llama3.1-70b", "llama-3.1-70b"},
+    {"llama3.1-405b", "llama-3.1-405b"},
+    {"llama3.3-70b", "llama-3.1-70b"},
+    {"mistral-7b", "mistral-7b"},
+    {"mixtral-8x7b", "mixtral-8x7b"},
+    {"mixtral-8x22b", "mixtral-8x22b"},
+    {"qwen2.5-7b", "qwen2.5-7b"},
+    {"qwen2.5-14b", "qwen2.5-14b"},
+    {"qwen3-8b", "qwen3-8b"},
+    {"qwen3-30b-a3b", "qwen3-30b-a3b"},
+    {"qwen3-235b-a22b", "qwen3-235b-a22b"},
+});
+
+bool means_nothing(std::string_view text) {
+    const std::string lower = lower_case(text);
+    return lower.empty() || lower == "none" || lower == "null" || lower == "[]" || lower == "{}" ||
+           lower == "''" || lower == "\"\"";
+}
+
+std::optional<double> real_in(std::string_view text) {
+    double number = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return status == std::errc{} && end == text.data() + text.size() ? std::optional(number)
+                                                                     : std::nullopt;
+}
+
+/// Whether two values mean the same: 12 and 12.0, True and true, None and nothing.
+bool is_same_value(std::string_view a, std::string_view b) {
+    const std::optional<double> first = real_in(a);
+    const std::optional<double> second = real_in(b);
+    return (first && second && *first == *second) || lower_case(a) == lower_case(b) ||
+           (means_nothing(a) && means_nothing(b));
+}
+
+/// The value of a setting with which it changes nothing; none: every one changes the run.
+std::optional<std::string_view> neutral_value(std::string_view name) {
+    for (const std::string_view word : words_in(maxtext_defaults)) {
+        const std::size_t equal = word.find('=');
+        if (word.substr(0, equal) == name) {
+            return word.substr(equal + 1);
+        }
+    }
+    return std::nullopt;
+}
+
+/// Reads a configuration of MaxText; one object for each.
+class MaxtextReader {
+  public:
+    MaxtextReader(const LaunchFile& file, LeaveOut leave_out)
+        : file_(file), reader_(file), leave_out_(leave_out) {}
+
+    TrainingRun read() {
+        read_model();
+        read_axes();
+        read_batch();
+        read_numbers();
+        read_recompute();
+        expect_plain_run();
+        reader_.finish(harmless_maxtext, leave_out_, run_);
+        return std::move(run_);
+    }
+
+  private:
+    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
+        throw Error(
+            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
+    }
+
+    // --- The model. ---
+
+    void read_model() {
+        run_.model = reader_.text("model_name").value_or("default");
+        const auto* const known =
+            std::ranges::find(maxtext_models, run_.model, &NamedModel::theirs);
+        run_.shipped_model = known == maxtext_models.end() ? "" : std::string(known->ours);
+        const bool overrides = reader_.answer("override_model_config").value_or(false);
+        for (const std::string_view size : words_in(maxtext_of_model)) {
+            if (!reader_.has(size)) {
+                continue;
+            }
+            if (overrides) {
+                reader_.problem(size, "it changes the model of that name");
+            } else {
+                reader_.texts(size);  // as the model of that name has it
+            }
+        }
+        if (overrides) {
+            run_.shipped_model.clear();
+        }
+    }
+
+    // --- How devices share the work. ---
+
+    /// Devices along an axis, inside of a slice and over all of them; -1 stands for those that are
+    /// left.
+    int degree(std::string_view axis, int inside, int over) {
+        int devices = 1;
+        for (const auto& [prefix, otherwise] : {std::pair("ici", inside), std::pair("dcn", over)}) {
+            const std::string key = fmt::format("{}_{}_parallelism", prefix, axis);
+            const int written = reader_.whole(key, -1).value_or(otherwise);
+            if (written == 0) {
+                throw Error(ErrorKind::BadInput,
+                            reader_.place(key),
+                            fmt::format("{} = 0, expected -1 or at least 1", key),
+                            "-1 is what is left of the devices");
+            }
+            has_open_ = has_open_ || written == -1;
+            devices *= std::max(1, written);
+        }
+        return devices;
+    }
+
+    void read_axes() {
+        const int data = degree("data", 1, -1);
+        int fsdp = degree("fsdp", -1, 1) * degree("fsdp_transpose", 1, 1);
+        const int expert = degree("expert", 1, 1);
+        const int sequence = degree("tensor_sequence", 1, 1);
+        const int tensor = sequence * degree("tensor", 1, 1) * degree("tensor_transpose", 1, 1);
+        const int ulysses = degree("context_usp_ulysses", 1, 1);
+        const int context = ulysses * degree("context", 1, 1) * degree("sequence", 1, 1);
+        const int stages = degree("pipeline", 1, 1);
+        for (const std::string_view axis : {"diloco", "autoregressive", "context_autoregressive"}) {
+            if (degree(axis, 1, 1) != 1) {
+                reader_.problem(
+                    fmt::format(
+                        "{}_{}_parallelism",
+                        reader_.has(fmt::format("ici_{}_parallelism", axis)) ? "ici" : "dcn",
+                        axis),
+                    "devices share the work in a way that no scenario says");
+            }
+        }
+        fsdp *= left_devices(data * fsdp * expert * tensor * context * stages);
+        run_.stages = stages;
+        run_.data_parallel = data * fsdp * expert;
+        run_.tensor_parallel = tensor;
+        run_.sequence_parallel = sequence > 1;
+        devices_ = std::int64_t{*run_.data_parallel} * tensor * context * stages;
+        if (expert > 1) {
+            run_.expert_parallel = expert;
+            run_.expert_tensor_parallel = tensor;
+        }
+        if (context > 1) {
+            run_.context_parallel = context;
+            read_context_method();
+        }
+        if (fsdp * expert * context > 1) {
+            run_.shard = "weights";
+            if (data > 1) {
+                run_.shard_group = fsdp * expert;
+            }
+        } else if (reader_.answer("shard_optimizer_over_data").value_or(false) && data > 1) {
+            run_.shard = "optimizer";
+        }
+        read_pipeline();
+    }
+
+    /// How many times as many devices there are as the written degrees have together.
+    int left_devices(int written) {
+        if (!has_open_) {
+            return 1;
+        }
+        if (file_.all_processes && *file_.all_processes % written == 0) {
+            return *file_.all_processes / written;
+        }
+        run_.warnings.emplace_back(
+            "an axis has -1 devices, those that are left, and the file does not say how many there "
+            "are: multiply pipeline.data_parallel and training.batch by them");
+        return 1;
+    }
+
+    void read_context_method() {
+        const std::string method =
+            reader_.word("context_parallel_strategy", "all_gather ring ulysses usp")
+                .value_or("all_gather");
+        run_.context_method = to_string(method == "ring"      ? ContextMethod::Ring
+                                        : method == "ulysses" ? ContextMethod::AllToAll
+                                                              : ContextMethod::AllGather);
+        if (method == "usp") {
+            reader_.problem("context_parallel_strategy",
+                            "a ring of groups that share heads has devices that are not written");
+        }
+    }
+
+    /// MaxText's pipeline computes all forwards, and then all backwards.
+    void read_pipeline() {
+        run_.schedule = to_string(*run_.stages > 1 ? ScheduleKind::GPipe : ScheduleKind::OneFOneB);
+        const int rounds = reader_.whole("num_pipeline_repeats", -1).value_or(-1);
+        const int layers = reader_.whole("num_layers_per_pipeline_stage", 1).value_or(1);
+        pipeline_parts_ = reader_.whole("num_pipeline_microbatches", -1).value_or(-1);
+        if (*run_.stages == 1) {
+            return;
+        }
+        if (rounds > 1 || (rounds == -1 && layers == 1)) {
+            reader_.problem(reader_.has("num_pipeline_repeats") ? "num_pipeline_repeats"
+                                                                : "num_layers_per_pipeline_stage",
+                            "micro-batches go around the stages several times, all forwards first");
+        }
+    }
+
+    // --- Samples. ---
+
+    void read_batch() {
+        const double of_device = reader_.real("per_device_batch_size").value_or(12);
+        const int accumulated = reader_.whole("gradient_accumulation_steps", 1).value_or(1);
+        const double pass = of_device * static_cast<double>(devices_);
+        const double batch = pass * accumulated;
+        if (pass < 1 || pass != std::floor(pass) ||
+            batch > static_cast<double>(most_samples_of_maxtext)) {
+            refuse("per_device_batch_size",
+                   fmt::format("{} samples on each of {} are {}, expected a whole number up to {}",
+                               of_device,
+                               counted(devices_, "device"),
+                               pass,
+                               most_samples_of_maxtext),
+                   has_open_ ? "write the degrees that are -1"
+                             : "MaxText refuses a part of a sample, too");
+        }
+        run_.batch = static_cast<int>(batch);
+        run_.micro_batches = accumulated;
+        if (*run_.stages > 1) {
+            if (accumulated > 1) {
+                reader_.problem("gradient_accumulation_steps",
+                                "passes through the pipeline are repeated before an update");
+            }
+            run_.micro_batches = pipeline_parts_ > 0 ? pipeline_parts_ : *run_.stages;
+        }
+        if (*run_.batch % (*run_.data_parallel * *run_.micro_batches) != 0) {
+            refuse("per_device_batch_size",
+                   fmt::format("{} cannot be shared out to {} with {} each",
+                               counted(*run_.batch, "sample"),
+                               counted(*run_.data_parallel, "replica"),
+                               counted(*run_.micro_batches, "micro-batch")),
+                   "MaxText refuses this, too");
+        }
+        run_.sequence = reader_.whole("max_target_length", 1).value_or(2048);
+    }
+
+    // --- Numbers. ---
+
+    void read_numbers() {
+        const std::string type = reader_.word("dtype", "bfloat16 float32").value_or("bfloat16");
+        const std::string weights =
+            reader_.word("weight_dtype", "bfloat16 float32").value_or("float32");
+        const std::string gradients =
+            reader_.word("grad_dtype", "bfloat16 float32").value_or("float32");
+        run_.precision = type == "bfloat16" ? "bf16" : "fp32";
+        if (run_.precision == "bf16") {
+            run_.gradients = gradients == "float32" ? "fp32" : "same";
+        }
+        const std::string moments = reader_.text("mu_dtype").value_or("");
+        if (!means_nothing(moments) && moments != weights) {
+            reader_.problem("mu_dtype", "one of the optimizer's moments has another width");
+        }
+        if (weights == "bfloat16" && run_.precision == "bf16") {
+            run_.optimizer_state_bytes = 4;  // two moments, and no weights in fp32
+        }
+        const std::string quantization = reader_.text("quantization").value_or("");
+        if (!means_nothing(quantization)) {
+            reader_.problem("quantization", "products in 8 bits take other time and memory");
+        }
+        run_.optimizer = "adamw";
+        const std::string optimizer = reader_.text("opt_type").value_or("adamw");
+        if (optimizer != "adamw" && optimizer != "adam_pax") {
+            reader_.problem("opt_type", "keeps another state than Adam");
+        }
+        run_.clip_norm = reader_.real("gradient_clipping_threshold").value_or(1);
+    }
+
+    /// MaxText keeps what its policies name (src/maxtext/layers/decoders.py, get_remat_policy).
+    void read_recompute() {
+        const std::string policy = reader_.text("remat_policy").value_or("full");
+        run_.recompute = policy == "full" ? "block" : "none";
+        if (policy.find("offload") != std::string::npos || policy == "custom") {
+            reader_.problem("remat_policy", "what is kept is chosen by name, or in host memory");
+        } else if (policy != "full" && policy != "none") {
+            run_.warnings.push_back(fmt::format(
+                "remat_policy = {} keeps what products make and computes the rest again: the "
+                "fragment says recompute = \"none\", which keeps all; \"block\" keeps less than "
+                "the run",
+                policy));
+        }
+    }
+
+    void expect_plain_run() {
+        const std::string attention = reader_.text("attention").value_or("autoselected");
+        if (attention == "dot_product") {
+            run_.warnings.emplace_back(
+                "attention = dot_product stores all scores: estimate the costs with --attention "
+                "standard");
+        }
+        run_.balances_experts = reader_.answer("use_random_routing").value_or(false);
+        if (reader_.whole("num_vocab_tiling", 1).value_or(1) > 1) {
+            run_.warnings.emplace_back(
+                "num_vocab_tiling: the loss is computed in parts; the prediction has all logits at "
+                "once, and the run needs less memory");
+        }
+        for (const Setting& setting : file_.settings) {
+            const std::optional<std::string_view> neutral = neutral_value(setting.written);
+            if (!neutral) {
+                continue;
+            }
+            const std::string text = reader_.text(setting.written).value_or("");
+            if (!is_same_value(text, *neutral)) {
+                reader_.problem(setting.written,
+                                fmt::format("a step computes or keeps something else than with {}",
+                                            *neutral == "none" ? "nothing" : *neutral));
+            }
+        }
+        // Rules that MaxText prints with every configuration; files that change them are told apart
+        // by "custom_mesh_and_rule".
+        for (const std::string_view rules : {"mesh_axes",
+                                             "logical_axis_rules",
+                                             "data_sharding",
+                                             "input_data_sharding_logical_axes"}) {
+            if (reader_.has(rules) && file_.is_printed) {
+                reader_.texts(rules);
+            } else if (reader_.has(rules)) {
+                reader_.problem(rules, "devices share the work by rules of its own");
+            }
+        }
+    }
+
+    const LaunchFile& file_;
+    SettingReader reader_;
+    LeaveOut leave_out_;
+    TrainingRun run_{};
+    bool has_open_ = false;  ///< an axis has -1 devices
+    std::int64_t devices_ = 1;
+    int pipeline_parts_ = -1;
+};
+
+}  // namespace
+
+TrainingRun maxtext_run(const LaunchFile& file, LeaveOut leave_out) {
+    return MaxtextReader(file, leave_out).read();
+}
+
+LaunchFile parse_maxtext_log(std::string_view text, std::string_view place) {
+    constexpr std::string_view mark = "Config param ";
+    constexpr std::string_view all_devices = "Num_devices: ";
+    LaunchFile file{.settings = {}, .is_printed = true};
+    for_each_log_line(text, [&](std::string_view line, int number) {
+        if (const std::size_t at = line.find(all_devices); at != std::string_view::npos) {
+            const std::string_view rest = line.substr(at + all_devices.size());
+            int devices = 0;
+            std::from_chars(rest.data(), rest.data() + rest.size(), devices);
+            file.all_processes = devices > 0 ? std::optional(devices) : file.all_processes;
+        }
+        const std::size_t at = line.find(mark);
+        const std::size_t colon =
+            at == std::string_view::npos ? at : line.find(':', at + mark.size());
+        if (colon == std::string_view::npos) {
+            return;
+        }
+        const std::string name(line.substr(at + mark.size(), colon - at - mark.size()));
+        const std::string value(trimmed_line(line.substr(colon + 1)));
+        const auto known = std::ranges::find(file.settings, name, &Setting::written);
+        if (known != file.settings.end()) {  // of another rank, or another start
+            return;
+        }
+        const std::string at_line = fmt::format("{}:{}", place, number);
+        file.settings.push_back({.name = name,
+                                 .written = name,
+                                 .place = at_line,
+                                 .values = {{.text = value, .place = at_line}},
+                                 .is_key = true});
+    });
+    const auto devices = std::ranges::find(file.settings, "num_target_devices", &Setting::written);
+    if (devices != file.settings.end() && !file.all_processes) {
+        file.all_processes = whole_value(*devices, 1);
+    }
+    std::erase_if(file.settings, [](const Setting& setting) {
+        return means_nothing(setting.values.front().text) ||
+               has_word(maxtext_derived, setting.written);
+    });
+    return file;
+}
+
+bool has_maxtext_log(std::string_view text) {
+    return text.find("Config param ") != std::string_view::npos &&
+           text.find("Config param per_device_batch_size:") != std::string_view::npos;
+}
+
+}  // namespace pipetwin
