@@ -133,11 +133,14 @@ void keep_settings(LaunchFile& file) {
             continue;
         }
         setting.sections.erase(setting.sections.begin(), setting.sections.begin() + depth);
-        if (!setting.sections.empty()) {  // others are of Primus's logs
-            const std::string name = setting.written.substr(setting.written.find_last_of('.') + 1);
-            setting.written = fmt::format("{}.{}", fmt::join(setting.sections, "."), name);
-            kept.push_back(std::move(setting));
+        const std::string name = setting.written.substr(setting.written.find_last_of('.') + 1);
+        if (has_word(keys_of_primus, name)) {
+            continue;
         }
+        setting.written = setting.sections.empty()
+                              ? name
+                              : fmt::format("{}.{}", fmt::join(setting.sections, "."), name);
+        kept.push_back(std::move(setting));
     }
     file.settings = std::move(kept);
 }

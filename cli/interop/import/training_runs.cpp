@@ -362,6 +362,13 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_log);
     std::vector<std::string> left_out;
     const LaunchFile file = settings_of(program, text, options, left_out);
+    if (file.settings.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    input_name(options.file),
+                    fmt::format("no setting of {} is in it", program.name),
+                    "is this a file of another program? 'pipetwin import auto' looks for the "
+                    "format");
+    }
     TrainingRun run = program.read(file, leave_out(options));
     run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
     run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
