@@ -55,7 +55,9 @@ std::string stack_of_run(const TrainingRun& run,
                          bool has_costs,
                          std::vector<std::string>& notes) {
     const std::string device = options.device.value_or("");
-    const std::string precision = run.precision.empty() ? "bf16" : run.precision;
+    const std::string precision = !run.narrow.empty()     ? run.narrow
+                                  : run.precision.empty() ? "bf16"
+                                                          : run.precision;
     std::string stack = chosen_stack(options.stack, framework, device, precision);
     const std::string where = device.empty() ? "" : fmt::format(" that knows {}", device);
     if (stack.empty() && !options.stack) {
@@ -77,6 +79,12 @@ std::string stack_of_run(const TrainingRun& run,
             framework,
             where,
             stack));
+    }
+    if (!run.narrow.empty() && !has_costs) {
+        notes.push_back(
+            fmt::format("warning: products of blocks are in {0}, which only costs say: estimate "
+                        "those of the model with --precision {0}",
+                        run.narrow));
     }
     if (run.compiles == false && !has_costs && known->kernels.blocks == BlockKernels::Compiled) {
         notes.push_back(
@@ -111,6 +119,12 @@ std::optional<int> micro_batch_size(const TrainingRun& run) {
     return std::max(1, *run.batch / run.data_parallel.value_or(1) / *run.micro_batches);
 }
 
+/// The precision that costs of the run's model have; none: that of its config.json.
+std::optional<std::string> precision_of_costs(const TrainingRun& run) {
+    const std::string& precision = run.narrow.empty() ? run.precision : run.narrow;
+    return precision.empty() ? std::nullopt : std::optional(precision);
+}
+
 /// What a cost of the run's model is asked for.
 sim::EstimateQuestion question_of(const TrainingRun& run,
                                   const ImportOptions& options,
@@ -130,11 +144,10 @@ sim::EstimateQuestion question_of(const TrainingRun& run,
         options.micro_batch_size ? options.micro_batch_size : micro_batch_size(run);
     need(sequence.has_value(), "how many tokens a sample has", "--sequence");
     need(size.has_value(), "how many samples a micro-batch has", "--micro-batch-size");
-    sim::EstimateQuestion question{
-        .device = options.hf.device.value_or(""),
-        .framework = std::string(program.framework),
-        .precision = run.precision.empty() ? std::nullopt : std::optional(run.precision),
-        .whole_blocks = options.hf.whole_blocks};
+    sim::EstimateQuestion question{.device = options.hf.device.value_or(""),
+                                   .framework = std::string(program.framework),
+                                   .precision = precision_of_costs(run),
+                                   .whole_blocks = options.hf.whole_blocks};
     question.estimate.sequence = *sequence;
     question.estimate.micro_batch_size = *size;
     set_rates(options.hf, question);

@@ -192,7 +192,7 @@ const std::string_view maxtext_of_model =
     "rope_pairwise rope_truncate rope_type rope_use_scale routed_bias routed_bias_update_rate "
     "routed_scaling_factor routed_score_func share_kv_projections shared_experts "
     "sliding_window_size temperature_tuning topk_routing_group trainable_position_size "
-    "use_iota_embed use_post_attn_norm use_post_ffw_norm use_qk_norm use_qk_norm_in_gdn "
+    "use_post_attn_norm use_post_ffw_norm use_qk_norm use_qk_norm_in_gdn "
     "use_untrainable_positional_embedding v_head_dim v_norm_with_scale vocab_size";
 
 const std::string_view maxtext_defaults =

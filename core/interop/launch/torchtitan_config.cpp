@@ -249,10 +249,9 @@ class TitanReader {
     /// What sets the run apart from a plain training.
     void expect_plain_run() {
         reader_.refuse(refused_titan);
-        const bool is_dense = model_.name.starts_with("llama3") ||
-                              (model_.name.starts_with("qwen3") && model_.blocks);
         const bool has_turbo = reader_.answer("primus_turbo.use_turbo_grouped_mm").value_or(false);
-        if (reader_.answer("primus_turbo.use_moe_fp8").value_or(false) && has_turbo && !is_dense) {
+        if (reader_.answer("primus_turbo.use_moe_fp8").value_or(false) && has_turbo &&
+            !is_dense()) {
             reader_.problem("primus_turbo.use_moe_fp8",
                             "products of experts in 8 bits take other time and memory");
         }
@@ -287,13 +286,49 @@ class TitanReader {
         model_ = titan_model(name, flavor);
         run_.model = model_.name;
         run_.shipped_model = model_.shipped;
-        const auto converters =
-            reader_.texts("model.converters").value_or(std::vector<std::string>{});
-        if (std::ranges::any_of(converters, [](const std::string& word) {
-                return !word.empty() && word != "primus_turbo";  // kernels of AMD's
-            })) {
-            reader_.problem("model.converters", "products in 8 bits take other time and memory");
+        read_converters();
+    }
+
+    /// Modules whose products are in fewer bits: those of linear layers, and of experts.
+    void read_converters() {
+        const std::vector<std::string> none;
+        bool has_linear = false;
+        bool has_experts = false;
+        for (const std::string& word : reader_.texts("model.converters").value_or(none)) {
+            if (word.empty() || word == "primus_turbo") {  // kernels of AMD's
+                continue;
+            }
+            const bool is_mx = word == "mx" || word.ends_with(".mx");
+            const bool is_fp8 = word == "float8" || word.ends_with(".float8");
+            const std::string type = is_mx ? "mxfp8" : "fp8";
+            if ((!is_mx && !is_fp8) || (!run_.narrow.empty() && run_.narrow != type)) {
+                reader_.problem("model.converters", "it changes layers in a way that is not known");
+                return;
+            }
+            run_.narrow = type;
+            has_experts = has_experts || word.find("grouped_mm") != std::string::npos;
+            has_linear = has_linear || word.find("grouped_mm") == std::string::npos;
         }
+        if (!run_.narrow.empty() && (!has_linear || (!is_dense() && !has_experts))) {
+            reader_.problem("model.converters",
+                            has_linear ? "experts have other products than linear layers"
+                                       : "linear layers have other products than experts");
+        }
+        for (const std::string_view gathers :
+             {"float8.enable_fsdp_float8_all_gather",
+              "quantize.linear.float8.enable_fsdp_float8_all_gather"}) {
+            if (!run_.narrow.empty() && reader_.answer(gathers).value_or(false)) {
+                run_.warnings.push_back(fmt::format(
+                    "{}: the prediction gathers weights in two bytes; the run sends half as much",
+                    gathers));
+            }
+        }
+    }
+
+    /// Whether the model is known to have no experts.
+    bool is_dense() const {
+        return model_.name.starts_with("llama3") ||
+               (model_.name.starts_with("qwen3") && model_.blocks);
     }
 
     void read_schedule() {

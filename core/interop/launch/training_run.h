@@ -37,6 +37,7 @@ struct TrainingRun {
     int recompute_blocks = 1;
     bool recompute_early_stop = false;
     std::string precision{};
+    std::string narrow{};  ///< type of the blocks' products where it is another one: "fp8"
     std::optional<int> optimizer_state_bytes{};  ///< the key; none: the state is in fp32
     std::string gradients{};  ///< training.gradients; empty also where weights have four bytes
     std::string optimizer{};

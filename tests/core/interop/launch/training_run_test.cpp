@@ -305,18 +305,35 @@ TEST(TorchtitanRun, ALayerMayStandAnywhereInTheListOfItsStage) {
     EXPECT_THAT(run.blocks, ElementsAre(2, 4));
 }
 
+/// Linear layers in 8 bits leave the products of experts as they are.
+TEST(TorchtitanRun, ConvertersSayTheTypeOfProducts) {
+    const auto with = [](std::string_view name, std::string_view converters) {
+        return fmt::format(
+            "[model]\nname = \"{}\"\nflavor = \"8B\"\nconverters = [{}]\n", name, converters);
+    };
+    EXPECT_EQ(titan(with("llama3", "\"float8\"")).narrow, "fp8");
+    EXPECT_EQ(titan(with("llama3", "\"quantize.linear.mx\"")).narrow, "mxfp8");
+    EXPECT_EQ(titan(with("llama3", "")).narrow, "");
+    const std::string both = "\"quantize.linear.float8\", \"quantize.grouped_mm.float8\"";
+    EXPECT_EQ(titan(with("deepseek_v3", both)).narrow, "fp8");
+    for (const std::string& text : {with("deepseek_v3", "\"float8\""),
+                                    with("llama3", "\"float8\", \"quantize.linear.mx\"")}) {
+        EXPECT_THAT(error_of([&] { titan(text); }).text(), HasSubstr("model.converters"));
+    }
+}
+
 TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
     constexpr std::string_view text =
         "[parallelism]\npipeline_parallel_degree = 2\n"
         "data_parallel_shard_degree = 8\nstrange = 1\n"
-        "[model]\nconverters = [\"float8\"]\n"
+        "[model]\nconverters = [\"pruning\"]\n"
         "[activation_checkpoint]\nmode = \"memory_budget\"\n";
     const Error error = error_of([&] { titan(text); });
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.place(), HasSubstr("x.toml:"));
     EXPECT_THAT(error.text(),
                 AllOf(HasSubstr("activation_checkpoint.mode: the compiler chooses"),
-                      HasSubstr("model.converters: products in 8 bits"),
+                      HasSubstr("model.converters: it changes layers"),
                       HasSubstr("parallelism.strange: no setting that is known here")));
     EXPECT_EQ(error_of([&] { titan(text, LeaveOut::Unknown); }).kind(), ErrorKind::BadInput);
     const TrainingRun run = titan(text, LeaveOut::All);
