@@ -295,7 +295,14 @@ class MaxtextReader {
             run_.optimizer_state_bytes = 4;  // two moments, and no weights in fp32
         }
         const std::string quantization = reader_.text("quantization").value_or("");
-        if (!means_nothing(quantization)) {
+        const bool is_dense =
+            !run_.shipped_model.empty() && run_.model.find("mixtral") == std::string::npos &&
+            run_.model.find("-a") == std::string::npos;  // "qwen3-30b-a3b": 3 of 30 are active
+        if (is_dense && has_word("fp8 fp8_full fp8_gpu nanoo_fp8 te_fp8_delayedscaling "
+                                 "te_fp8_currentscaling",
+                                 quantization)) {
+            run_.narrow = "fp8";
+        } else if (!means_nothing(quantization)) {
             reader_.problem("quantization", "products in 8 bits take other time and memory");
         }
         run_.optimizer = "adamw";

@@ -40,6 +40,7 @@ TEST(Maxtext, AxesAreDegrees) {
     EXPECT_EQ(run.batch, 512);
     EXPECT_EQ(run.micro_batches, 2);
     EXPECT_EQ(run.sequence, 8192);
+    EXPECT_EQ(run.narrow, "");
     EXPECT_EQ(run.recompute, "block");
     EXPECT_EQ(run.precision, "bf16");
     EXPECT_EQ(run.clip_norm, 1);
@@ -114,7 +115,7 @@ TEST(Maxtext, KeysAreJudgedByTheirValues) {
     for (const std::string other : {"mtp_num_layers: 1",
                                     "use_dpo: true",
                                     "dropout_rate: 0.1",
-                                    "quantization: fp8",
+                                    "quantization: int8",
                                     "optimizer_memory_host_offload: true",
                                     "remat_policy: minimal_offloaded",
                                     "opt_type: muon",
@@ -122,6 +123,10 @@ TEST(Maxtext, KeysAreJudgedByTheirValues) {
         EXPECT_THAT(refusal_of(plain + other + "\n"), HasSubstr(other.substr(0, other.find(':'))))
             << other;
     }
+    EXPECT_EQ(run_of(plain + "quantization: nanoo_fp8\n").narrow, "fp8");
+    EXPECT_THAT(refusal_of("model_name: mixtral-8x7b\nper_device_batch_size: 1\n"
+                           "quantization: fp8\n"),
+                HasSubstr("quantization: products in 8 bits"));
     EXPECT_THAT(refusal_of(plain + "base_emb_dim: 8\noverride_model_config: true\n"),
                 HasSubstr("base_emb_dim: it changes the model of that name"));
     EXPECT_THAT(refusal_of("per_device_batch_size: 0.3\nici_fsdp_parallelism: 8\n"
