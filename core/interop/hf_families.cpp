@@ -130,15 +130,6 @@ void finish_chatglm(const HfConfig& config, DecoderModel& model) {
     }
 }
 
-/// Blocks of attention alone; those with experts have the dense half besides.
-void finish_granite_hybrid(const HfConfig& config, DecoderModel& model) {
-    model.attention.rotary = !config.has("position_embedding_type") ||
-                             config.object().text("position_embedding_type") == "rope";
-    if (model.has_experts.empty()) {
-        model.feed_forward = config.size_at("shared_intermediate_size", 1 << 20);
-    }
-}
-
 /// Norms of queries and keys over all heads, and blocks that all have attention: files of the
 /// family before this one have others.
 void finish_minimax_m2(const HfConfig& config, DecoderModel& model) {
@@ -230,10 +221,7 @@ void add_llamas(HfFamilyTable& table, const HfFamily& llama) {
     const HfFamily& shared = table.add("granitemoeshared", granite_experts, [](HfFamily& f) {
         f.experts.shared_width = {{"shared_intermediate_size"}, 0};
     });
-    table.add("granitemoehybrid", shared, [](HfFamily& f) {
-        f.known = {"mamba_d_state"};  // layer_types has no such block
-        f.finish = finish_granite_hybrid;
-    });
+    add_hf_mamba_blocks(table, llama, shared);
     table.add("internlm2", llama, [](HfFamily& f) {
         f.input_bias = f.output_bias = {{"bias"}, false};
         f.feed_forward_bias = never;
@@ -340,6 +328,7 @@ void add_qwens(HfFamilyTable& table, const HfFamily& llama) {
                     .value_width = {{"linear_value_head_dim"}, 128},
                     .convolution = {{"linear_conv_kernel_dim"}, 4},
                     .full_every = {{"full_attention_interval"}, 4}};
+        f.known = {"full_attention_interval"};  // as layer_types says
         f.experts = qwen2_moe.experts;
         f.prediction_blocks = {{"num_nextn_predict_layers"}, 0};
     });

@@ -36,6 +36,10 @@ class HfFamilyTable {
 /// the row of Llama.
 void add_hf_hybrids(HfFamilyTable& table, const HfFamily& llama);
 
+/// Adds families in which some blocks have Mamba-2 in place of attention. `granite`: the row of
+/// Granite with experts that all tokens go through.
+void add_hf_mamba_blocks(HfFamilyTable& table, const HfFamily& llama, const HfFamily& granite);
+
 /// Adds families whose blocks have attentions of several sizes. `gemma3`: the row of Gemma 3.
 void add_hf_mixed_heads(HfFamilyTable& table, const HfFamily& llama, const HfFamily& gemma3);
 

@@ -199,6 +199,85 @@ void add_nemotrons(HfFamilyTable& table, const HfFamily& llama) {
     });
 }
 
+// --- Granite 4.0 and Bamba: Mamba-2 in place of attention in most blocks. ---
+
+/// The blocks with Mamba-2 have `shape` in place of the model's attention.
+void set_mamba_blocks(const HfConfig& config,
+                      DecoderModel& model,
+                      const std::vector<bool>& blocks) {
+    for (const string_view key : {"mamba_n_heads",
+                                  "mamba_d_head",
+                                  "mamba_d_state",
+                                  "mamba_n_groups",
+                                  "mamba_d_conv",
+                                  "mamba_chunk_size",
+                                  "mamba_expand",
+                                  "mamba_proj_bias",
+                                  "mamba_conv_bias"}) {
+        config.mark_read(key);
+    }
+    if (std::ranges::find(blocks, true) == blocks.end()) {
+        return;
+    }
+    const bool bias = config.flag({{"mamba_proj_bias"}, false});
+    MambaShape mamba{.heads = config.size({{"mamba_n_heads"}}, most_sizes),
+                     .state = config.size({{"mamba_d_state"}, 256}, most_sizes),
+                     .groups = config.size({{"mamba_n_groups"}, 1}, most_sizes),
+                     .convolution = config.size({{"mamba_d_conv"}, 4}, most_sizes),
+                     .chunk = config.size({{"mamba_chunk_size"}, 256}, most_sizes),
+                     .bias = bias,
+                     .convolution_bias = config.flag({{"mamba_conv_bias"}, true})};
+    const int inner = model.width * config.size({{"mamba_expand"}, 2}, 64);
+    constexpr string_view width = "mamba_d_head";
+    const bool is_said = config.has(width) && !config.object().is_text(width);  // "auto"
+    mamba.width = is_said ? config.size_at(width, most_sizes) : inner / mamba.heads;
+    if (mamba.heads % mamba.groups != 0 || mamba.heads * mamba.width != inner) {
+        config.refuse("mamba_n_heads",
+                      fmt::format("a multiple of mamba_n_groups, {}, and with mamba_d_head {} "
+                                  "numbers",
+                                  mamba.groups,
+                                  inner),
+                      as_published_there);
+    }
+    AttentionShape of_mamba = model.attention;
+    of_mamba.mamba = mamba;
+    model.other_attentions = {of_mamba};
+    std::ranges::transform(blocks, std::back_inserter(model.attention_kinds), [](bool is_mamba) {
+        return is_mamba ? 2 : 1;
+    });
+}
+
+/// A block with experts has the dense half besides; without any that is all.
+void finish_granite_hybrid(const HfConfig& config, DecoderModel& model) {
+    model.attention.rotary = !config.has("position_embedding_type") ||
+                             config.object().text("position_embedding_type") == "rope";
+    if (model.has_experts.empty()) {
+        model.feed_forward = config.size_at("shared_intermediate_size", most_sizes);
+    }
+    constexpr string_view key = "layer_types";
+    set_mamba_blocks(
+        config,
+        model,
+        config.has(key)
+            ? hf_blocks_of_word(config, key, model.blocks, "mamba", {"mamba", "attention"})
+            : std::vector<bool>(as_index(model.blocks), true));
+}
+
+void finish_bamba(const HfConfig& config, DecoderModel& model) {
+    constexpr string_view key = "attn_layer_indices";
+    std::vector<bool> blocks(as_index(model.blocks), true);
+    if (config.has(key)) {
+        for (const std::int64_t block : config.object().wholes(key)) {
+            if (block >= model.blocks) {
+                config.refuse(
+                    key, fmt::format("blocks below {}", model.blocks), as_published_there);
+            }
+            blocks[static_cast<std::size_t>(block)] = false;
+        }
+    }
+    set_mamba_blocks(config, model, blocks);
+}
+
 // --- DeepSeek-V4: further rows stand for several tokens, and the residual is a few streams. ---
 
 constexpr int sparse_ratio = 4;   ///< of rows among which an indexer chooses
@@ -365,6 +444,19 @@ void finish_kimi_linear(const HfConfig& config, DecoderModel& model) {
 
 void add_hf_hybrids(HfFamilyTable& table, const HfFamily& llama) {
     add_nemotrons(table, llama);
+}
+
+void add_hf_mamba_blocks(HfFamilyTable& table, const HfFamily& llama, const HfFamily& granite) {
+    table.add("granitemoehybrid", granite, [](HfFamily& f) {
+        f.has_own_kinds = true;
+        f.experts.count = {{"num_local_experts"}, 0};
+        f.experts.per_token.otherwise = 1;
+        f.finish = finish_granite_hybrid;
+    });
+    table.add("bamba", llama, [](HfFamily& f) {
+        f.has_own_kinds = true;
+        f.finish = finish_bamba;
+    });
 }
 
 void add_hf_compressed(HfFamilyTable& table, const HfFamily& v3) {
