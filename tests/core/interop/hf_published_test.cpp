@@ -103,6 +103,7 @@ TEST(HfPublished, PredictionBlocksMakeUpTheRestOfTheFiles) {
     EXPECT_EQ(count("zai-org/GLM-5", 0), 753'864'139'008);
     EXPECT_EQ(count("Qwen/Qwen3-Next-80B-A3B-Instruct", 0), 81'324'862'720);
     EXPECT_EQ(count("zai-org/GLM-5.2", 0), 753'329'940'480);
+    EXPECT_EQ(count("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B", 0), 123'611'033'088);
     EXPECT_EQ(count("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B", 0), 32'913'266'240);
 }
 
@@ -116,6 +117,30 @@ TEST(HfPublished, StepIsWhatMegatronBridgeMakesOfIt) {
             const std::int64_t wider = std::int64_t{4096} * 127 * (12 * 64 + 36 * 96);
             EXPECT_EQ(parameter_count(model) + 3 * prediction_parameters(model) + wider - 42 * 288,
                       199'997'706'240);
+        }
+    }
+}
+
+/// MiniMax-M3's files have 854,172,958,720 bytes, two for each number, and four for those of the 57
+/// routers, and for the vision tower's patches. That tower has 32 blocks of 1,280 numbers with
+/// biases, 5,120 inside, and a norm in front; behind it stand two matrices from a patch's row to
+/// the model's, and two from the rows of four patches.
+TEST(HfPublished, MiniMaxIsWhatItsFilesHave) {
+    const std::int64_t width = 1280;
+    const std::int64_t inner = 5120;
+    const std::int64_t text_width = 6144;
+    const std::int64_t patches = 3 * 2 * 14 * 14 * width;
+    const std::int64_t block = 4 * (width * width + width) + (width * inner + inner) +
+                               (inner * width + width) + 2 * 2 * width;
+    const std::int64_t square = text_width * text_width + text_width;
+    const std::int64_t vision = patches + 2 * width + 32 * block + width * text_width + text_width +
+                                square + 4 * text_width * text_width + text_width + square;
+    for (const json& row : published()) {
+        if (row.at("model") == "MiniMaxAI/MiniMax-M3") {
+            const std::int64_t text =
+                parameter_count(parse_hf_config(row.at("config").dump(), "m3"));
+            const std::int64_t wide = 57 * (text_width * 128 + 128) + patches;
+            EXPECT_EQ(2 * (text + vision + wide), 854'172'958'720);
         }
     }
 }
