@@ -95,6 +95,15 @@ constexpr std::array importers{
              .words = true,
              .log = true,
              .model = true},
+    Importer{.name = "swift",
+             .read = &import_megatron,
+             .kinds = {FileKind::Unknown, FileKind::Megatron},
+             .expected = "a command of ms-swift, or its args.json",
+             .hf = true,
+             .unknown = true,
+             .words = true,
+             .log = true,
+             .model = true},
     Importer{.name = "nemo",
              .read = &import_nemo,
              .kinds = {FileKind::Unknown, FileKind::Megatron},
@@ -431,11 +440,12 @@ void add_range_names(CLI::App& app, RangeNameOptions& ranges) {
 
 Command declare_import(CLI::App& app) {
     const auto options = std::make_shared<ImportOptions>();
-    app.add_option("format",
-                   options->format,
-                   "Format of the file: torch-csv, megatron, nemo, nanotron, torchtitan, maxtext, "
-                   "deepspeed, csv, hf, pipedream, torch-trace, nsys, chrome-trace, or auto, which "
-                   "looks at the content")
+    app.add_option(
+           "format",
+           options->format,
+           "Format of the file: torch-csv, megatron, swift, nemo, nanotron, torchtitan, maxtext, "
+           "deepspeed, csv, hf, pipedream, torch-trace, nsys, chrome-trace, or auto, which "
+           "looks at the content")
         ->type_name("FORMAT")
         ->required();
     app.add_option(
@@ -457,46 +467,51 @@ Command declare_import(CLI::App& app) {
            "--chunks", options->chunks, "megatron: stages per rank (virtual stages), default 1")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
-    app.add_flag("--ignore-unknown",
-                 options->ignore_unknown,
-                 "megatron, nemo, nanotron, torchtitan, maxtext, deepspeed: leave out names that "
-                 "are not known "
-                 "though they look like a slip of one that is (default: refuse them; other "
-                 "unknown names are left out with a warning)");
-    app.add_flag("--insist",
-                 options->insist,
-                 "megatron, nemo, nanotron, torchtitan, maxtext, deepspeed: leave out all that a "
-                 "scenario cannot "
-                 "express; the result then says that it is of another run");
-    app.add_option(
-           "--vocabulary",
-           options->vocabulary,
-           "megatron, nemo, nanotron: words of the tokenizer, where the file does not say them")
+    app.add_flag(
+        "--ignore-unknown",
+        options->ignore_unknown,
+        "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: leave out names that "
+        "are not known "
+        "though they look like a slip of one that is (default: refuse them; other "
+        "unknown names are left out with a warning)");
+    app.add_flag(
+        "--insist",
+        options->insist,
+        "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: leave out all that a "
+        "scenario cannot "
+        "express; the result then says that it is of another run");
+    app.add_option("--vocabulary",
+                   options->vocabulary,
+                   "megatron, swift, nemo, nanotron: words of the tokenizer, where the file does "
+                   "not say them")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 24));
-    app.add_option("--variable",
-                   options->variables,
-                   "megatron, nemo, nanotron: a value for a variable of the file, which comes from "
-                   "outside; 3=4 for $3; repeatable")
+    app.add_option(
+           "--variable",
+           options->variables,
+           "megatron, swift, nemo, nanotron: a value for a variable of the file, which comes from "
+           "outside; 3=4 for $3; repeatable")
         ->type_name("NAME=VALUE")
         ->take_all()
         ->expected(1);
-    app.add_option("--model",
-                   options->model,
-                   "a model by its name or its config.json; megatron: for sizes that the file does "
-                   "not say; torchtitan, maxtext, deepspeed: whose costs are estimated")
-        ->type_name("NAME");
     app.add_option(
-           "--log",
-           options->log,
-           "megatron, nemo, nanotron, torchtitan, maxtext, deepspeed: log of the run, where the "
-           "file has only its configuration: its steps are compared and go to --rows-out")
+           "--model",
+           options->model,
+           "a model by its name or its config.json; megatron, swift: for sizes that the file does "
+           "not say; torchtitan, maxtext, deepspeed: whose costs are estimated")
+        ->type_name("NAME");
+    app.add_option("--log",
+                   options->log,
+                   "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: log of the "
+                   "run, where the "
+                   "file has only its configuration: its steps are compared and go to --rows-out")
         ->type_name("FILE");
-    app.add_option("--rows-out",
-                   options->rows_out,
-                   "megatron, nemo, nanotron, torchtitan, maxtext, deepspeed: file for the steps "
-                   "that a log "
-                   "measured, as a row for --calibrate")
+    app.add_option(
+           "--rows-out",
+           options->rows_out,
+           "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: file for the steps "
+           "that a log "
+           "measured, as a row for --calibrate")
         ->type_name("FILE");
     add_hf_options(app, options->hf);
     add_range_names(app, options->ranges);

@@ -23,6 +23,7 @@
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_rows.h"
 #include "core/interop/megatron_memory.h"
+#include "core/interop/swift_arguments.h"
 #include "core/scenario/choices.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/lower.h"
@@ -539,13 +540,16 @@ std::vector<std::string> erase_of_others(LaunchFile& file) {
 
 bool are_megatron_flags(string_view text) {
     // A layout has neither a minus nor a colon.
-    return text.find("--") != string_view::npos || is_yaml(text) ||
+    return is_swift_arguments(text) || text.find("--") != string_view::npos || is_yaml(text) ||
            text.find(".py") != string_view::npos;
 }
 
 LaunchFile parse_launch_file(string_view text, string_view place, const LaunchVariables& given) {
     if (has_printed_arguments(text)) {
         return parse_printed_arguments(text, place);
+    }
+    if (is_swift_arguments(text)) {
+        return parse_swift_arguments(text, place);
     }
     return is_yaml(text) ? parse_yaml_settings(text, place, given)
                          : parse_shell_script(text, place, given);

@@ -16,6 +16,7 @@
 #include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/training_run.h"
 #include "core/interop/program_flags.h"
+#include "core/interop/swift_arguments.h"
 
 namespace pipetwin::cli {
 
@@ -84,6 +85,9 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
     if (has_printed_arguments(text)) {
         return KnownFormat{.format = "megatron",
                            .words = "a log with the arguments that Megatron prints"};
+    }
+    if (is_swift_arguments(text)) {
+        return KnownFormat{.format = "swift", .words = "the arguments that ms-swift saved"};
     }
     if (has_logged_config(text, titan_config_marks)) {
         return KnownFormat{.format = "torchtitan", .words = "a log of torchtitan"};

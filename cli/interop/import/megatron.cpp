@@ -17,6 +17,7 @@
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
+#include "core/interop/swift_arguments.h"
 
 namespace pipetwin::cli {
 
@@ -124,7 +125,7 @@ void expect_no_other_kind(std::string_view text, const std::string& place) {
 Imported import_megatron(const ImportOptions& options) {
     const std::string place = input_name(options.file);
     const std::string text = read_input(options.file, largest_log);
-    if (!has_printed_arguments(text)) {
+    if (!has_printed_arguments(text) && !is_swift_arguments(text)) {
         expect_size_of_flags(text, place);
         expect_no_other_kind(text, place);
     }

@@ -72,7 +72,8 @@ void add_model(LaunchFile& file, const std::string& name) {
 
 void add_named_model(LaunchFile& file, const ImportOptions& options) {
     const auto found = std::ranges::find_if(file.settings, [](const Setting& setting) {
-        return !setting.is_key && setting.name == "model" && setting.values.size() == 1;
+        const bool is_own = !setting.is_key || setting.written == "model";  // a flag, or of JSON
+        return is_own && setting.name == "model" && setting.values.size() == 1;
     });
     std::string name = options.model;
     if (found != file.settings.end()) {

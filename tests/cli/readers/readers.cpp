@@ -64,6 +64,21 @@ pipeline_parallel_degree = 2
 pipeline_parallel_schedule = "1F1B"
 )";
 
+constexpr std::string_view titan_log =
+    "[rank0]:[titan] 10:00 - INFO - Running with args: {'model': {'name': 'llama3', 'flavor': "
+    "'8B'}, 'training': {'local_batch_size': 8, 'seq_len': 2048, 'dataset_path': None}, "
+    "'optimizer': {'lr': 1.5e-04, 'betas': (0.9, 0.95)}}\n"
+    "step:  1  loss: 12.2  memory: 40.50GiB(50.5%)  tps: 400  tflops: 20.0  mfu: 2.0%\n"
+    "step: 10  loss:  9.9  memory: 41.00GiB(51.7%)  tps: 4,096  tflops: 205.0  mfu: 20.7%\n";
+
+constexpr std::string_view maxtext =
+    "model_name: llama3-8b\nper_device_batch_size: 1.5\nici_fsdp_parallelism: 8\n"
+    "dcn_data_parallelism: 1\ngradient_accumulation_steps: 2\nlearning_rate: 3.e-5\n";
+
+constexpr std::string_view swift =
+    R"({"model": "Qwen/Qwen3-8B", "tuner_type": "full", "tensor_model_parallel_size": 2,
+"micro_batch_size": 1, "global_batch_size": 16, "seq_length": 2048, "lr": 1.5e-5})";
+
 constexpr std::string_view deepspeed = R"({"train_batch_size": 8,
 "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.5,
 "optimizer": {"type": "AdamW", "params": {"lr": 1.5e-4}}})";
@@ -181,6 +196,9 @@ void Readers::SetUp() {
     file("primus.yaml", primus);
     file("layout.txt", "Et*3|(tt|)*2,t|tL");
     file("titan.toml", torchtitan);
+    file("titan.log", titan_log);
+    file("maxtext.yml", maxtext);
+    file("args.json", swift);
     file("deepspeed.json", deepspeed);
     file("points.json", calibration);
     file("runs.json", R"({"name": "mine", "step_seconds": 0.0015})");
@@ -270,6 +288,9 @@ std::vector<Reader> Readers::of_imports() const {
         {"Megatron's flags as YAML", "primus.yaml", import("megatron", "primus.yaml")},
         {"Megatron's layout", "layout.txt", import("megatron", "layout.txt")},
         {"torchtitan's TOML", "titan.toml", import("torchtitan", "titan.toml")},
+        {"torchtitan's log", "titan.log", import("torchtitan", "titan.log")},
+        {"MaxText's YAML", "maxtext.yml", import("maxtext", "maxtext.yml")},
+        {"ms-swift's arguments", "args.json", import("swift", "args.json")},
         {"DeepSpeed's JSON", "deepspeed.json", import("deepspeed", "deepspeed.json")},
         {"PipeDream's graph", "graph.txt", import("pipedream", "graph.txt", size)},
         {"a trace of PyTorch's profiler", "torch.json", import("torch-trace", "torch.json", size)},

@@ -56,6 +56,38 @@ TEST_F(ImportMegatron, ALogIsAScenarioAndARowOfIt) {
     EXPECT_EQ(rows[0]["training.precision"], "bf16");
 }
 
+/// ms-swift saves all arguments, those of other kinds of training among them.
+TEST_F(ImportMegatron, SavedArgumentsOfSwiftAreFlags) {
+    const auto import_json = [this](const std::string& more) {
+        return pipetwin({"import",
+                         "auto",
+                         file("args.json",
+                              R"({"model": "Qwen/Qwen3-8B", "tuner_type": "full", "lora_rank": 8,
+                                  "tensor_model_parallel_size": 2, "max_length": 4096,
+                                  "pipeline_model_parallel_size": 2, "micro_batch_size": 1,
+                                  "global_batch_size": 16, "vllm_tensor_parallel_size": 1,
+                                  "bf16": true, "sequence_parallel": true, "report_to": []
+                                  )" +
+                                  more + "}"),
+                         "--force",
+                         "--device",
+                         "h100-sxm",
+                         "--out",
+                         path("x.toml")});
+    };
+    const Outcome outcome = import_json(R"(, "rlhf_type": null)");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("read as by 'import swift'"));
+    EXPECT_THAT(outcome.out, HasSubstr("8,190,735,360 parameters"));  // as Qwen published it
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("stages = 2\n"), HasSubstr("tensor_parallel = 2\n")));
+    const Outcome adapters = import_json(R"(, "train_type": "lora")");
+    EXPECT_EQ(adapters.code, 3);
+    const Outcome compared = import_json(R"(, "rlhf_type": "dpo", "beta": 0.1)");
+    EXPECT_EQ(compared.code, 3);
+    EXPECT_THAT(compared.err, HasSubstr("rlhf_type"));
+}
+
 /// One command from the log to costs, and the prediction takes the row.
 TEST_F(ImportMegatron, TheRowOfALogCalibratesItsScenario) {
     const std::string log = std::string(log_of_a_run) + std::string(steps_of_a_run);
