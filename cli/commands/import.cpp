@@ -138,6 +138,15 @@ constexpr std::array importers{
              .unknown = true,
              .log = true,
              .model = true},
+    Importer{.name = "trainer",
+             .read = &import_trainer,
+             .kinds = {FileKind::Unknown},
+             .expected = "arguments of Hugging Face's Trainer",
+             .micro_batch_size = true,
+             .stack = true,
+             .unknown = true,
+             .log = true,
+             .model = true},
     Importer{.name = "deepspeed",
              .read = &import_deepspeed,
              .kinds = {FileKind::DeepSpeed},
@@ -345,11 +354,12 @@ void execute_import(const ImportOptions& given, Console& console) {
 
 /// Options for what a config.json leaves open.
 void add_hf_options(CLI::App& app, HfOptions& hf) {
-    app.add_option("--device",
-                   hf.device,
-                   "hf, megatron, torchtitan, maxtext, deepspeed: device to estimate the costs "
-                   "for, as 'pipetwin "
-                   "devices' names it")
+    app.add_option(
+           "--device",
+           hf.device,
+           "hf, megatron, torchtitan, maxtext, trainer, deepspeed: device to estimate the costs "
+           "for, as 'pipetwin "
+           "devices' names it")
         ->type_name("NAME");
     add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
     app.add_option(
@@ -359,12 +369,13 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "rest in bf16); with --stack also fp8-block, mxfp8 and nvfp4; default: that of the "
            "file")
         ->type_name("NAME");
-    add_stack(app,
-              hf.stack,
-              "hf, megatron: training software whose rates the costs have, as 'pipetwin devices' "
-              "names it, or a stack's file; torchtitan, maxtext, deepspeed: also cluster.stack "
-              "(default: the "
-              "newest of the program that knows the device; none: rates of the device alone)");
+    add_stack(
+        app,
+        hf.stack,
+        "hf, megatron: training software whose rates the costs have, as 'pipetwin devices' "
+        "names it, or a stack's file; torchtitan, maxtext, trainer, deepspeed: also cluster.stack "
+        "(default: the "
+        "newest of the program that knows the device; none: rates of the device alone)");
     app.add_option(
            "--efficiency",
            hf.efficiency,
@@ -444,7 +455,8 @@ Command declare_import(CLI::App& app) {
            "format",
            options->format,
            "Format of the file: torch-csv, megatron, swift, nemo, nanotron, torchtitan, maxtext, "
-           "deepspeed, csv, hf, pipedream, torch-trace, nsys, chrome-trace, or auto, which "
+           "trainer, deepspeed, csv, hf, pipedream, torch-trace, nsys, chrome-trace, or auto, "
+           "which "
            "looks at the content")
         ->type_name("FORMAT")
         ->required();
@@ -467,19 +479,19 @@ Command declare_import(CLI::App& app) {
            "--chunks", options->chunks, "megatron: stages per rank (virtual stages), default 1")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
-    app.add_flag(
-        "--ignore-unknown",
-        options->ignore_unknown,
-        "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: leave out names that "
-        "are not known "
-        "though they look like a slip of one that is (default: refuse them; other "
-        "unknown names are left out with a warning)");
-    app.add_flag(
-        "--insist",
-        options->insist,
-        "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: leave out all that a "
-        "scenario cannot "
-        "express; the result then says that it is of another run");
+    app.add_flag("--ignore-unknown",
+                 options->ignore_unknown,
+                 "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: leave "
+                 "out names that "
+                 "are not known "
+                 "though they look like a slip of one that is (default: refuse them; other "
+                 "unknown names are left out with a warning)");
+    app.add_flag("--insist",
+                 options->insist,
+                 "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: leave "
+                 "out all that a "
+                 "scenario cannot "
+                 "express; the result then says that it is of another run");
     app.add_option("--vocabulary",
                    options->vocabulary,
                    "megatron, swift, nemo, nanotron: words of the tokenizer, where the file does "
@@ -498,20 +510,21 @@ Command declare_import(CLI::App& app) {
            "--model",
            options->model,
            "a model by its name or its config.json; megatron, swift: for sizes that the file does "
-           "not say; torchtitan, maxtext, deepspeed: whose costs are estimated")
+           "not say; torchtitan, maxtext, trainer, deepspeed: whose costs are estimated")
         ->type_name("NAME");
-    app.add_option("--log",
-                   options->log,
-                   "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: log of the "
-                   "run, where the "
-                   "file has only its configuration: its steps are compared and go to --rows-out")
-        ->type_name("FILE");
     app.add_option(
-           "--rows-out",
-           options->rows_out,
-           "megatron, swift, nemo, nanotron, torchtitan, maxtext, deepspeed: file for the steps "
-           "that a log "
-           "measured, as a row for --calibrate")
+           "--log",
+           options->log,
+           "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: log of the "
+           "run, where the "
+           "file has only its configuration: its steps are compared and go to --rows-out")
+        ->type_name("FILE");
+    app.add_option("--rows-out",
+                   options->rows_out,
+                   "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: file "
+                   "for the steps "
+                   "that a log "
+                   "measured, as a row for --calibrate")
         ->type_name("FILE");
     add_hf_options(app, options->hf);
     add_range_names(app, options->ranges);

@@ -115,6 +115,9 @@ Imported import_nemo(const ImportOptions& options);
 /// torchtitan's TOML file: tables of a scenario.
 Imported import_torchtitan(const ImportOptions& options);
 
+/// Arguments of Hugging Face's Trainer, as YAML or JSON: tables of a scenario.
+Imported import_trainer(const ImportOptions& options);
+
 /// MaxText's YAML file, or its log: tables of a scenario.
 Imported import_maxtext(const ImportOptions& options);
 

@@ -69,6 +69,16 @@ bool is_maxtext_yaml(std::string_view text) {
            (has("base_config:") && has("model_name:"));
 }
 
+/// Arguments of the Trainer, or accelerate's of a run with FSDP.
+bool is_trainer(std::string_view text) {
+    const auto has = [text](std::string_view key) {
+        return text.starts_with(fmt::format("{}:", key)) ||
+               text.find(fmt::format("\n{}:", key)) != std::string_view::npos ||
+               text.find(fmt::format("\"{}\":", key)) != std::string_view::npos;
+    };
+    return has("per_device_train_batch_size") || (has("distributed_type") && has("num_processes"));
+}
+
 /// What torchtitan saves of a run: tables of all its settings.
 bool is_titan_json(std::string_view text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -110,6 +120,9 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
     if (is_titan_json(text)) {
         return KnownFormat{.format = "torchtitan",
                            .words = "a configuration that torchtitan saved"};
+    }
+    if (is_trainer(text)) {
+        return KnownFormat{.format = "trainer", .words = "arguments of Hugging Face's Trainer"};
     }
     if (is_nanotron(text)) {
         return KnownFormat{.format = "nanotron", .words = "a configuration of nanotron"};

@@ -19,10 +19,6 @@
 
 namespace pipetwin::cli {
 
-namespace {
-
-/// The name that comes with the program for one of Hugging Face's: "Qwen/Qwen2.5-7B-Instruct" is
-/// "qwen2.5-7b"; empty: there is none.
 std::string shipped_name(std::string_view theirs) {
     while (theirs.ends_with('/')) {
         theirs.remove_suffix(1);
@@ -38,6 +34,8 @@ std::string shipped_name(std::string_view theirs) {
     name.erase(0, name.starts_with(meta) ? meta.size() : 0);
     return std::ranges::count(model_names(), name) > 0 ? name : std::string();
 }
+
+namespace {
 
 /// The tokens of a sample, which config.json does not say; 1 where the file does not either.
 int sequence_of(const LaunchFile& file) {

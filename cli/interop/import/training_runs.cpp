@@ -12,6 +12,7 @@
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"
 #include "cli/interop/import/measured_rows.h"
+#include "cli/interop/import/named_model.h"
 #include "core/base/error.h"
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack_choice.h"
@@ -125,10 +126,11 @@ std::optional<std::string> precision_of_costs(const TrainingRun& run) {
     return precision.empty() ? std::nullopt : std::optional(precision);
 }
 
-/// What a cost of the run's model is asked for.
-sim::EstimateQuestion question_of(const TrainingRun& run,
-                                  const ImportOptions& options,
-                                  const RunProgram& program) {
+/// What a cost of the run's model is asked for; none: the model is not named on the command line,
+/// and the file leaves open what its costs depend on.
+std::optional<sim::EstimateQuestion> question_of(const TrainingRun& run,
+                                                 const ImportOptions& options,
+                                                 const RunProgram& program) {
     const auto need = [&](bool is_there, std::string_view what, std::string_view option) {
         if (!is_there) {
             throw Error(ErrorKind::Infeasible,
@@ -142,6 +144,9 @@ sim::EstimateQuestion question_of(const TrainingRun& run,
     const std::optional<int> sequence = options.hf.sequence ? options.hf.sequence : run.sequence;
     const std::optional<int> size =
         options.micro_batch_size ? options.micro_batch_size : micro_batch_size(run);
+    if (options.model.empty() && (!sequence || !size)) {
+        return std::nullopt;
+    }
     need(sequence.has_value(), "how many tokens a sample has", "--sequence");
     need(size.has_value(), "how many samples a micro-batch has", "--micro-batch-size");
     sim::EstimateQuestion question{.device = options.hf.device.value_or(""),
@@ -184,9 +189,15 @@ std::string model_table(const TrainingRun& run,
                         const ImportOptions& options,
                         const RunProgram& program,
                         Imported& imported) {
-    const std::string name = options.model.empty() ? run.shipped_model : options.model;
+    const std::string shipped =
+        run.shipped_model.empty() ? shipped_name(run.model) : run.shipped_model;
+    const std::string name = options.model.empty() ? shipped : options.model;
     if (name.empty() || !options.hf.device) {
         expect_no_question(options);
+        return {};
+    }
+    const std::optional<sim::EstimateQuestion> question = question_of(run, options, program);
+    if (!question) {
         return {};
     }
     const std::filesystem::path beside = profile_beside(options.common.out);
@@ -195,7 +206,7 @@ std::string model_table(const TrainingRun& run,
         sim::config_file(name, fmt::format("import {} --model", program.framework));
     const sim::ModelConfig config =
         sim::model_config(read_input(file, JsonLimits{}.max_bytes), input_name(file));
-    sim::EstimatedModel found = sim::estimated_model(config, question_of(run, options, program));
+    sim::EstimatedModel found = sim::estimated_model(config, *question);
     imported.notes.insert(imported.notes.end(), found.notes.begin(), found.notes.end());
     imported.profile = print_profile(found.profile);
     imported.result.layers = static_cast<int>(found.profile.layers.size());
@@ -311,6 +322,23 @@ constexpr RunProgram deepspeed_program{.name = "DeepSpeed",
                                        .parse = &parse_json_settings,
                                        .read = &deepspeed_run};
 
+/// JSON or YAML.
+LaunchFile parse_trainer_file(std::string_view text, std::string_view place) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const bool is_json = begin != std::string_view::npos && text[begin] == '{';
+    LaunchFile file = is_json ? parse_json_settings(text, place) : parse_yaml_settings(text, place);
+    std::erase_if(file.settings, [](const Setting& setting) {
+        return setting.is_unset || setting.values.empty();
+    });
+    return file;
+}
+
+constexpr RunProgram trainer_program{.name = "the Trainer",
+                                     .framework = "trainer",
+                                     .marks = {},
+                                     .parse = &parse_trainer_file,
+                                     .read = &trainer_run};
+
 constexpr RunProgram maxtext_program{.name = "MaxText",
                                      .framework = "maxtext",
                                      .marks = {},
@@ -399,6 +427,10 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
 
 Imported import_torchtitan(const ImportOptions& options) {
     return import_run(titan_program, options);
+}
+
+Imported import_trainer(const ImportOptions& options) {
+    return import_run(trainer_program, options);
 }
 
 Imported import_maxtext(const ImportOptions& options) {

@@ -78,7 +78,8 @@ void LoggedSteps::add(LoggedStep step, TrainingLog& log) {
     if (step.seconds > longest || !seen_.insert(step.iteration).second) {
         return;
     }
-    step.is_first = std::exchange(begins_, false);
+    const bool is_mean = step.seconds == 0 && step.iteration == 0;  // of all steps
+    step.is_first = std::exchange(begins_, false) && !is_mean;
     log.steps.push_back(step);
 }
 
@@ -136,6 +137,16 @@ std::optional<LoggedStep> maxtext_step(std::string_view line) {
                       .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
 }
 
+/// The Trainer says the mean of a whole run at its end: "{'train_runtime': 120.5, ...,
+/// 'train_samples_per_second': 8.4, ...}".
+std::optional<LoggedStep> trainer_step(std::string_view line) {
+    const std::optional<double> rate = number_behind<double>(line, "train_samples_per_second':");
+    if (!is_positive(rate) || line.find("train_runtime") == std::string_view::npos) {
+        return std::nullopt;
+    }
+    return LoggedStep{.samples_per_second = *rate};
+}
+
 /// nanotron shortens its numbers: "1.23K" milliseconds.
 std::optional<LoggedStep> nanotron_step(std::string_view line) {
     constexpr std::string_view word = "time_per_iteration_ms:";
@@ -163,7 +174,8 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
         }
         return;
     }
-    for (const auto read : {titan_step, deepspeed_step, maxtext_step, nanotron_step}) {
+    for (const auto read :
+         {titan_step, deepspeed_step, maxtext_step, nanotron_step, trainer_step}) {
         if (!step && !has_block_) {
             step = read(line);
         }

@@ -39,6 +39,7 @@ struct TrainingLog {
 ///     DeepSpeed     steps: N loss: L iter time (s): T samples/sec: R
 ///                   ... global_step=N, ... CurrSamplesPerSec=R, ... MaxMemAllocated=XGB
 ///     MaxText       completed step: N, seconds: T, TFLOP/s/device: F, ...
+///     Trainer       {'train_runtime': ..., 'train_samples_per_second': R, ...}, of the whole run
 ///     nanotron      iteration: N / M | ... | time_per_iteration_ms: T | ...
 ///
 /// (megatron/training/training.py, training_log and report_memory;

@@ -136,6 +136,11 @@ TrainingRun torchtitan_run(const LaunchFile& file, LeaveOut leave_out);
 /// Error(BadInput) and Error(Infeasible) with the JSON pointer of a setting.
 TrainingRun deepspeed_run(const LaunchFile& file, LeaveOut leave_out);
 
+/// A run of Hugging Face's Trainer on replicas, with or without FSDP, from its arguments as YAML or
+/// JSON, or accelerate's configuration, or both in one. Throws Error(BadInput) and
+/// Error(Infeasible) with the place of a setting.
+TrainingRun trainer_run(const LaunchFile& file, LeaveOut leave_out);
+
 /// A run of MaxText from its YAML file, whose defaults are those of base.yml, or from what it
 /// prints. Throws Error(BadInput) and Error(Infeasible) with the place of a setting.
 TrainingRun maxtext_run(const LaunchFile& file, LeaveOut leave_out);

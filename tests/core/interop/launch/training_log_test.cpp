@@ -124,6 +124,25 @@ TEST(TrainingLog, DeepSpeedSaysTimesOrRates) {
     EXPECT_EQ(others.peak_bytes, 32'749'125'632);  // 30.5 x 2^30
 }
 
+TEST(TrainingLog, OthersSayTimesToo) {
+    const TrainingLog maxtext = parse_training_log(
+        "completed step: 0, seconds: 31.2, TFLOP/s/device: 3.1, Tokens/s/device: 60.1, loss: 12\n"
+        "completed step: 1, seconds: 1.5, TFLOP/s/device: 86.0, Tokens/s/device: 12942.7, loss: "
+        "9\n");
+    EXPECT_DOUBLE_EQ(measured_step(maxtext, {})->seconds, 1.5);
+    EXPECT_EQ(measured_step(maxtext, {})->device_tflops, 86);
+    const TrainingLog nanotron = parse_training_log(
+        "iteration: 1 / 10 | consumed_tokens: 1M | time_per_iteration_ms: 9.5K | tokens_per_sec: "
+        "2K\niteration: 2 / 10 | time_per_iteration_ms: 1.25K | model_tflops_per_gpu: 310\n"
+        "iteration: 3 / 10 | time_per_iteration_ms: 750 | model_tflops_per_gpu: 320\n");
+    EXPECT_DOUBLE_EQ(measured_step(nanotron, {})->seconds, 1);  // the mean of the middle two
+    const TrainingLog trainer = parse_training_log(
+        "{'train_runtime': 120.5, 'train_samples_per_second': 32.0, 'train_steps_per_second': 0.5, "
+        "'train_loss': 2.1, 'epoch': 1.0}\n");
+    EXPECT_DOUBLE_EQ(measured_step(trainer, {.batch = 64})->seconds, 2);
+    EXPECT_FALSE(measured_step(trainer, {.batch = 64})->has_start);
+}
+
 /// Megatron-DeepSpeed reports a step twice.
 TEST(TrainingLog, BelowArgumentsOfMegatronItsOwnWordsCount) {
     const std::string end = "---------------- end of arguments ---------------------\n";

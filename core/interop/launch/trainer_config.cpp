@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/number_text.h"
+#include "core/base/word_list.h"
+#include "core/interop/launch/training_run.h"
+#include "core/schedule/generators/generate.h"
+
+namespace pipetwin {
+
+namespace {
+
+constexpr std::int64_t most_samples_of_trainer = 1 << 30;
+
+/// Settings of Hugging Face's Trainer (transformers.TrainingArguments), of accelerate, TRL and
+/// LLaMA-Factory that change no size, split, message or kernel of a step.
+constexpr std::string_view harmless_trainer =
+    "output_dir overwrite_output_dir do_train do_eval do_predict eval_strategy "
+    "evaluation_strategy prediction_loss_only per_device_eval_batch_size "
+    "per_gpu_eval_batch_size eval_accumulation_steps eval_delay eval_steps eval_on_start "
+    "eval_do_concat_batches eval_use_gather_object eval_dataset torch_empty_cache_steps "
+    "learning_rate weight_decay adam_beta1 adam_beta2 adam_epsilon num_train_epochs max_steps "
+    "lr_scheduler_type lr_scheduler_kwargs warmup_ratio warmup_steps log_level "
+    "log_level_replica log_on_each_node logging_dir logging_strategy logging_first_step "
+    "logging_steps logging_nan_inf_filter save_strategy save_steps save_total_limit "
+    "save_safetensors save_on_each_node save_only_model "
+    "restore_callback_states_from_checkpoint no_cuda use_cpu use_mps_device seed data_seed "
+    "jit_mode_eval bf16_full_eval fp16_full_eval tf32 local_rank ddp_backend ddp_timeout "
+    "tpu_num_cores tpu_metrics_debug debug dataloader_drop_last dataloader_num_workers "
+    "dataloader_prefetch_factor dataloader_pin_memory dataloader_persistent_workers past_index "
+    "run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end "
+    "metric_for_best_model greater_is_better ignore_data_skip label_smoothing_factor report_to "
+    "ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers skip_memory_metrics "
+    "use_legacy_prediction_loop push_to_hub resume_from_checkpoint hub_model_id hub_strategy "
+    "hub_token hub_private_repo hub_always_push hub_revision include_inputs_for_metrics "
+    "include_for_metrics gradient_checkpointing_kwargs.use_reentrant "
+    "include_tokens_per_second include_num_input_tokens_seen fp16_backend fp16_opt_level "
+    "half_precision_backend push_to_hub_model_id push_to_hub_organization push_to_hub_token "
+    "full_determinism ray_scope torch_compile_backend torch_compile_mode torchdynamo "
+    "dispatch_batches split_batches batch_eval_metrics average_tokens_across_devices "
+    "accelerator_config.split_batches accelerator_config.dispatch_batches "
+    "accelerator_config.even_batches accelerator_config.use_seedable_sampler "
+    "accelerator_config.non_blocking optim_args "
+    "dataset dataset_name dataset_dir dataset_config dataset_text_field dataset_num_proc "
+    "dataset_kwargs dataset_train_split dataset_test_split template max_samples "
+    "overwrite_cache preprocessing_num_workers plot_loss trust_remote_code val_size "
+    "model_revision tokenizer_name_or_path chat_template_path use_fast_tokenizer "
+    "data_shared_file_system tokenized_path eval_packing assistant_only_loss "
+    "completion_only_loss eos_token pad_token use_fast "
+    "compute_environment machine_rank main_process_ip main_process_port main_training_function "
+    "rdzv_backend same_network tpu_env tpu_use_cluster tpu_use_sudo downcast_bf16 "
+    "dynamo_config.dynamo_backend dynamo_config.dynamo_mode dynamo_backend "
+    "fsdp_config.fsdp_auto_wrap_policy fsdp_config.fsdp_transformer_layer_cls_to_wrap "
+    "fsdp_config.transformer_layer_cls_to_wrap fsdp_config.fsdp_min_num_params "
+    "fsdp_config.min_num_params fsdp_config.fsdp_state_dict_type "
+    "fsdp_config.state_dict_type fsdp_config.fsdp_cpu_ram_efficient_loading "
+    "fsdp_config.cpu_ram_efficient_loading fsdp_config.fsdp_sync_module_states "
+    "fsdp_config.sync_module_states fsdp_config.fsdp_use_orig_params "
+    "fsdp_config.use_orig_params fsdp_config.fsdp_version fsdp_config.version "
+    "fsdp_config.fsdp_forward_prefetch fsdp_config.forward_prefetch "
+    "fsdp_config.fsdp_backward_prefetch fsdp_config.backward_prefetch "
+    "fsdp_config.fsdp_backward_prefetch_policy fsdp_config.limit_all_gathers "
+    "fsdp_config.xla fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params";
+
+/// What sets a run apart from a training of all weights on the device.
+constexpr auto refused_trainer = std::to_array<SettingGroup>({
+    {"use_peft peft_config lora_r lora_rank lora_alpha lora_target",
+     "adapters are trained, and the weights are not",
+     off_values},
+    {"load_in_4bit load_in_8bit quantization_bit quantization_method",
+     "weights have fewer bits",
+     off_values},
+    {"auto_find_batch_size", "the batch follows the memory", off_values},
+    {"neftune_noise_alpha", "a step adds noise", off_values},
+    {"use_galore use_apollo use_badam optim_target_modules",
+     "the optimizer keeps another state",
+     off_values},
+    {"fsdp_config.fsdp_offload_params fsdp_config.offload_params fsdp_offload_params",
+     "weights are in host memory",
+     off_values},
+    {"fsdp_config.xla_fsdp_v2", "XLA divides the work", off_values},
+    {"megatron_lm_config", "accelerate starts Megatron-LM, whose flags 'import megatron' reads"},
+    {"freeze_trainable_layers freeze_vision_tower freeze_multi_modal_projector",
+     "parts of the model are not trained"},
+    {"parallelism_config", "devices share layers or samples"},
+});
+
+/// The first of several names of a setting that a file has.
+std::string_view name_in(const SettingReader& reader, std::string_view names) {
+    for (const std::string_view name : words_in(names)) {
+        if (reader.has(name)) {
+            return name;
+        }
+    }
+    return words_in(names).front();
+}
+
+/// Reads a configuration of the Trainer; one object for each.
+class TrainerReader {
+  public:
+    TrainerReader(const LaunchFile& file, LeaveOut leave_out)
+        : reader_(file), leave_out_(leave_out) {}
+
+    TrainingRun read() {
+        run_.stages = 1;
+        run_.schedule = to_string(ScheduleKind::OneFOneB);
+        run_.tensor_parallel = 1;
+        read_model();
+        read_batch();
+        read_numbers();
+        read_shards();
+        read_recompute();
+        reader_.refuse(refused_trainer);
+        reader_.finish(harmless_trainer, leave_out_, run_);
+        return std::move(run_);
+    }
+
+  private:
+    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
+        throw Error(
+            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
+    }
+
+    void read_model() {
+        run_.model =
+            reader_.text(name_in(reader_, "model_name_or_path model base_model")).value_or("");
+        const std::string tuned = reader_.text("finetuning_type").value_or("full");
+        if (tuned != "full") {
+            reader_.problem("finetuning_type", "adapters are trained, and the weights are not");
+        }
+        const std::string stage = reader_.text("stage").value_or("pt");
+        if (stage != "pt" && stage != "sft") {
+            reader_.problem("stage", "further models compute in each step");
+        }
+        const bool packs = reader_.answer("packing").value_or(false) ||
+                           reader_.answer("neat_packing").value_or(false);
+        const bool groups = reader_.answer("group_by_length").value_or(false);
+        if ((stage == "sft" && !packs) || groups) {
+            run_.warnings.emplace_back(
+                "samples have different lengths, and are filled up to the longest of a "
+                "micro-batch: the prediction has the full length of each, and a step is at most "
+                "as long");
+        }
+        run_.sequence =
+            reader_.whole(name_in(reader_,
+                                  "cutoff_len max_seq_length max_length sequence_len block_size "
+                                  "model_max_length max_seq_len"),
+                          1);
+        const std::string attention =
+            reader_.text(name_in(reader_, "attn_implementation flash_attn")).value_or("");
+        if (attention == "eager" || attention == "disabled") {
+            run_.warnings.emplace_back(
+                "attention stores all scores: estimate the costs with --attention standard");
+        }
+        run_.compiles = reader_.answer("torch_compile").value_or(false);
+        if (reader_.answer(name_in(reader_, "use_liger_kernel use_liger enable_liger_kernel"))
+                .value_or(false)) {
+            run_.warnings.emplace_back(
+                "Liger's kernels are fused: estimate the costs with --kernels fused");
+        }
+    }
+
+    /// Samples of a device x steps of accumulation x devices.
+    void read_batch() {
+        const int of_device =
+            reader_
+                .whole(name_in(reader_,
+                               "per_device_train_batch_size per_gpu_train_batch_size "
+                               "micro_batch_size"),
+                       1)
+                .value_or(8);
+        run_.micro_batches = reader_.whole("gradient_accumulation_steps", 1).value_or(1);
+        run_.data_parallel = reader_.whole(name_in(reader_, "num_processes world_size"), 1);
+        reader_.whole("num_machines", 1);
+        if (!run_.data_parallel) {
+            run_.warnings.emplace_back(
+                "the file does not say how many devices there are: the fragment has one; set "
+                "pipeline.data_parallel to their number, and multiply training.batch by it");
+        }
+        const std::int64_t batch =
+            std::int64_t{of_device} * *run_.micro_batches * run_.data_parallel.value_or(1);
+        if (batch > most_samples_of_trainer) {
+            refuse(
+                name_in(reader_, "per_device_train_batch_size micro_batch_size"),
+                fmt::format(
+                    "a batch of {} samples, expected at most {}", batch, most_samples_of_trainer),
+                "is there a digit too many?");
+        }
+        run_.batch = static_cast<int>(batch);
+    }
+
+    void read_numbers() {
+        const std::string mixed = reader_.text("mixed_precision").value_or("no");
+        const bool bf16 = reader_.answer("bf16").value_or(mixed == "bf16");
+        const bool fp16 = reader_.answer("fp16").value_or(mixed == "fp16");
+        const bool is_pure = reader_.answer("pure_bf16").value_or(false);
+        const std::string type =
+            reader_.text(name_in(reader_, "torch_dtype dtype model_dtype")).value_or("");
+        run_.precision = bf16 || fp16 || is_pure ? "bf16" : "fp32";
+        if (bf16 && fp16) {
+            refuse("fp16",
+                   "fp16 and bf16 are both true, expected one of them at most",
+                   "transformers refuses both at once, too");
+        }
+        if (fp16) {
+            run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");
+        }
+        if (mixed == "fp8") {
+            reader_.problem("mixed_precision", "products in 8 bits take other time and memory");
+        }
+        const bool has_half_weights = is_pure || type == "bfloat16" || type == "float16";
+        if (has_half_weights && run_.precision == "bf16") {
+            run_.gradients = "same";
+            run_.optimizer_state_bytes = 4;  // two moments, and no weights in fp32
+        } else if (has_half_weights) {
+            reader_.problem(name_in(reader_, "torch_dtype dtype model_dtype"),
+                            "weights in two bytes compute without bf16 or fp16");
+        } else if (run_.precision == "bf16") {
+            run_.gradients = "fp32";
+        }
+        const std::string optimizer = reader_.text("optim").value_or("adamw_torch");
+        run_.optimizer = "adamw";
+        if (!has_word("adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adamw "
+                      "adamw_torch_npu_fused",
+                      optimizer)) {
+            reader_.problem("optim", "keeps another state than AdamW");
+        }
+        run_.clip_norm =
+            reader_.real(name_in(reader_, "max_grad_norm gradient_clipping")).value_or(1);
+    }
+
+    /// FSDP by the Trainer's words, or by accelerate's.
+    void read_shards() {
+        const std::string distributed = lower_case(reader_.text("distributed_type").value_or(""));
+        if (has_word("megatron_lm tp xla", distributed)) {
+            reader_.problem("distributed_type", "another program divides the work");
+        }
+        if (reader_.has("deepspeed") || distributed == "deepspeed" ||
+            reader_.has("deepspeed_config")) {
+            reader_.problem(name_in(reader_, "deepspeed deepspeed_config distributed_type"),
+                            "DeepSpeed's configuration says what replicas share: import that file "
+                            "with 'import deepspeed'");
+        }
+        std::vector<std::string> words = reader_.texts("fsdp").value_or(std::vector<std::string>{});
+        std::string strategy;
+        bool is_on = distributed == "fsdp";
+        for (const std::string& all : words) {
+            for (const std::string_view word : words_in(all)) {
+                if (word == "offload") {
+                    reader_.problem("fsdp", "weights are in host memory");
+                } else if (word != "auto_wrap" && word != "true" && word != "false") {
+                    strategy = lower_case(word);
+                }
+                is_on = is_on || word != "false";
+            }
+        }
+        const std::string_view key =
+            name_in(reader_,
+                    "fsdp_config.fsdp_sharding_strategy fsdp_config.fsdp_reshard_after_forward "
+                    "fsdp_config.reshard_after_forward fsdp_reshard_after_forward");
+        const std::string accelerates = lower_case(reader_.text(key).value_or(""));
+        if (!accelerates.empty()) {
+            strategy = accelerates;
+        }
+        if (!is_on) {
+            return;
+        }
+        const std::string_view place = accelerates.empty() ? std::string_view("fsdp") : key;
+        if (has_word("full_shard true 1", strategy) || strategy.empty()) {
+            run_.shard = "weights";
+        } else if (has_word("shard_grad_op false 2", strategy)) {
+            run_.shard = "gradients";
+        } else if (has_word("no_shard 3", strategy)) {
+            run_.shard.clear();
+        } else if (has_word("hybrid_shard hybrid_shard_zero2 4 5", strategy)) {
+            reader_.problem(place,
+                            "devices of a node divide the state, and the file does not say how "
+                            "many there are");
+        } else {
+            reader_.problem(place, "no way of sharing that is known here");
+        }
+        if (!run_.data_parallel && !run_.shard.empty()) {
+            run_.data_parallel = 1;
+        }
+    }
+
+    void read_recompute() {
+        const bool recomputes = reader_.answer("gradient_checkpointing").value_or(false) ||
+                                reader_
+                                    .answer(name_in(reader_,
+                                                    "fsdp_config.fsdp_activation_checkpointing "
+                                                    "fsdp_config.activation_checkpointing"))
+                                    .value_or(false);
+        run_.recompute = recomputes ? "block" : "none";
+    }
+
+    SettingReader reader_;
+    LeaveOut leave_out_;
+    TrainingRun run_{};
+};
+
+}  // namespace
+
+TrainingRun trainer_run(const LaunchFile& file, LeaveOut leave_out) {
+    return TrainerReader(file, leave_out).read();
+}
+
+}  // namespace pipetwin

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/interop/launch/table_settings.h"
+#include "core/interop/launch/training_run.h"
+#include "core/interop/launch/yaml_settings.h"
+#include "tests/support/error_of.h"
+
+namespace pipetwin {
+namespace trainer_test {
+
+using ::testing::Contains;
+using testing::error_of;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TrainingRun run_of(const std::string& yaml) {
+    return trainer_run(parse_yaml_settings(yaml, "x.yaml"), LeaveOut::Nothing);
+}
+
+/// LLaMA-Factory's file, with accelerate's number of processes: 2 samples x 8 steps x 16 devices.
+TEST(Trainer, SamplesAreThoseOfAllDevices) {
+    const TrainingRun run = run_of(
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: pt\nfinetuning_type: full\n"
+        "cutoff_len: 4096\npacking: true\nper_device_train_batch_size: 2\n"
+        "gradient_accumulation_steps: 8\nbf16: true\ngradient_checkpointing: true\n"
+        "num_processes: 16\nnum_machines: 2\ndistributed_type: FSDP\n"
+        "fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_offload_params: false\n"
+        "learning_rate: 1.0e-5\noptim: adamw_torch_fused\nreport_to: none\n");
+    EXPECT_EQ(run.model, "meta-llama/Llama-3.1-8B");
+    EXPECT_EQ(run.batch, 256);
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_EQ(run.data_parallel, 16);
+    EXPECT_EQ(run.sequence, 4096);
+    EXPECT_EQ(run.shard, "weights");
+    EXPECT_EQ(run.recompute, "block");
+    EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(run.gradients, "fp32");
+    EXPECT_EQ(run.clip_norm, 1);
+    EXPECT_EQ(run.stages, 1);
+    EXPECT_THAT(run.warnings, IsEmpty());
+}
+
+/// The words of TrainingArguments, of FSDP 1 and 2, mean the same.
+TEST(Trainer, FsdpHasSeveralNames) {
+    const std::string plain = "num_processes: 8\nper_device_train_batch_size: 1\n";
+    EXPECT_EQ(run_of(plain).shard, "");
+    EXPECT_EQ(run_of(plain + "fsdp: full_shard auto_wrap\n").shard, "weights");
+    EXPECT_EQ(run_of(plain + "fsdp: [shard_grad_op, auto_wrap]\n").shard, "gradients");
+    EXPECT_EQ(run_of(plain + "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+                             "  fsdp_reshard_after_forward: false\n")
+                  .shard,
+              "gradients");
+    for (const std::string refused : {"fsdp: full_shard offload",
+                                      "fsdp: hybrid_shard",
+                                      "deepspeed: ds.json",
+                                      "distributed_type: MEGATRON_LM",
+                                      "use_peft: true",
+                                      "finetuning_type: lora",
+                                      "stage: dpo",
+                                      "optim: adafactor",
+                                      "load_in_4bit: true",
+                                      "new_parallel_size: 2"}) {
+        EXPECT_THAT(std::string(error_of([&] { run_of(plain + refused + "\n"); }).what()),
+                    HasSubstr(refused.substr(0, refused.find(':'))))
+            << refused;
+    }
+    EXPECT_EQ(run_of(plain + "use_peft: false\nload_in_4bit: null\n").batch, 8);
+}
+
+/// Weights that are loaded in two bytes are trained in two bytes.
+TEST(Trainer, TypesOfWeights) {
+    const std::string plain = "num_processes: 8\nbf16: true\n";
+    EXPECT_EQ(run_of(plain).optimizer_state_bytes, std::nullopt);
+    EXPECT_EQ(run_of(plain + "torch_dtype: bfloat16\n").optimizer_state_bytes, 4);
+    EXPECT_EQ(run_of("num_processes: 8\npure_bf16: true\n").gradients, "same");
+    EXPECT_EQ(run_of("num_processes: 8\n").precision, "fp32");
+    EXPECT_THAT(run_of("per_device_train_batch_size: 1\n").warnings,
+                Contains(HasSubstr("does not say how many devices")));
+    EXPECT_THAT(run_of(plain + "stage: sft\n").warnings,
+                Contains(HasSubstr("samples have different lengths")));
+    EXPECT_THAT(std::string(error_of([&] { run_of(plain + "fp16: true\n"); }).what()),
+                HasSubstr("fp16 and bf16 are both true"));
+}
+
+}  // namespace trainer_test
+}  // namespace pipetwin
