@@ -85,6 +85,7 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"peft lora lora-r lora-rank lora-alpha lora-target-modules lora-fusion",
      "adapters are trained, and the weights are not",
      off_values},
+    {"rlhf-type", "further models compute in each step", off_values},
     {"torch-dtype", "weights have another type", "bfloat16 bf16 null none"},
     {"attn-impl",
      "attention has other kernels",
