@@ -13,9 +13,9 @@ namespace pipetwin {
 namespace {
 
 /// Arguments (swift/megatron/arguments) that mean nothing where no `rlhf_type` says that samples
-/// are generated or compared.
+/// are generated or compared; a run with one is refused for it.
 constexpr std::string_view of_preferences =
-    "rlhf_type loss_type mcore_ref_model mcore_ref_adapter beta rpo_alpha reference_free "
+    "loss_type mcore_ref_model mcore_ref_adapter beta rpo_alpha reference_free "
     "label_smoothing f_divergence_type desirable_weight undesirable_weight "
     "center_rewards_coefficient teacher_model teacher_model_type teacher_model_revision "
     "teacher_model_server teacher_tag_key gkd_logits_topk lmbda seq_kd offload_teacher_model "
@@ -83,12 +83,11 @@ bool is_swift_arguments(std::string_view text) {
 
 LaunchFile parse_swift_arguments(std::string_view text, std::string_view place) {
     LaunchFile file = parse_json_settings(text, place);
-    const bool compares = !value_of(file, "rlhf_type").empty();
     const std::string tuner = value_of(file, "tuner_type");
     const bool has_adapters = !tuner.empty() && tuner != "full";
     std::erase_if(file.settings, [&](const Setting& setting) {
         return has_word(without_effect, setting.written) ||
-               (!compares && has_word(of_preferences, setting.written)) ||
+               has_word(of_preferences, setting.written) ||
                (!has_adapters && has_word(of_adapters, setting.written)) ||
                setting.values.empty() || setting.values.front().text.empty();
     });

@@ -67,12 +67,12 @@ pipeline_parallel_schedule = "1F1B"
 constexpr std::string_view titan_log =
     "[rank0]:[titan] 10:00 - INFO - Running with args: {'model': {'name': 'llama3', 'flavor': "
     "'8B'}, 'training': {'local_batch_size': 8, 'seq_len': 2048, 'dataset_path': None}, "
-    "'optimizer': {'lr': 1.5e-04, 'betas': (0.9, 0.95)}}\n"
+    "'optimizer': {'lr': 1.5e-04}, 'profiling': {'profile_freq': 10}}\n"
     "step:  1  loss: 12.2  memory: 40.50GiB(50.5%)  tps: 400  tflops: 20.0  mfu: 2.0%\n"
     "step: 10  loss:  9.9  memory: 41.00GiB(51.7%)  tps: 4,096  tflops: 205.0  mfu: 20.7%\n";
 
 constexpr std::string_view maxtext =
-    "model_name: llama3-8b\nper_device_batch_size: 1.5\nici_fsdp_parallelism: 8\n"
+    "model_name: llama3-8b\nper_device_batch_size: 2.0\nici_fsdp_parallelism: 8\n"
     "dcn_data_parallelism: 1\ngradient_accumulation_steps: 2\nlearning_rate: 3.e-5\n";
 
 constexpr std::string_view swift =
