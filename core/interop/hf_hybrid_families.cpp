@@ -337,8 +337,20 @@ int blocks_of_fixed_experts(const HfConfig& config, int blocks) {
 
 void finish_deepseek_v4(const HfConfig& config, DecoderModel& model) {
     AttentionShape& near = model.attention;
+    constexpr string_view rates = "compress_rates";
+    if (config.has(rates)) {
+        const JsonObject object = config.object().object(rates);
+        const HfConfig of_words(object);
+        for (const auto& [word, ratio] : {std::pair("compressed_sparse_attention", sparse_ratio),
+                                          std::pair("heavily_compressed_attention", heavy_ratio)}) {
+            if (of_words.has(word)) {
+                of_words.size_at(word, ratio, ratio);
+            }
+        }
+    }
     if (near.key_value_heads != 1) {
-        config.refuse("num_key_value_heads", "1: all heads share keys and values", "");
+        config.refuse(
+            "num_key_value_heads", "1: all heads share keys and values", as_published_there);
     }
     near.window = config.size({{"sliding_window"}}, 1 << 26);
     CompressedShape compressed{

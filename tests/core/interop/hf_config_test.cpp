@@ -481,6 +481,29 @@ TEST(HfConfig, WhatAFamilyDoesNotHaveYetIsRefusedByName) {
     EXPECT_EQ(place(with(nas, {{"block_configs", {{{"attention", linear}, {"ffn", half}}}}})),
               "config.json: /block_configs/0/attention/replace_with_linear");
     EXPECT_EQ(place(with(nas, {{"block_configs", json::array()}})), "config.json: /block_configs");
+    const json v4{{"model_type", "deepseek_v4"},
+                  {"num_hidden_layers", 2},
+                  {"num_key_value_heads", 1},
+                  {"head_dim", 8},
+                  {"q_lora_rank", 6},
+                  {"o_groups", 1},
+                  {"o_lora_rank", 3},
+                  {"sliding_window", 16},
+                  {"index_n_heads", 2},
+                  {"index_head_dim", 4},
+                  {"index_topk", 8},
+                  {"hc_mult", 2},
+                  {"num_hash_layers", 0},
+                  {"n_routed_experts", 2},
+                  {"num_experts_per_tok", 1},
+                  {"moe_intermediate_size", 5},
+                  {"compress_ratios", {4, 128}}};
+    EXPECT_EQ(parse(with(llama_config(), v4)).streams, 2);
+    EXPECT_EQ(place(with(v4, {{"compress_ratios", {4, 64}}})), "config.json: /compress_ratios");
+    EXPECT_EQ(place(with(v4, {{"compress_ratios", {4}}})), "config.json: /compress_ratios");
+    EXPECT_EQ(place(with(v4, {{"hc_mult", nullptr}})), "config.json: /hc_mult");
+    EXPECT_EQ(place(with(v4, {{"compress_rates", {{"compressed_sparse_attention", 8}}}})),
+              "config.json: /compress_rates/compressed_sparse_attention");
     EXPECT_EQ(place({{"model_type", "nemotron_h"}, {"hybrid_override_pattern", "M*X"}}),
               "config.json: /hybrid_override_pattern");
     EXPECT_EQ(place({{"model_type", "nemotron_h"}}), "config.json: /hybrid_override_pattern");
