@@ -40,6 +40,11 @@ struct RunProgram {
     TrainingRun (*read)(const LaunchFile& file, LeaveOut leave_out);
 };
 
+/// The word of the stacks for what runs it.
+std::string_view framework_of(const TrainingRun& run, const RunProgram& program) {
+    return run.framework.empty() ? program.framework : std::string_view(run.framework);
+}
+
 std::string line(std::string_view key, const std::optional<int>& value) {
     return value ? fmt::format("{} = {}\n", key, *value) : std::string();
 }
@@ -150,7 +155,7 @@ std::optional<sim::EstimateQuestion> question_of(const TrainingRun& run,
     need(sequence.has_value(), "how many tokens a sample has", "--sequence");
     need(size.has_value(), "how many samples a micro-batch has", "--micro-batch-size");
     sim::EstimateQuestion question{.device = options.hf.device.value_or(""),
-                                   .framework = std::string(program.framework),
+                                   .framework = std::string(framework_of(run, program)),
                                    .precision = precision_of_costs(run),
                                    .whole_blocks = options.hf.whole_blocks};
     question.estimate.sequence = *sequence;
@@ -274,7 +279,8 @@ Imported tables_of(const TrainingRun& run,
             fmt::format("# whole blocks; embedding and head go with the ends\npartition = [{}]\n",
                         fmt::join(run.blocks, ", "));
     }
-    text += cluster_table(run, options.hf, program.framework, !model.empty(), imported.notes);
+    text +=
+        cluster_table(run, options.hf, framework_of(run, program), !model.empty(), imported.notes);
     imported.content = std::move(text);
     imported.result.ranks = run.stages.value_or(0);
     imported.result.stages = run.stages.value_or(0) * run.chunks;
@@ -333,11 +339,15 @@ LaunchFile parse_trainer_file(std::string_view text, std::string_view place) {
     return file;
 }
 
+TrainingRun plain_trainer_run(const LaunchFile& file, LeaveOut leave_out) {
+    return trainer_run(file, leave_out);
+}
+
 constexpr RunProgram trainer_program{.name = "the Trainer",
                                      .framework = "trainer",
                                      .marks = {},
                                      .parse = &parse_trainer_file,
-                                     .read = &trainer_run};
+                                     .read = &plain_trainer_run};
 
 constexpr RunProgram maxtext_program{.name = "MaxText",
                                      .framework = "maxtext",
@@ -399,6 +409,41 @@ double devices_of(const TrainingRun& run) {
     return devices;
 }
 
+/// A run of the Trainer, with the file of DeepSpeed that it names: beside it, or below a folder
+/// above it.
+TrainingRun trainer_run_of(const LaunchFile& file,
+                           const ImportOptions& options,
+                           std::vector<std::string>& left_out) {
+    const std::string name = trainer_deepspeed_file(file);
+    if (name.empty()) {
+        return trainer_run(file, leave_out(options));
+    }
+    std::error_code ignored;
+    std::filesystem::path folder = std::filesystem::absolute(options.file, ignored).parent_path();
+    while (!std::filesystem::is_regular_file(folder / name, ignored) &&
+           folder.has_relative_path()) {
+        folder = folder.parent_path();
+    }
+    const bool is_there = std::filesystem::is_regular_file(folder / name, ignored);
+    const std::string what =
+        fmt::format("DeepSpeed's file '{}' is neither beside it nor below a folder above it", name);
+    if (!is_there && leave_out(options) != LeaveOut::All) {
+        throw Error(ErrorKind::BadInput,
+                    input_name(options.file),
+                    what,
+                    "put it beside the file, as it says what replicas share; --insist leaves it "
+                    "out, and says so in the result");
+    }
+    if (!is_there) {
+        left_out.push_back(what);
+        return trainer_run(file, leave_out(options));
+    }
+    const std::filesystem::path found = folder / name;
+    const LaunchFile deepspeed =
+        parse_json_settings(read_input(found, largest_config_file), found.string());
+    return trainer_run(file, leave_out(options), &deepspeed);
+}
+
 Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_log);
     std::vector<std::string> left_out;
@@ -410,7 +455,8 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
                     "is this a file of another program? 'pipetwin import auto' looks for the "
                     "format");
     }
-    TrainingRun run = program.read(file, leave_out(options));
+    TrainingRun run = &program == &trainer_program ? trainer_run_of(file, options, left_out)
+                                                   : program.read(file, leave_out(options));
     run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
     run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
     Imported imported = tables_of(run, options, program);

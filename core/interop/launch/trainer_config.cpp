@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -107,8 +108,8 @@ std::string_view name_in(const SettingReader& reader, std::string_view names) {
 /// Reads a configuration of the Trainer; one object for each.
 class TrainerReader {
   public:
-    TrainerReader(const LaunchFile& file, LeaveOut leave_out)
-        : reader_(file), leave_out_(leave_out) {}
+    TrainerReader(const LaunchFile& file, LeaveOut leave_out, const LaunchFile* deepspeed)
+        : reader_(file), leave_out_(leave_out), deepspeed_(deepspeed) {}
 
     TrainingRun read() {
         run_.stages = 1;
@@ -202,6 +203,7 @@ class TrainerReader {
         const std::string mixed = reader_.text("mixed_precision").value_or("no");
         const bool bf16 = reader_.answer("bf16").value_or(mixed == "bf16");
         const bool fp16 = reader_.answer("fp16").value_or(mixed == "fp16");
+        has_fp16_ = fp16;
         const bool is_pure = reader_.answer("pure_bf16").value_or(false);
         const std::string type =
             reader_.text(name_in(reader_, "torch_dtype dtype model_dtype")).value_or("");
@@ -244,11 +246,9 @@ class TrainerReader {
         if (has_word("megatron_lm tp xla", distributed)) {
             reader_.problem("distributed_type", "another program divides the work");
         }
-        if (reader_.has("deepspeed") || distributed == "deepspeed" ||
-            reader_.has("deepspeed_config")) {
-            reader_.problem(name_in(reader_, "deepspeed deepspeed_config distributed_type"),
-                            "DeepSpeed's configuration says what replicas share: import that file "
-                            "with 'import deepspeed'");
+        if (deepspeed_ != nullptr || distributed == "deepspeed") {
+            read_deepspeed();
+            return;
         }
         std::vector<std::string> words = reader_.texts("fsdp").value_or(std::vector<std::string>{});
         std::string strategy;
@@ -293,6 +293,85 @@ class TrainerReader {
         }
     }
 
+    /// The Trainer fills in what DeepSpeed's file leaves to it; accelerate has a few settings of
+    /// its own.
+    void read_deepspeed() {
+        run_.framework = "deepspeed";
+        for (const std::string_view device : {"deepspeed_config.offload_optimizer_device",
+                                              "deepspeed_config.offload_param_device"}) {
+            if (reader_.text(device).value_or("none") != "none") {
+                reader_.problem(device, "state is in host memory");
+            }
+        }
+        for (const std::string_view known : {"deepspeed",
+                                             "deepspeed_config.deepspeed_config_file",
+                                             "deepspeed_config.gradient_accumulation_steps",
+                                             "deepspeed_config.gradient_clipping",
+                                             "deepspeed_config.zero3_init_flag",
+                                             "deepspeed_config.zero3_save_16bit_model",
+                                             "deepspeed_config.deepspeed_multinode_launcher"}) {
+            reader_.texts(known);
+        }
+        const int stage = reader_.whole("deepspeed_config.zero_stage", 0).value_or(0);
+        if (deepspeed_ == nullptr) {
+            constexpr std::array<std::string_view, 4> shards{
+                "", "optimizer", "gradients", "weights"};
+            if (stage >= static_cast<int>(shards.size())) {
+                refuse("deepspeed_config.zero_stage",
+                       fmt::format("a stage of {}, expected 0, 1, 2 or 3", stage),
+                       "compare with accelerate's documentation");
+            }
+            run_.shard = shards.at(static_cast<std::size_t>(stage));
+            set_types_of_deepspeed(run_.precision == "bf16" && stage == 0 ? "fp32" : "same");
+            return;
+        }
+        const TrainingRun theirs = deepspeed_run(filled_in(*deepspeed_), leave_out_);
+        run_.shard = theirs.shard;
+        run_.shard_group = theirs.shard_group;
+        run_.prefetch = theirs.prefetch;
+        run_.context_parallel = theirs.context_parallel;
+        run_.context_method = theirs.context_method;
+        run_.expert_parallel = theirs.expert_parallel;
+        run_.expert_tensor_parallel = theirs.expert_tensor_parallel;
+        set_types_of_deepspeed(theirs.gradients);
+        run_.left_out.insert(run_.left_out.end(), theirs.left_out.begin(), theirs.left_out.end());
+        std::ranges::copy_if(theirs.warnings,
+                             std::back_inserter(run_.warnings),
+                             [](const std::string& warning) {  // the Trainer's arguments say it
+                                 return warning.find("computed again") == std::string::npos;
+                             });
+    }
+
+    /// DeepSpeed keeps weights in fp32 beside those in two bytes, however they were loaded.
+    void set_types_of_deepspeed(const std::string& gradients) {
+        run_.optimizer_state_bytes.reset();
+        run_.gradients = run_.precision == "bf16" ? gradients : "";
+    }
+
+    /// DeepSpeed's settings with the Trainer's in place of "auto"
+    /// (transformers/integrations/deepspeed.py, trainer_config_process).
+    LaunchFile filled_in(LaunchFile file) const {
+        const int replicas = run_.data_parallel.value_or(1);
+        const int of_device = std::max(1, *run_.batch / *run_.micro_batches / replicas);
+        const std::array<std::pair<std::string_view, std::string>, 6> values{
+            {{"train_batch_size", fmt::to_string(*run_.batch)},
+             {"train_micro_batch_size_per_gpu", fmt::to_string(of_device)},
+             {"gradient_accumulation_steps", fmt::to_string(*run_.micro_batches)},
+             {"gradient_clipping", fmt::to_string(run_.clip_norm.value_or(1))},
+             {"bf16.enabled", run_.precision == "bf16" && !has_fp16_ ? "true" : "false"},
+             {"fp16.enabled", has_fp16_ ? "true" : "false"}}};
+        for (Setting& setting : file.settings) {
+            const auto found = std::ranges::find(
+                values, setting.written, &std::pair<std::string_view, std::string>::first);
+            const bool is_auto =
+                setting.values.size() == 1 && setting.values.front().text == "auto";
+            if (found != values.end() && is_auto) {
+                setting.values.front().text = found->second;
+            }
+        }
+        return file;
+    }
+
     void read_recompute() {
         const bool recomputes = reader_.answer("gradient_checkpointing").value_or(false) ||
                                 reader_
@@ -305,13 +384,54 @@ class TrainerReader {
 
     SettingReader reader_;
     LeaveOut leave_out_;
+    const LaunchFile* deepspeed_;
     TrainingRun run_{};
+    bool has_fp16_ = false;
 };
 
 }  // namespace
 
-TrainingRun trainer_run(const LaunchFile& file, LeaveOut leave_out) {
-    return TrainerReader(file, leave_out).read();
+std::string trainer_deepspeed_file(const LaunchFile& file) {
+    for (const Setting& setting : file.settings) {
+        const bool names = setting.written == "deepspeed" ||
+                           setting.written == "deepspeed_config.deepspeed_config_file" ||
+                           setting.written == "deepspeed_config_file";
+        if (names && setting.values.size() == 1) {
+            return setting.values.front().text;
+        }
+    }
+    return {};
+}
+
+namespace {
+
+/// Moves settings below "deepspeed", which the Trainer's arguments may have in place of a file,
+/// into a file of their own.
+LaunchFile taken_deepspeed(LaunchFile& file) {
+    constexpr std::string_view section = "deepspeed";
+    LaunchFile theirs;
+    const auto is_theirs = [section](const Setting& setting) {
+        return !setting.sections.empty() && setting.sections.front() == section;
+    };
+    for (const Setting& setting : file.settings) {
+        if (is_theirs(setting)) {
+            Setting moved = setting;
+            moved.sections.erase(moved.sections.begin());
+            moved.written.erase(0, section.size() + 1);
+            theirs.settings.push_back(std::move(moved));
+        }
+    }
+    std::erase_if(file.settings, is_theirs);
+    return theirs;
+}
+
+}  // namespace
+
+TrainingRun trainer_run(const LaunchFile& file, LeaveOut leave_out, const LaunchFile* deepspeed) {
+    LaunchFile own = file;
+    const LaunchFile inside = taken_deepspeed(own);
+    const LaunchFile* const theirs = inside.settings.empty() ? deepspeed : &inside;
+    return TrainerReader(own, leave_out, theirs).read();
 }
 
 }  // namespace pipetwin

@@ -16,6 +16,7 @@ namespace pipetwin {
 /// What the settings of another program say about a training in a pipeline, in the words of a
 /// scenario. An empty text or list, and none, stand for what they do not say.
 struct TrainingRun {
+    std::string framework{};      ///< that runs it, where it is not that of the file
     std::string model{};          ///< the name that the settings give it, for people
     std::string shipped_model{};  ///< its name in profiles/models; empty: it is not there
     std::optional<int> stages{};  ///< pipeline.stages
@@ -136,10 +137,17 @@ TrainingRun torchtitan_run(const LaunchFile& file, LeaveOut leave_out);
 /// Error(BadInput) and Error(Infeasible) with the JSON pointer of a setting.
 TrainingRun deepspeed_run(const LaunchFile& file, LeaveOut leave_out);
 
-/// A run of Hugging Face's Trainer on replicas, with or without FSDP, from its arguments as YAML or
-/// JSON, or accelerate's configuration, or both in one. Throws Error(BadInput) and
-/// Error(Infeasible) with the place of a setting.
-TrainingRun trainer_run(const LaunchFile& file, LeaveOut leave_out);
+/// A run of Hugging Face's Trainer on replicas, with FSDP, DeepSpeed or neither, from its arguments
+/// as YAML or JSON, or accelerate's configuration, or both in one. `deepspeed`: the file that they
+/// name (`trainer_deepspeed_file`); null: they name none, or have its settings in them. The Trainer
+/// fills in what is "auto" there. Throws Error(BadInput) and Error(Infeasible) with the place of a
+/// setting.
+TrainingRun trainer_run(const LaunchFile& file,
+                        LeaveOut leave_out,
+                        const LaunchFile* deepspeed = nullptr);
+
+/// The file of DeepSpeed's settings that arguments of the Trainer name, as written; empty: none.
+std::string trainer_deepspeed_file(const LaunchFile& file);
 
 /// A run of MaxText from its YAML file, whose defaults are those of base.yml, or from what it
 /// prints. Throws Error(BadInput) and Error(Infeasible) with the place of a setting.

@@ -56,7 +56,7 @@ TEST(Trainer, FsdpHasSeveralNames) {
               "gradients");
     for (const std::string refused : {"fsdp: full_shard offload",
                                       "fsdp: hybrid_shard",
-                                      "deepspeed: ds.json",
+
                                       "distributed_type: MEGATRON_LM",
                                       "use_peft: true",
                                       "finetuning_type: lora",
@@ -69,6 +69,49 @@ TEST(Trainer, FsdpHasSeveralNames) {
             << refused;
     }
     EXPECT_EQ(run_of(plain + "use_peft: false\nload_in_4bit: null\n").batch, 8);
+}
+
+/// DeepSpeed's "auto" is what the Trainer says; the state of weights in two bytes is in fp32.
+TEST(Trainer, DeepSpeedSaysWhatReplicasShare) {
+    const LaunchFile file = parse_yaml_settings(
+        "num_processes: 8\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n"
+        "bf16: true\ntorch_dtype: bfloat16\ndeepspeed: ds.json\nmax_grad_norm: 0.5\n",
+        "x.yaml");
+    EXPECT_EQ(trainer_deepspeed_file(file), "ds.json");
+    const auto with = [&](const std::string& stage, const std::string& more) {
+        const LaunchFile deepspeed = parse_json_settings(
+            R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                "gradient_accumulation_steps": "auto", "gradient_clipping": "auto",
+                "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},
+                "zero_optimization": {"stage": )" +
+                stage + more + "}}",
+            "ds.json");
+        return trainer_run(file, LeaveOut::Nothing, &deepspeed);
+    };
+    const TrainingRun run = with("3", R"(, "overlap_comm": true)");
+    EXPECT_EQ(run.framework, "deepspeed");
+    EXPECT_EQ(run.shard, "weights");
+    EXPECT_EQ(run.batch, 64);
+    EXPECT_EQ(run.data_parallel, 8);
+    EXPECT_EQ(run.clip_norm, 0.5);
+    EXPECT_EQ(run.optimizer_state_bytes, std::nullopt);
+    EXPECT_THAT(run.warnings, IsEmpty());
+    EXPECT_EQ(with("2", R"(, "overlap_comm": true)").shard, "gradients");
+    EXPECT_THAT(std::string(error_of([&] {
+                                with("3", R"(, "offload_optimizer": {"device": "cpu"})");
+                            }).what()),
+                HasSubstr("offload_optimizer"));
+    const TrainingRun inside =
+        trainer_run(parse_json_settings(R"({"num_processes": 8, "per_device_train_batch_size": 2,
+                                "deepspeed": {"zero_optimization": {"stage": 1}}})",
+                                        "x.json"),
+                    LeaveOut::Nothing);
+    EXPECT_EQ(inside.shard, "optimizer");
+    EXPECT_EQ(run_of("num_processes: 8\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n"
+                     "  zero_stage: 3\n  offload_optimizer_device: none\n"
+                     "  gradient_accumulation_steps: 1\n")
+                  .shard,
+              "weights");
 }
 
 /// Weights that are loaded in two bytes are trained in two bytes.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@
 #include "tests/cli/support.h"
 
 namespace pipetwin::cli {
-namespace titan_logs_test {
+namespace training_runs_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -154,6 +155,29 @@ TEST_F(ImportRuns, OptionsOfCostsNeedAModel) {
     EXPECT_THAT(no_length.err, HasSubstr("add --sequence N to the command"));
 }
 
+/// LLaMA-Factory's files name DeepSpeed's by a path from the folder that they are started in.
+TEST_F(ImportRuns, TheTrainersFileNamesDeepSpeeds) {
+    const std::string run = file("sft.yaml",
+                                 "model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\n"
+                                 "stage: pt\nfinetuning_type: full\ncutoff_len: 4096\n"
+                                 "packing: true\nper_device_train_batch_size: 1\n"
+                                 "gradient_accumulation_steps: 2\nbf16: true\n"
+                                 "num_processes: 8\ndeepspeed: examples/z3.json\n");
+    const Outcome missing = import("auto", run);
+    EXPECT_EQ(missing.code, 3);
+    EXPECT_THAT(missing.err, HasSubstr("DeepSpeed's file 'examples/z3.json' is neither beside it"));
+    std::filesystem::create_directory(path("examples"));
+    static_cast<void>(
+        file("examples/z3.json", R"({"zero_optimization": {"stage": 3, "overlap_comm": true}})"));
+    const Outcome outcome = import("auto", run, {"--device", "h100-sxm"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("# llama-3-8b\n"),
+                      HasSubstr("batch = 16\n"),
+                      HasSubstr("shard = \"weights\"\n"),
+                      HasSubstr("stack = \"deepspeed\"\n")));
+}
+
 /// Primus has torchtitan's settings in a YAML of its own, which continues others.
 TEST_F(ImportRuns, PrimusWritesTorchtitanInYaml) {
     static_cast<void>(file("llama.yaml",
@@ -180,5 +204,5 @@ TEST_F(ImportRuns, PrimusWritesTorchtitanInYaml) {
                       Not(HasSubstr("recompute = \"block\""))));
 }
 
-}  // namespace titan_logs_test
+}  // namespace training_runs_test
 }  // namespace pipetwin::cli
