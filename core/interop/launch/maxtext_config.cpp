@@ -120,12 +120,10 @@ class MaxtextReader {
             }
             if (overrides) {
                 reader_.problem(size, "it changes the model of that name");
+                run_.shipped_model.clear();
             } else {
                 reader_.texts(size);  // as the model of that name has it
             }
-        }
-        if (overrides) {
-            run_.shipped_model.clear();
         }
     }
 

@@ -129,7 +129,10 @@ class TitanReader {
                                            "experimental.custom_model_path",
                                            "job.custom_config_module"}) {
             const std::string module = reader_.text(key).value_or("");
-            if (!module.empty() && module != "torchtitan.config_manager") {
+            const bool is_known =
+                module == "torchtitan.config_manager" ||
+                module == "primus.backends.torchtitan.primus_turbo_extensions.config_extension";
+            if (!module.empty() && !is_known) {
                 run_.warnings.push_back(
                     fmt::format("{} = {}: Python code that is not read, which may change the model",
                                 key,
