@@ -11,8 +11,8 @@ namespace pipetwin {
 /// Whether a text is such a file.
 bool is_swift_arguments(std::string_view text);
 
-/// Its arguments as Megatron's flags, without those that have no value and those that change no
-/// step. Throws Error(BadInput) as `parse_json_settings`.
+/// The arguments of such a file as Megatron's flags, without those that have no value and those
+/// that change no step. Throws Error(BadInput) as `parse_json_settings`.
 LaunchFile parse_swift_arguments(std::string_view text, std::string_view place);
 
 }  // namespace pipetwin

@@ -59,8 +59,8 @@ LayerSums layer_sums(const SettledScenario& scenario,
                      const Cluster& cluster,
                      int micro_batch_size);
 
-/// The same from the rules of the scenario's cluster, and what the layers cost without them on the
-/// kinds of its devices (`costs_of_whole_layers`).
+/// The sums of a scenario from the rules of its cluster, and from what the layers cost without them
+/// on the kinds of its devices (`costs_of_whole_layers`).
 LayerSums layer_sums(const SettledScenario& scenario,
                      const Model& model,
                      const Profile& profile,

@@ -110,7 +110,7 @@ std::optional<LoggedStep> titan_step(std::string_view line) {
                       .device_tflops = tflops > 0 ? std::optional(tflops) : std::nullopt};
 }
 
-/// Of the engine of pipelines, or of the timer that all others have.
+/// A report of the engine of pipelines, or of the timer that all other engines have.
 std::optional<LoggedStep> deepspeed_step(std::string_view line) {
     const std::optional<double> time = number_behind<double>(line, "iter time (s):");
     const std::optional<std::int64_t> step = number_behind<std::int64_t>(line, "steps:");
