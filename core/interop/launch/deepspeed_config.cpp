@@ -157,11 +157,6 @@ class DeepSpeedReader {
     }
 
   private:
-    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
-        throw Error(
-            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
-    }
-
     /// What sets the run apart from a plain training.
     void expect_plain_run() {
         reader_.refuse(refused_deepspeed);
@@ -220,12 +215,12 @@ class DeepSpeedReader {
         }
         const std::int64_t pass = std::int64_t{*size} * run_.micro_batches.value_or(1);
         if (*run_.batch % pass != 0) {
-            refuse("train_batch_size",
-                   fmt::format("{} {} no multiple of the {} of a replica",
-                               counted(*run_.batch, "sample"),
-                               verb_for(*run_.batch, "is", "are"),
-                               pass),
-                   "DeepSpeed refuses this, too");
+            reader_.infeasible("train_batch_size",
+                               fmt::format("{} {} no multiple of the {} of a replica",
+                                           counted(*run_.batch, "sample"),
+                                           verb_for(*run_.batch, "is", "are"),
+                                           pass),
+                               "DeepSpeed refuses this, too");
         }
         if (run_.micro_batches) {
             run_.data_parallel = static_cast<int>(*run_.batch / pass);
@@ -360,10 +355,11 @@ class DeepSpeedReader {
         const bool bf16 = has_newer ? newer.value_or(false) : older.value_or(false);
         const bool fp16 = reader_.answer("fp16.enabled").value_or(false);
         if (bf16 && fp16) {
-            refuse("fp16.enabled",
-                   fmt::format("fp16.enabled and {} are both true, expected one of them at most",
-                               newer ? "bf16.enabled" : "bfloat16.enabled"),
-                   "DeepSpeed refuses both at once, too: set one of them to false");
+            reader_.infeasible(
+                "fp16.enabled",
+                fmt::format("fp16.enabled and {} are both true, expected one of them at most",
+                            newer ? "bf16.enabled" : "bfloat16.enabled"),
+                "DeepSpeed refuses both at once, too: set one of them to false");
         }
         read_precision(bf16, fp16, has_newer);
         const std::optional<double> norm = reader_.real("gradient_clipping");

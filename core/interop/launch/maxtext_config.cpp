@@ -101,11 +101,6 @@ class MaxtextReader {
     }
 
   private:
-    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
-        throw Error(
-            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
-    }
-
     // --- The model. ---
 
     void read_model() {
@@ -244,14 +239,15 @@ class MaxtextReader {
         const double batch = pass * accumulated;
         if (pass < 1 || pass != std::floor(pass) ||
             batch > static_cast<double>(most_samples_of_maxtext)) {
-            refuse("per_device_batch_size",
-                   fmt::format("{} samples on each of {} are {}, expected a whole number up to {}",
-                               of_device,
-                               counted(devices_, "device"),
-                               pass,
-                               most_samples_of_maxtext),
-                   has_open_ ? "write the degrees that are -1"
-                             : "MaxText refuses a part of a sample, too");
+            reader_.infeasible(
+                "per_device_batch_size",
+                fmt::format("{} samples on each of {} are {}, expected a whole number up to {}",
+                            of_device,
+                            counted(devices_, "device"),
+                            pass,
+                            most_samples_of_maxtext),
+                has_open_ ? "write the degrees that are -1"
+                          : "MaxText refuses a part of a sample, too");
         }
         run_.batch = static_cast<int>(batch);
         run_.micro_batches = accumulated;
@@ -263,12 +259,12 @@ class MaxtextReader {
             run_.micro_batches = pipeline_parts_ > 0 ? pipeline_parts_ : *run_.stages;
         }
         if (*run_.batch % (*run_.data_parallel * *run_.micro_batches) != 0) {
-            refuse("per_device_batch_size",
-                   fmt::format("{} cannot be shared out to {} with {} each",
-                               counted(*run_.batch, "sample"),
-                               counted(*run_.data_parallel, "replica"),
-                               counted(*run_.micro_batches, "micro-batch")),
-                   "MaxText refuses this, too");
+            reader_.infeasible("per_device_batch_size",
+                               fmt::format("{} cannot be shared out to {} with {} each",
+                                           counted(*run_.batch, "sample"),
+                                           counted(*run_.data_parallel, "replica"),
+                                           counted(*run_.micro_batches, "micro-batch")),
+                               "MaxText refuses this, too");
         }
         run_.sequence = reader_.whole("max_target_length", 1).value_or(2048);
     }

@@ -40,11 +40,6 @@ class TitanReader {
     }
 
   private:
-    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
-        throw Error(
-            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
-    }
-
     /// A key of the split, as the file has it: in [parallelism], or, in versions until spring 2025,
     /// in [experimental] or [training], where the degrees had older names, too.
     std::string split_key(std::string_view name) const {
@@ -104,21 +99,23 @@ class TitanReader {
             run_.expert_dispatch = backend;
         }
         if (tensor != 1 && tensor != *run_.tensor_parallel) {
-            refuse(split_key("expert_tensor_parallel_degree"),
-                   fmt::format("{} devices share an expert, expected 1 or the {} of a layer",
-                               tensor,
-                               *run_.tensor_parallel),
-                   "torchtitan refuses this, too");
+            reader_.infeasible(
+                split_key("expert_tensor_parallel_degree"),
+                fmt::format("{} devices share an expert, expected 1 or the {} of a layer",
+                            tensor,
+                            *run_.tensor_parallel),
+                "torchtitan refuses this, too");
         }
         const std::int64_t stage = std::int64_t{shard_} * context_ * *run_.tensor_parallel;
         if (shard_ > 0 && stage % (std::int64_t{expert} * tensor) != 0) {
-            refuse(split_key("expert_parallel_degree"),
-                   fmt::format("{} that shard weights cannot be shared out to groups of {} x {} "
-                               "devices: expert x expert tensor parallelism",
-                               counted(stage, "device"),
-                               expert,
-                               tensor),
-                   "torchtitan refuses this, too");
+            reader_.infeasible(
+                split_key("expert_parallel_degree"),
+                fmt::format("{} that shard weights cannot be shared out to groups of {} x {} "
+                            "devices: expert x expert tensor parallelism",
+                            counted(stage, "device"),
+                            expert,
+                            tensor),
+                "torchtitan refuses this, too");
         }
     }
 
@@ -306,16 +303,16 @@ class TitanReader {
             stages = (all + *per_stage - 1) / *per_stage;
         }
         if (stages > most_stages) {
-            refuse(split_key("pipeline_parallel_degree"),
-                   fmt::format("{} stages, expected at most {}", stages, most_stages),
-                   "is there a digit too many?");
+            reader_.infeasible(split_key("pipeline_parallel_degree"),
+                               fmt::format("{} stages, expected at most {}", stages, most_stages),
+                               "is there a digit too many?");
         }
         if (stages % ranks != 0) {
-            refuse(split_key("pipeline_parallel_degree"),
-                   fmt::format("{} cannot be shared out to {}",
-                               counted(stages, "stage"),
-                               counted(ranks, "rank")),
-                   "torchtitan refuses this, too");
+            reader_.infeasible(split_key("pipeline_parallel_degree"),
+                               fmt::format("{} cannot be shared out to {}",
+                                           counted(stages, "stage"),
+                                           counted(ranks, "rank")),
+                               "torchtitan refuses this, too");
         }
         run_.chunks = static_cast<int>(stages / ranks);
         const std::string place = place_of("pipeline_parallel_degree");
@@ -342,13 +339,14 @@ class TitanReader {
         run_.data_parallel = replicas;
         const std::int64_t pass = std::int64_t{samples} * replicas;
         if (pass > most_samples) {
-            refuse(split_key("data_parallel_replicate_degree"),
-                   fmt::format("{} samples of {} replicas are a batch of {}, expected at most {}",
-                               samples,
-                               replicas,
-                               pass,
-                               most_samples),
-                   "is there a digit too many?");
+            reader_.infeasible(
+                split_key("data_parallel_replicate_degree"),
+                fmt::format("{} samples of {} replicas are a batch of {}, expected at most {}",
+                            samples,
+                            replicas,
+                            pass,
+                            most_samples),
+                "is there a digit too many?");
         }
         run_.batch = static_cast<int>(pass);
         const int global = reader_.whole("training.global_batch_size", -1).value_or(-1);
@@ -369,23 +367,24 @@ class TitanReader {
                             counted(*run_.batch, "sample")));
         }
         if (count && size) {
-            refuse(count_key,
-                   fmt::format("{} beside pipeline_parallel_microbatch_size", count_key),
-                   "no version of torchtitan has both: keep the one of yours");
+            reader_.infeasible(
+                count_key,
+                fmt::format("{} beside pipeline_parallel_microbatch_size", count_key),
+                "no version of torchtitan has both: keep the one of yours");
         }
         run_.micro_batches = count || (is_old() && !size) ? old_micro_batches(samples, count)
                                                           : samples / size.value_or(1);
         const int parts = *run_.micro_batches;
         if (parts == 0 || samples % parts != 0 || samples % size.value_or(1) != 0) {
-            refuse(split_key(size ? "pipeline_parallel_microbatch_size"
-                                  : "pipeline_parallel_microbatches"),
-                   size ? fmt::format("{} cannot be cut into micro-batches of {}",
-                                      counted(samples, "sample"),
-                                      *size)
-                        : fmt::format("{} cannot be cut into {}",
-                                      counted(samples, "sample"),
-                                      counted(parts, "micro-batch")),
-                   "torchtitan refuses this, too");
+            reader_.infeasible(split_key(size ? "pipeline_parallel_microbatch_size"
+                                              : "pipeline_parallel_microbatches"),
+                               size ? fmt::format("{} cannot be cut into micro-batches of {}",
+                                                  counted(samples, "sample"),
+                                                  *size)
+                                    : fmt::format("{} cannot be cut into {}",
+                                                  counted(samples, "sample"),
+                                                  counted(parts, "micro-batch")),
+                               "torchtitan refuses this, too");
         }
     }
 
@@ -412,12 +411,12 @@ class TitanReader {
             return;
         }
         if (global % *run_.batch != 0) {
-            refuse("training.global_batch_size",
-                   fmt::format("{} {} no multiple of the {} of a pass",
-                               counted(global, "sample"),
-                               verb_for(global, "is", "are"),
-                               *run_.batch),
-                   "torchtitan refuses this, too");
+            reader_.infeasible("training.global_batch_size",
+                               fmt::format("{} {} no multiple of the {} of a pass",
+                                           counted(global, "sample"),
+                                           verb_for(global, "is", "are"),
+                                           *run_.batch),
+                               "torchtitan refuses this, too");
         }
         run_.micro_batches = global / *run_.batch;
         run_.batch = global;
@@ -444,12 +443,13 @@ class TitanReader {
             run_.shard_group = shard;
             const std::int64_t replicas = std::int64_t{replicate} * shard;
             if (replicas > most_samples) {
-                refuse(split_key("data_parallel_replicate_degree"),
-                       fmt::format("{} groups of {} replicas, expected at most {} replicas",
-                                   replicate,
-                                   shard,
-                                   most_samples),
-                       "is there a digit too many?");
+                reader_.infeasible(
+                    split_key("data_parallel_replicate_degree"),
+                    fmt::format("{} groups of {} replicas, expected at most {} replicas",
+                                replicate,
+                                shard,
+                                most_samples),
+                    "is there a digit too many?");
             }
             return static_cast<int>(replicas);
         }

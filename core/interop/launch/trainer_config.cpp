@@ -126,11 +126,6 @@ class TrainerReader {
     }
 
   private:
-    [[noreturn]] void refuse(std::string_view written, std::string what, std::string hint) const {
-        throw Error(
-            ErrorKind::Infeasible, reader_.place(written), std::move(what), std::move(hint));
-    }
-
     void read_model() {
         run_.model =
             reader_.text(name_in(reader_, "model_name_or_path model base_model")).value_or("");
@@ -190,7 +185,7 @@ class TrainerReader {
         const std::int64_t batch =
             std::int64_t{of_device} * *run_.micro_batches * run_.data_parallel.value_or(1);
         if (batch > most_samples_of_trainer) {
-            refuse(
+            reader_.infeasible(
                 name_in(reader_, "per_device_train_batch_size micro_batch_size"),
                 fmt::format(
                     "a batch of {} samples, expected at most {}", batch, most_samples_of_trainer),
@@ -209,9 +204,9 @@ class TrainerReader {
             reader_.text(name_in(reader_, "torch_dtype dtype model_dtype")).value_or("");
         run_.precision = bf16 || fp16 || is_pure ? "bf16" : "fp32";
         if (bf16 && fp16) {
-            refuse("fp16",
-                   "fp16 and bf16 are both true, expected one of them at most",
-                   "transformers refuses both at once, too");
+            reader_.infeasible("fp16",
+                               "fp16 and bf16 are both true, expected one of them at most",
+                               "transformers refuses both at once, too");
         }
         if (fp16) {
             run_.warnings.emplace_back("fp16: the fragment says bf16, whose sizes are the same");
@@ -317,9 +312,9 @@ class TrainerReader {
             constexpr std::array<std::string_view, 4> shards{
                 "", "optimizer", "gradients", "weights"};
             if (stage >= static_cast<int>(shards.size())) {
-                refuse("deepspeed_config.zero_stage",
-                       fmt::format("a stage of {}, expected 0, 1, 2 or 3", stage),
-                       "compare with accelerate's documentation");
+                reader_.infeasible("deepspeed_config.zero_stage",
+                                   fmt::format("a stage of {}, expected 0, 1, 2 or 3", stage),
+                                   "compare with accelerate's documentation");
             }
             run_.shard = shards.at(static_cast<std::size_t>(stage));
             set_types_of_deepspeed(run_.precision == "bf16" && stage == 0 ? "fp32" : "same");

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "core/base/word_list.h"
 
 namespace pipetwin {
@@ -125,6 +126,10 @@ void SettingReader::refuse(std::span<const SettingGroup> groups) {
             }
         }
     }
+}
+
+void SettingReader::infeasible(std::string_view written, std::string what, std::string hint) const {
+    throw Error(ErrorKind::Infeasible, place(written), std::move(what), std::move(hint));
 }
 
 void SettingReader::finish(std::string_view harmless, LeaveOut leave_out, TrainingRun& run) {

@@ -111,6 +111,11 @@ class SettingReader {
     /// the warnings of `run`.
     void finish(std::string_view harmless, LeaveOut leave_out, TrainingRun& run);
 
+    /// Throws Error(Infeasible) at a setting, for what no run can have.
+    [[noreturn]] void infeasible(std::string_view written,
+                                 std::string what,
+                                 std::string hint) const;
+
     /// The place of a setting in errors; that of the file's first where there is none.
     std::string place(std::string_view written) const;
 
