@@ -258,6 +258,10 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse("--model",
                fmt::format("a file of format '{}' has its model, or none", importer.name));
     }
+    if (options.devices && !importer.stack) {
+        refuse("--devices",
+               fmt::format("a file of format '{}' says it, or needs none", importer.name));
+    }
     if (!(options.rows_out.empty() && options.log.empty()) && !importer.log) {
         refuse(options.log.empty() ? "--rows-out" : "--log",
                fmt::format("'import {}' reads no log with measured steps", importer.name));
@@ -512,6 +516,12 @@ Command declare_import(CLI::App& app) {
            "a model by its name or its config.json; megatron, swift: for sizes that the file does "
            "not say; torchtitan, maxtext, trainer, deepspeed: whose costs are estimated")
         ->type_name("NAME");
+    app.add_option("--devices",
+                   options->devices,
+                   "torchtitan, maxtext, trainer, deepspeed: devices of the run, where the file "
+                   "leaves them open")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 22));
     app.add_option(
            "--log",
            options->log,

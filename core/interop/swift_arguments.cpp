@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/word_list.h"
+#include "core/interop/launch/setting_values.h"
 #include "core/interop/launch/table_settings.h"
 
 namespace pipetwin {
@@ -50,14 +51,14 @@ constexpr std::string_view without_effect =
     "add_version aligner_lr async_save bridge_backend callbacks check_model "
     "create_checkpoint_symlink csa_dense_mode data_sharding dataset_shuffle ddp_backend "
     "ddp_timeout dsa_indexer_loss_coeff enable_channel_loss eval_steps exist_ok freeze_aligner "
-    "freeze_llm freeze_parameters_ratio freeze_vit greater_is_better hub_token load_args "
+    "freeze_vit greater_is_better hub_token load_args "
     "local_rank logging_steps loss_scale max_shard_size mcore_adapter mcore_model "
     "metric_for_best_model mhc_recompute_layer_num mlp_padding_free mrl_dims "
     "mtp_decoder_input_detach muon_coefficient_type muon_extra_scale_factor muon_fp32_matmul_prec "
     "muon_momentum muon_num_ns_steps muon_scalar_optimizer muon_scale_mode muon_split_qkv "
-    "muon_tp_mode muon_use_nesterov nccl_comm_warmup num_labels optimizer_offload_fraction "
+    "muon_tp_mode muon_use_nesterov nccl_comm_warmup optimizer_offload_fraction "
     "problem_type report_to save_missing_weights save_strategy save_total_limit "
-    "sequence_packing_scheduler skip_megatron_init swanlab_exp_name swanlab_project task_type "
+    "sequence_packing_scheduler skip_megatron_init swanlab_exp_name swanlab_project "
     "test_convert_dtype test_convert_precision to_hf to_mcore truncation_strategy "
     "use_chat_template use_cpu_initialization use_hf vit_attn_impl vit_gradient_checkpointing "
     "vit_gradient_checkpointing_kwargs vit_lr";
@@ -72,7 +73,7 @@ std::string value_of(const LaunchFile& file, std::string_view name) {
 }  // namespace
 
 bool is_swift_arguments(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const std::size_t begin = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
     const auto has = [text](std::string_view key) {
         return text.find(key) != std::string_view::npos;
     };
@@ -90,6 +91,16 @@ LaunchFile parse_swift_arguments(std::string_view text, std::string_view place) 
                has_word(of_preferences, setting.written) ||
                (!has_adapters && has_word(of_adapters, setting.written)) ||
                setting.values.empty() || setting.values.front().text.empty();
+    });
+    if (const std::string world = value_of(file, "global_world_size"); !world.empty()) {
+        file.all_processes = whole_in(world);
+    }
+    // Of two names for the tokens of a sample Megatron's is that of packed ones.
+    const bool has_both = !value_of(file, "seq_length").empty();
+    std::erase_if(file.settings, [has_both](const Setting& setting) {
+        return has_word("rank local_rank global_world_size local_world_size data_parallel_size",
+                        setting.written) ||
+               (has_both && setting.written == "max_length");
     });
     for (Setting& setting : file.settings) {
         std::ranges::replace(setting.name, '_', '-');

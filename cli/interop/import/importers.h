@@ -67,6 +67,7 @@ struct ImportOptions {
     /// megatron: a name or a config.json, for sizes that the file lacks; torchtitan, deepspeed: the
     /// model whose costs are estimated.
     std::string model{};
+    std::optional<int> devices{};      ///< of the run, where the file leaves them open
     std::filesystem::path log{};       ///< of the run, beside its configuration; empty: none
     std::filesystem::path rows_out{};  ///< file for measured steps; empty: none
     HfOptions hf;

@@ -81,7 +81,7 @@ bool is_trainer(std::string_view text) {
 
 /// What torchtitan saves of a run: tables of all its settings.
 bool is_titan_json(std::string_view text) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const std::size_t begin = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
     const auto has = [text](std::string_view key) {
         return text.find(key) != std::string_view::npos;
     };

@@ -294,7 +294,7 @@ Imported tables_of(const TrainingRun& run,
 
 /// TOML, or the JSON that torchtitan saves.
 LaunchFile parse_titan_file(std::string_view text, std::string_view place) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const std::size_t begin = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
     const bool is_json = begin != std::string_view::npos && text[begin] == '{';
     return is_json ? parse_json_settings(text, place) : parse_toml_settings(text, place);
 }
@@ -330,7 +330,7 @@ constexpr RunProgram deepspeed_program{.name = "DeepSpeed",
 
 /// JSON or YAML.
 LaunchFile parse_trainer_file(std::string_view text, std::string_view place) {
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const std::size_t begin = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
     const bool is_json = begin != std::string_view::npos && text[begin] == '{';
     LaunchFile file = is_json ? parse_json_settings(text, place) : parse_yaml_settings(text, place);
     std::erase_if(file.settings, [](const Setting& setting) {
@@ -366,6 +366,7 @@ LaunchFile settings_of(const RunProgram& program,
         LaunchFile file =
             parse_json_settings(config.json, fmt::format("{}:{}", place, config.line));
         file.is_printed = true;
+        file.all_processes = logged_world_size(text);
         return file;
     }
     if (&program != &deepspeed_program && is_primus_of(text, program.framework)) {
@@ -447,7 +448,10 @@ TrainingRun trainer_run_of(const LaunchFile& file,
 Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_log);
     std::vector<std::string> left_out;
-    const LaunchFile file = settings_of(program, text, options, left_out);
+    LaunchFile file = settings_of(program, text, options, left_out);
+    if (options.devices) {
+        file.all_processes = options.devices;
+    }
     if (file.settings.empty()) {
         throw Error(ErrorKind::BadInput,
                     input_name(options.file),
@@ -460,8 +464,14 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
     run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
     Imported imported = tables_of(run, options, program);
-    StepSizes sizes{.batch = run.batch};
-    if (run.batch && run.sequence) {
+    if (run.has_open_devices && !options.rows_out.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    input_name(options.file),
+                    "nothing says how many devices the run had, so a row would be of another one",
+                    "add --devices N to the command, or leave --rows-out out");
+    }
+    StepSizes sizes{.batch = run.has_open_devices ? std::nullopt : run.batch};
+    if (run.batch && run.sequence && !run.has_open_devices) {
         sizes.tokens_of_device = *run.batch * (*run.sequence / devices_of(run));
     }
     add_measured_steps(

@@ -139,7 +139,7 @@ constexpr auto refused_deepspeed = std::to_array<SettingGroup>({
 class DeepSpeedReader {
   public:
     DeepSpeedReader(const LaunchFile& file, LeaveOut leave_out)
-        : reader_(file), leave_out_(leave_out) {}
+        : reader_(file), leave_out_(leave_out), all_devices_(file.all_processes) {}
 
     TrainingRun read() {
         run_.schedule = to_string(ScheduleKind::OneFOneB);  // of DeepSpeed's pipeline engine
@@ -204,11 +204,11 @@ class DeepSpeedReader {
         run_.micro_batches = reader_.whole("gradient_accumulation_steps", 1);
         if (!run_.batch || !size) {
             if (run_.micro_batches && size) {
-                run_.warnings.emplace_back(
-                    "no train_batch_size: the fragment has one replica of the pipeline");
-                const std::int64_t samples = std::int64_t{*size} * *run_.micro_batches;
+                const int replicas = replicas_of_all();
+                const std::int64_t samples = std::int64_t{*size} * *run_.micro_batches * replicas;
                 run_.batch = static_cast<int>(std::min<std::int64_t>(samples, 1 << 30));
             } else {
+                run_.has_open_devices = true;
                 warn_of_open_batch();
             }
             return;
@@ -229,6 +229,29 @@ class DeepSpeedReader {
             run_.warnings.emplace_back(
                 "no gradient_accumulation_steps: the fragment has one replica of the pipeline");
         }
+    }
+
+    /// Replicas where the file does not say how many there are: by the number of devices, or one.
+    int replicas_of_all() {
+        if (!all_devices_) {
+            run_.has_open_devices = true;
+            run_.warnings.emplace_back(
+                "no train_batch_size: the fragment has one replica of the pipeline; --devices N "
+                "says how many devices there are");
+            return 1;
+        }
+        const std::int64_t of_replica =
+            std::int64_t{reader_.whole("pipeline.stages", 1).value_or(1)} *
+            reader_.whole("sequence_parallel_size", 1).value_or(1);
+        if (*all_devices_ % of_replica != 0) {
+            reader_.infeasible("pipeline.stages",
+                               fmt::format("{} cannot be shared out to the {} of a replica",
+                                           counted(*all_devices_, "device"),
+                                           of_replica),
+                               "compare the stages with the number of devices");
+        }
+        run_.data_parallel = static_cast<int>(*all_devices_ / of_replica);
+        return *run_.data_parallel;
     }
 
     /// Two of the three settings of the batch are missing, or "auto".
@@ -487,6 +510,7 @@ class DeepSpeedReader {
 
     SettingReader reader_;
     LeaveOut leave_out_;
+    std::optional<int> all_devices_;  ///< of the run; none: not known
     int zero_stage_ = 0;
     bool is_open_ = false;  ///< the precision: "auto"
     TrainingRun run_;

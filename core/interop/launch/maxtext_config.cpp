@@ -23,6 +23,7 @@ namespace pipetwin {
 namespace {
 
 constexpr std::int64_t most_samples_of_maxtext = 1 << 30;
+constexpr int most_devices = 1 << 22;
 
 struct NamedModel {
     std::string_view theirs;
@@ -70,6 +71,20 @@ bool is_same_value(std::string_view a, std::string_view b) {
     const std::optional<double> second = real_in(b);
     return (first && second && *first == *second) || lower_case(a) == lower_case(b) ||
            (means_nothing(a) && means_nothing(b));
+}
+
+/// A value as files have it: MaxText prints "OptimizerType.ADAMW" for adamw.
+std::string plain_value(std::string_view printed) {
+    const std::size_t dot = printed.find('.');
+    const bool is_word = dot != std::string_view::npos && !printed.empty() &&
+                         printed.front() >= 'A' && printed.front() <= 'Z' &&
+                         printed.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789",
+                                                   dot + 1) == std::string_view::npos;
+    return is_word ? lower_case(printed.substr(dot + 1)) : std::string(printed);
+}
+
+bool is_harmless(std::string_view name) {
+    return has_word(harmless_maxtext, name) || has_word(maxtext_derived, name);
 }
 
 /// The value of a setting with which it changes nothing; none: every one changes the run.
@@ -125,35 +140,44 @@ class MaxtextReader {
     // --- How devices share the work. ---
 
     /// Devices along an axis, inside of a slice and over all of them; -1 stands for those that are
-    /// left.
-    int degree(std::string_view axis, int inside, int over) {
-        int devices = 1;
+    /// left, which come to the axis when the others are known.
+    std::int64_t degree(std::string_view axis, int inside, int over) {
+        std::int64_t devices = 1;
         for (const auto& [prefix, otherwise] : {std::pair("ici", inside), std::pair("dcn", over)}) {
             const std::string key = fmt::format("{}_{}_parallelism", prefix, axis);
             const int written = reader_.whole(key, -1).value_or(otherwise);
-            if (written == 0) {
-                throw Error(ErrorKind::BadInput,
-                            reader_.place(key),
-                            fmt::format("{} = 0, expected -1 or at least 1", key),
-                            "-1 is what is left of the devices");
+            if (written == 0 || written > most_devices) {
+                reader_.infeasible(
+                    key,
+                    fmt::format("{} = {}, expected -1 or 1 to {}", key, written, most_devices),
+                    "-1 is what is left of the devices");
             }
-            has_open_ = has_open_ || written == -1;
+            if (written == -1 && (open_axis_.empty() || prefix == std::string_view("ici"))) {
+                open_axis_ = axis;  // of several the one inside of a slice, as for one slice
+            }
             devices *= std::max(1, written);
+        }
+        written_ *= devices;
+        if (written_ > most_devices) {
+            reader_.infeasible(
+                fmt::format("ici_{}_parallelism", axis),
+                fmt::format("{} devices, expected at most {}", written_, most_devices),
+                "is there a digit too many?");
         }
         return devices;
     }
 
     void read_axes() {
-        const int data = degree("data", 1, -1);
-        int fsdp = degree("fsdp", -1, 1) * degree("fsdp_transpose", 1, 1);
-        const int expert = degree("expert", 1, 1);
-        const int sequence = degree("tensor_sequence", 1, 1);
-        const int tensor = sequence * degree("tensor", 1, 1) * degree("tensor_transpose", 1, 1);
-        const int ulysses = degree("context_usp_ulysses", 1, 1);
-        const int context = ulysses * degree("context", 1, 1) * degree("sequence", 1, 1);
-        const int stages = degree("pipeline", 1, 1);
+        std::int64_t data = degree("data", 1, -1);
+        std::int64_t fsdp = degree("fsdp", -1, 1) * degree("fsdp_transpose", 1, 1);
+        std::int64_t expert = degree("expert", 1, 1);
+        std::int64_t sequence = degree("tensor_sequence", 1, 1);
+        std::int64_t tensor = sequence * degree("tensor", 1, 1) * degree("tensor_transpose", 1, 1);
+        std::int64_t context = degree("context_usp_ulysses", 1, 1) * degree("context", 1, 1) *
+                               degree("sequence", 1, 1);
+        std::int64_t stages = degree("pipeline", 1, 1);
         for (const std::string_view axis : {"diloco", "autoregressive", "context_autoregressive"}) {
-            if (degree(axis, 1, 1) != 1) {
+            if (degree(axis, 1, 1) != 1 || open_axis_ == axis) {
                 reader_.problem(
                     fmt::format(
                         "{}_{}_parallelism",
@@ -162,49 +186,72 @@ class MaxtextReader {
                     "devices share the work in a way that no scenario says");
             }
         }
-        fsdp *= left_devices(data * fsdp * expert * tensor * context * stages);
-        run_.stages = stages;
-        run_.data_parallel = data * fsdp * expert;
-        run_.tensor_parallel = tensor;
+        const std::int64_t left = left_devices();
+        const bool is_data_open = open_axis_ == "data";
+        (is_data_open                                                    ? data
+         : open_axis_ == "expert"                                        ? expert
+         : open_axis_ == "pipeline"                                      ? stages
+         : open_axis_.starts_with("tensor")                              ? tensor
+         : open_axis_.starts_with("context") || open_axis_ == "sequence" ? context
+                                                                         : fsdp) *= left;
+        sequence *= open_axis_ == "tensor_sequence" ? left : 1;
+        run_.stages = static_cast<int>(stages);
+        run_.data_parallel = static_cast<int>(data * fsdp * expert);
+        run_.tensor_parallel = static_cast<int>(tensor);
         run_.sequence_parallel = sequence > 1;
-        devices_ = std::int64_t{*run_.data_parallel} * tensor * context * stages;
+        devices_ = written_ * left;
         if (expert > 1) {
-            run_.expert_parallel = expert;
-            run_.expert_tensor_parallel = tensor;
+            run_.expert_parallel = static_cast<int>(expert);
+            run_.expert_tensor_parallel = static_cast<int>(tensor);
         }
         if (context > 1) {
-            run_.context_parallel = context;
-            read_context_method();
+            run_.context_parallel = static_cast<int>(context);
         }
+        read_context_method(context > 1);
+        const bool shards_states =
+            reader_.answer("shard_optimizer_over_data").value_or(false) && data > 1;
         if (fsdp * expert * context > 1) {
             run_.shard = "weights";
-            if (data > 1) {
-                run_.shard_group = fsdp * expert;
+            if (data > 1 || (is_data_open && run_.has_open_devices)) {
+                run_.shard_group = static_cast<int>(fsdp * expert);
             }
-        } else if (reader_.answer("shard_optimizer_over_data").value_or(false) && data > 1) {
+        } else if (shards_states) {
             run_.shard = "optimizer";
         }
         read_pipeline();
     }
 
     /// How many times as many devices there are as the written degrees have together.
-    int left_devices(int written) {
-        if (!has_open_) {
+    std::int64_t left_devices() {
+        if (open_axis_.empty()) {
             return 1;
         }
-        if (file_.all_processes && *file_.all_processes % written == 0) {
-            return *file_.all_processes / written;
+        if (!file_.all_processes) {
+            run_.has_open_devices = true;
+            run_.warnings.push_back(fmt::format(
+                "{}_parallelism is -1, all devices that are left, and nothing says how many there "
+                "are: the fragment has one; --devices N says it",
+                open_axis_));
+            return 1;
         }
-        run_.warnings.emplace_back(
-            "an axis has -1 devices, those that are left, and the file does not say how many there "
-            "are: multiply pipeline.data_parallel and training.batch by them");
-        return 1;
+        if (*file_.all_processes % written_ != 0) {
+            reader_.infeasible(
+                fmt::format("ici_{}_parallelism", open_axis_),
+                fmt::format("{} cannot be shared out to the {} of the written degrees",
+                            counted(*file_.all_processes, "device"),
+                            written_),
+                "compare the degrees with the number of devices");
+        }
+        return *file_.all_processes / written_;
     }
 
-    void read_context_method() {
+    void read_context_method(bool divides) {
         const std::string method =
             reader_.word("context_parallel_strategy", "all_gather ring ulysses usp")
                 .value_or("all_gather");
+        if (!divides) {
+            return;
+        }
         run_.context_method = to_string(method == "ring"      ? ContextMethod::Ring
                                         : method == "ulysses" ? ContextMethod::AllToAll
                                                               : ContextMethod::AllGather);
@@ -223,10 +270,16 @@ class MaxtextReader {
         if (*run_.stages == 1) {
             return;
         }
-        if (rounds > 1 || (rounds == -1 && layers == 1)) {
-            reader_.problem(reader_.has("num_pipeline_repeats") ? "num_pipeline_repeats"
-                                                                : "num_layers_per_pipeline_stage",
-                            "micro-batches go around the stages several times, all forwards first");
+        // Without their number it follows from the layers of the model.
+        const int all_layers = reader_.whole("base_num_decoder_layers", 1).value_or(0);
+        const bool is_one = rounds == 1 || (rounds == -1 && all_layers == *run_.stages * layers);
+        if (!is_one) {
+            reader_.problem(
+                reader_.has("num_pipeline_repeats") ? "num_pipeline_repeats"
+                                                    : "num_layers_per_pipeline_stage",
+                rounds > 1 ? "micro-batches go around the stages several times, all forwards first"
+                           : "how often micro-batches go around the stages is not said: write "
+                             "num_pipeline_repeats = 1 where it is once");
         }
     }
 
@@ -246,8 +299,8 @@ class MaxtextReader {
                             counted(devices_, "device"),
                             pass,
                             most_samples_of_maxtext),
-                has_open_ ? "write the degrees that are -1"
-                          : "MaxText refuses a part of a sample, too");
+                run_.has_open_devices ? "write the degrees that are -1"
+                                      : "MaxText refuses a part of a sample, too");
         }
         run_.batch = static_cast<int>(batch);
         run_.micro_batches = accumulated;
@@ -264,7 +317,7 @@ class MaxtextReader {
                                            counted(*run_.batch, "sample"),
                                            counted(*run_.data_parallel, "replica"),
                                            counted(*run_.micro_batches, "micro-batch")),
-                               "MaxText refuses this, too");
+                               "take a per_device_batch_size that can be");
         }
         run_.sequence = reader_.whole("max_target_length", 1).value_or(2048);
     }
@@ -310,10 +363,15 @@ class MaxtextReader {
     /// MaxText keeps what its policies name (src/maxtext/layers/decoders.py, get_remat_policy).
     void read_recompute() {
         const std::string policy = reader_.text("remat_policy").value_or("full");
-        run_.recompute = policy == "full" ? "block" : "none";
+        run_.recompute = policy == "full" || policy == "none" ? "block" : "none";
         if (policy.find("offload") != std::string::npos || policy == "custom") {
             reader_.problem("remat_policy", "what is kept is chosen by name, or in host memory");
-        } else if (policy != "full" && policy != "none") {
+        } else if (policy == "none") {
+            run_.warnings.emplace_back(
+                "remat_policy = none keeps nothing but inputs of blocks in the versions that wrap "
+                "blocks without a policy, as the fragment says; in others it keeps all: recompute "
+                "= \"none\"");
+        } else if (policy != "full") {
             run_.warnings.push_back(fmt::format(
                 "remat_policy = {} keeps what products make and computes the rest again: the "
                 "fragment says recompute = \"none\", which keeps all; \"block\" keeps less than "
@@ -347,6 +405,12 @@ class MaxtextReader {
                                             *neutral == "none" ? "nothing" : *neutral));
             }
         }
+        // What is off, of a name that is not known, changes nothing.
+        for (const Setting& setting : file_.settings) {
+            if (file_.is_printed && has_word("false 0 -1 -1.0 0.0", lower_case(text_of(setting)))) {
+                reader_.texts(setting.written);
+            }
+        }
         // Rules that MaxText prints with every configuration; files that change them are told apart
         // by "custom_mesh_and_rule".
         for (const std::string_view rules : {"mesh_axes",
@@ -361,11 +425,16 @@ class MaxtextReader {
         }
     }
 
+    static std::string text_of(const Setting& setting) {
+        return setting.values.empty() ? std::string() : setting.values.front().text;
+    }
+
     const LaunchFile& file_;
     SettingReader reader_;
     LeaveOut leave_out_;
     TrainingRun run_{};
-    bool has_open_ = false;  ///< an axis has -1 devices
+    std::string open_axis_{};   ///< that has -1 devices; empty: none
+    std::int64_t written_ = 1;  ///< devices of all written degrees together
     std::int64_t devices_ = 1;
     int pipeline_parts_ = -1;
 };
@@ -394,12 +463,22 @@ LaunchFile parse_maxtext_log(std::string_view text, std::string_view place) {
             return;
         }
         const std::string name(line.substr(at + mark.size(), colon - at - mark.size()));
-        const std::string value(trimmed_line(line.substr(colon + 1)));
+        const std::string value = plain_value(trimmed_line(line.substr(colon + 1)));
+        const std::string at_line = fmt::format("{}:{}", place, number);
         const auto known = std::ranges::find(file.settings, name, &Setting::written);
         if (known != file.settings.end()) {  // of another rank, or another start
+            if (known->values.front().text != value && !is_harmless(name)) {
+                throw Error(ErrorKind::BadInput,
+                            at_line,
+                            fmt::format("{} = {}, but {} in {}",
+                                        name,
+                                        value,
+                                        known->values.front().text,
+                                        known->place),
+                            "cut the log, so that it has one run");
+            }
             return;
         }
-        const std::string at_line = fmt::format("{}:{}", place, number);
         file.settings.push_back({.name = name,
                                  .written = name,
                                  .place = at_line,

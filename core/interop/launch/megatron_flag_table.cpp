@@ -85,6 +85,11 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"peft lora lora-r lora-rank lora-alpha lora-target-modules lora-fusion",
      "adapters are trained, and the weights are not",
      off_values},
+    {"freeze-llm freeze-parameters-ratio freeze-parameters freeze-parameters-regex "
+     "trainable-parameters trainable-parameters-regex",
+     "parts of the model are not trained",
+     "false 0 0.0 null none []"},
+    {"task-type", "another head takes the place of the logits", "causal_lm null none"},
     {"rlhf-type", "further models compute in each step", off_values},
     {"torch-dtype", "weights have another type", "bfloat16 bf16 null none"},
     {"attn-impl",

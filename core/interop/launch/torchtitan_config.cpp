@@ -27,7 +27,7 @@ constexpr std::int64_t most_samples = 1 << 30;
 class TitanReader {
   public:
     TitanReader(const LaunchFile& file, LeaveOut leave_out)
-        : reader_(file), leave_out_(leave_out) {}
+        : reader_(file), leave_out_(leave_out), all_devices_(file.all_processes) {}
 
     TrainingRun read() {
         read_model();
@@ -423,11 +423,36 @@ class TitanReader {
         warn_of_open_degree("divide pipeline.micro_batches");
     }
 
+    /// Devices that share weights; -1: those that are left, and nothing says how many.
+    int shard_degree(int replicate) {
+        const std::string key = split_key("data_parallel_shard_degree");
+        const int written = reader_.whole(key, -1).value_or(-1);
+        if (written == 0) {
+            reader_.infeasible(key,
+                               "0 devices share weights, expected -1 or at least 1",
+                               "torchtitan refuses this, too");
+        }
+        if (written != -1 || !all_devices_) {
+            return written;
+        }
+        const std::int64_t of_other_degrees = std::int64_t{replicate} * *run_.stages *
+                                              degree("tensor_parallel_degree") *
+                                              degree("context_parallel_degree");
+        if (*all_devices_ % of_other_degrees != 0) {
+            reader_.infeasible(key,
+                               fmt::format("{} cannot be shared out to the {} of the other degrees",
+                                           counted(*all_devices_, "device"),
+                                           of_other_degrees),
+                               "torchtitan refuses this, too");
+        }
+        return static_cast<int>(*all_devices_ / of_other_degrees);
+    }
+
     /// Replicas of the pipeline, and what they share (torchtitan/distributed/fsdp.py).
     int read_replicas() {
         const int replicate =
             reader_.whole(split_key("data_parallel_replicate_degree"), 1).value_or(1);
-        const int shard = reader_.whole(split_key("data_parallel_shard_degree"), -1).value_or(-1);
+        const int shard = shard_degree(replicate);
         shard_ = shard;
         context_ = degree("context_parallel_degree");
         is_sharded_ = shard != 1 || context_ > 1;
@@ -480,6 +505,7 @@ class TitanReader {
     /// The file does not say how many devices there are.
     void warn_of_open_degree(std::string_view change) {
         if (takes_all_devices_) {
+            run_.has_open_devices = true;
             run_.warnings.push_back(fmt::format(
                 "data_parallel_shard_degree = -1: the devices that are left are the replicas, and "
                 "the file does not say how many: set pipeline.data_parallel to their number, and "
@@ -597,6 +623,7 @@ class TitanReader {
 
     SettingReader reader_;
     LeaveOut leave_out_;
+    std::optional<int> all_devices_;  ///< of the run; none: not known
     TitanModel model_;
     int shard_ = -1;                  ///< data_parallel_shard_degree
     int context_ = 1;                 ///< context_parallel_degree

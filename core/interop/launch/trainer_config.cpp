@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ constexpr std::string_view harmless_trainer =
     "log_level_replica log_on_each_node logging_dir logging_strategy logging_first_step "
     "logging_steps logging_nan_inf_filter save_strategy save_steps save_total_limit "
     "save_safetensors save_on_each_node save_only_model "
-    "restore_callback_states_from_checkpoint no_cuda use_cpu use_mps_device seed data_seed "
+    "restore_callback_states_from_checkpoint use_mps_device seed data_seed "
     "jit_mode_eval bf16_full_eval fp16_full_eval tf32 local_rank ddp_backend ddp_timeout "
     "tpu_num_cores tpu_metrics_debug debug dataloader_drop_last dataloader_num_workers "
     "dataloader_prefetch_factor dataloader_pin_memory dataloader_persistent_workers past_index "
@@ -47,8 +48,8 @@ constexpr std::string_view harmless_trainer =
     "include_tokens_per_second include_num_input_tokens_seen fp16_backend fp16_opt_level "
     "half_precision_backend push_to_hub_model_id push_to_hub_organization push_to_hub_token "
     "full_determinism ray_scope torch_compile_backend torch_compile_mode torchdynamo "
-    "dispatch_batches split_batches batch_eval_metrics average_tokens_across_devices "
-    "accelerator_config.split_batches accelerator_config.dispatch_batches "
+    "dispatch_batches batch_eval_metrics average_tokens_across_devices "
+    "accelerator_config.dispatch_batches "
     "accelerator_config.even_batches accelerator_config.use_seedable_sampler "
     "accelerator_config.non_blocking optim_args "
     "dataset dataset_name dataset_dir dataset_config dataset_text_field dataset_num_proc "
@@ -70,7 +71,8 @@ constexpr std::string_view harmless_trainer =
     "fsdp_config.fsdp_forward_prefetch fsdp_config.forward_prefetch "
     "fsdp_config.fsdp_backward_prefetch fsdp_config.backward_prefetch "
     "fsdp_config.fsdp_backward_prefetch_policy fsdp_config.limit_all_gathers "
-    "fsdp_config.xla fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params";
+    "fsdp_config.xla fsdp_config.xla_fsdp_grad_ckpt length_column_name "
+    "disable_gradient_checkpointing fsdp_transformer_layer_cls_to_wrap fsdp_min_num_params";
 
 /// What sets a run apart from a training of all weights on the device.
 constexpr auto refused_trainer = std::to_array<SettingGroup>({
@@ -80,6 +82,11 @@ constexpr auto refused_trainer = std::to_array<SettingGroup>({
     {"load_in_4bit load_in_8bit quantization_bit quantization_method",
      "weights have fewer bits",
      off_values},
+    {"accelerator_config.split_batches split_batches",
+     "a batch is shared out to the devices, which is not read",
+     off_values},
+    {"use_cpu no_cuda", "the run computes on a CPU", off_values},
+    {"tp_size", "devices share layers", "0 1 null none"},
     {"auto_find_batch_size", "the batch follows the memory", off_values},
     {"neftune_noise_alpha", "a step adds noise", off_values},
     {"use_galore use_apollo use_badam optim_target_modules",
@@ -109,7 +116,10 @@ std::string_view name_in(const SettingReader& reader, std::string_view names) {
 class TrainerReader {
   public:
     TrainerReader(const LaunchFile& file, LeaveOut leave_out, const LaunchFile* deepspeed)
-        : reader_(file), leave_out_(leave_out), deepspeed_(deepspeed) {}
+        : reader_(file),
+          leave_out_(leave_out),
+          deepspeed_(deepspeed),
+          all_devices_(file.all_processes) {}
 
     TrainingRun read() {
         run_.stages = 1;
@@ -126,14 +136,35 @@ class TrainerReader {
     }
 
   private:
+    /// LLaMA-Factory has the Trainer's arguments with other defaults: adapters, samples of
+    /// different lengths, and blocks that are computed again.
+    bool is_factory() const {
+        return std::ranges::any_of(
+            words_in("template dataset_dir finetuning_type stage cutoff_len"),
+            [this](std::string_view key) { return reader_.has(key); });
+    }
+
     void read_model() {
         run_.model =
             reader_.text(name_in(reader_, "model_name_or_path model base_model")).value_or("");
-        const std::string tuned = reader_.text("finetuning_type").value_or("full");
-        if (tuned != "full") {
-            reader_.problem("finetuning_type", "adapters are trained, and the weights are not");
+        for (const std::string_view key : {"bf16",
+                                           "fp16",
+                                           "per_device_train_batch_size",
+                                           "gradient_accumulation_steps",
+                                           "gradient_checkpointing"}) {
+            if (reader_.is_auto(key)) {
+                reader_.problem(key, "auto is no value that the Trainer has");
+            }
         }
-        const std::string stage = reader_.text("stage").value_or("pt");
+        const std::string tuned =
+            reader_.text("finetuning_type").value_or(is_factory() ? "lora" : "full");
+        if (tuned != "full") {
+            reader_.problem(
+                reader_.has("finetuning_type") ? "finetuning_type" : "model_name_or_path",
+                "adapters are trained, and the weights are not: finetuning_type is "
+                "lora, LLaMA-Factory's default where it is not written");
+        }
+        const std::string stage = reader_.text("stage").value_or("sft");
         if (stage != "pt" && stage != "sft") {
             reader_.problem("stage", "further models compute in each step");
         }
@@ -142,9 +173,9 @@ class TrainerReader {
         const bool groups = reader_.answer("group_by_length").value_or(false);
         if ((stage == "sft" && !packs) || groups) {
             run_.warnings.emplace_back(
-                "samples have different lengths, and are filled up to the longest of a "
-                "micro-batch: the prediction has the full length of each, and a step is at most "
-                "as long");
+                "samples that are not packed have different lengths, and are filled up to the "
+                "longest of a micro-batch: the prediction has the full length of each, and a step "
+                "is at most as long");
         }
         run_.sequence =
             reader_.whole(name_in(reader_,
@@ -178,9 +209,13 @@ class TrainerReader {
         run_.data_parallel = reader_.whole(name_in(reader_, "num_processes world_size"), 1);
         reader_.whole("num_machines", 1);
         if (!run_.data_parallel) {
+            run_.data_parallel = all_devices_;
+        }
+        if (!run_.data_parallel) {
+            run_.has_open_devices = true;
             run_.warnings.emplace_back(
-                "the file does not say how many devices there are: the fragment has one; set "
-                "pipeline.data_parallel to their number, and multiply training.batch by it");
+                "the file does not say how many devices there are: the fragment has one; --devices "
+                "N says it");
         }
         const std::int64_t batch =
             std::int64_t{of_device} * *run_.micro_batches * run_.data_parallel.value_or(1);
@@ -200,8 +235,17 @@ class TrainerReader {
         const bool fp16 = reader_.answer("fp16").value_or(mixed == "fp16");
         has_fp16_ = fp16;
         const bool is_pure = reader_.answer("pure_bf16").value_or(false);
-        const std::string type =
-            reader_.text(name_in(reader_, "torch_dtype dtype model_dtype")).value_or("");
+        const std::string written = lower_case(
+            reader_.text(name_in(reader_, "torch_dtype dtype model_dtype")).value_or(""));
+        const std::string type = written.starts_with("torch.") ? written.substr(6) : written;
+        if (reader_.is_auto(name_in(reader_, "torch_dtype dtype model_dtype")) ||
+            (!type.empty() && !has_word("bfloat16 bf16 float16 fp16 half float32 fp32 float none "
+                                        "null",
+                                        type))) {
+            run_.warnings.push_back(fmt::format(
+                "{}: the type of the weights is that of the checkpoint; the fragment has fp32",
+                name_in(reader_, "torch_dtype dtype model_dtype")));
+        }
         run_.precision = bf16 || fp16 || is_pure ? "bf16" : "fp32";
         if (bf16 && fp16) {
             reader_.infeasible("fp16",
@@ -214,7 +258,8 @@ class TrainerReader {
         if (mixed == "fp8") {
             reader_.problem("mixed_precision", "products in 8 bits take other time and memory");
         }
-        const bool has_half_weights = is_pure || type == "bfloat16" || type == "float16";
+        const bool has_half_weights = is_pure || has_word("bfloat16 bf16 float16 fp16 half", type);
+        is_mixed_ = (bf16 || fp16) && !is_pure;
         if (has_half_weights && run_.precision == "bf16") {
             run_.gradients = "same";
             run_.optimizer_state_bytes = 4;  // two moments, and no weights in fp32
@@ -283,8 +328,15 @@ class TrainerReader {
         } else {
             reader_.problem(place, "no way of sharing that is known here");
         }
-        if (!run_.data_parallel && !run_.shard.empty()) {
-            run_.data_parallel = 1;
+        if (is_mixed_) {  // FSDP makes weights that were loaded in two bytes fp32
+            run_.optimizer_state_bytes.reset();
+            run_.gradients = "fp32";
+        }
+        if (!run_.shard.empty() && *run_.micro_batches > 1) {
+            run_.warnings.emplace_back(
+                "the Trainer keeps whole gradients over the steps of accumulation, and sums them "
+                "with the last: the prediction shares them out with each, and needs less memory "
+                "than the run");
         }
     }
 
@@ -300,26 +352,19 @@ class TrainerReader {
         }
         for (const std::string_view known : {"deepspeed",
                                              "deepspeed_config.deepspeed_config_file",
-                                             "deepspeed_config.gradient_accumulation_steps",
-                                             "deepspeed_config.gradient_clipping",
                                              "deepspeed_config.zero3_init_flag",
                                              "deepspeed_config.zero3_save_16bit_model",
                                              "deepspeed_config.deepspeed_multinode_launcher"}) {
             reader_.texts(known);
         }
-        const int stage = reader_.whole("deepspeed_config.zero_stage", 0).value_or(0);
         if (deepspeed_ == nullptr) {
-            constexpr std::array<std::string_view, 4> shards{
-                "", "optimizer", "gradients", "weights"};
-            if (stage >= static_cast<int>(shards.size())) {
-                reader_.infeasible("deepspeed_config.zero_stage",
-                                   fmt::format("a stage of {}, expected 0, 1, 2 or 3", stage),
-                                   "compare with accelerate's documentation");
-            }
-            run_.shard = shards.at(static_cast<std::size_t>(stage));
-            set_types_of_deepspeed(run_.precision == "bf16" && stage == 0 ? "fp32" : "same");
+            read_stage_of_accelerate();
             return;
         }
+        if (reader_.has("deepspeed_config.deepspeed_config_file")) {
+            take_numbers();
+        }
+        expect_same_numbers();
         const TrainingRun theirs = deepspeed_run(filled_in(*deepspeed_), leave_out_);
         run_.shard = theirs.shard;
         run_.shard_group = theirs.shard_group;
@@ -335,6 +380,65 @@ class TrainerReader {
                              [](const std::string& warning) {  // the Trainer's arguments say it
                                  return warning.find("computed again") == std::string::npos;
                              });
+    }
+
+    /// accelerate's own settings of DeepSpeed, with its defaults (accelerate/utils/dataclasses.py).
+    void read_stage_of_accelerate() {
+        constexpr std::array<std::string_view, 4> shards{"", "optimizer", "gradients", "weights"};
+        const int stage = reader_.whole("deepspeed_config.zero_stage", 0).value_or(2);
+        if (stage >= static_cast<int>(shards.size())) {
+            reader_.infeasible("deepspeed_config.zero_stage",
+                               fmt::format("a stage of {}, expected 0, 1, 2 or 3", stage),
+                               "compare with accelerate's documentation");
+        }
+        const int accumulated =
+            reader_.whole("deepspeed_config.gradient_accumulation_steps", 1).value_or(1);
+        if (!reader_.has("gradient_accumulation_steps") && accumulated > 1) {
+            run_.batch = *run_.batch * accumulated;
+            run_.micro_batches = accumulated;
+        }
+        if (const auto norm = reader_.real("deepspeed_config.gradient_clipping")) {
+            run_.clip_norm = *norm;
+        }
+        run_.shard = shards.at(static_cast<std::size_t>(stage));
+        set_types_of_deepspeed(run_.precision == "bf16" && stage == 0 ? "fp32" : "same");
+    }
+
+    /// With a file of DeepSpeed accelerate takes all of these from it.
+    void take_numbers() {
+        SettingReader theirs(*deepspeed_);
+        const int of_device = theirs.whole("train_micro_batch_size_per_gpu", 1).value_or(1);
+        run_.micro_batches = theirs.whole("gradient_accumulation_steps", 1).value_or(1);
+        const std::int64_t batch =
+            std::int64_t{of_device} * *run_.micro_batches * run_.data_parallel.value_or(1);
+        run_.batch = static_cast<int>(std::min(batch, most_samples_of_trainer));
+        run_.clip_norm = theirs.real("gradient_clipping").value_or(0);
+        has_fp16_ = theirs.answer("fp16.enabled").value_or(false);
+        run_.precision =
+            has_fp16_ || theirs.answer("bf16.enabled").value_or(false) ? "bf16" : "fp32";
+    }
+
+    /// The Trainer refuses a file that says other numbers than its arguments.
+    void expect_same_numbers() {
+        SettingReader theirs(*deepspeed_);
+        const int replicas = run_.data_parallel.value_or(1);
+        const int of_device = std::max(1, *run_.batch / *run_.micro_batches / replicas);
+        const std::array<std::pair<std::string_view, int>, 2> numbers{
+            {{"train_micro_batch_size_per_gpu", of_device},
+             {"gradient_accumulation_steps", *run_.micro_batches}}};
+        for (const auto& [key, ours] : numbers) {
+            const std::optional<int> found = theirs.whole(key, 1);
+            if (found && *found != ours) {
+                reader_.infeasible("deepspeed",
+                                   fmt::format("{} = {} in DeepSpeed's file, but {} by the "
+                                               "Trainer's arguments",
+                                               key,
+                                               *found,
+                                               ours),
+                                   "write \"auto\" in DeepSpeed's file: the Trainer refuses "
+                                   "others, too");
+            }
+        }
     }
 
     /// DeepSpeed keeps weights in fp32 beside those in two bytes, however they were loaded.
@@ -364,6 +468,17 @@ class TrainerReader {
                 setting.values.front().text = found->second;
             }
         }
+        for (const auto& [written, value] : std::span(values).first(3)) {  // of the batch
+            if (std::ranges::find(file.settings, written, &Setting::written) ==
+                file.settings.end()) {
+                const std::string name(written);
+                file.settings.push_back({.name = name,
+                                         .written = name,
+                                         .place = "the Trainer's arguments",
+                                         .values = {{.text = value}},
+                                         .is_key = true});
+            }
+        }
         return file;
     }
 
@@ -374,14 +489,18 @@ class TrainerReader {
                                                     "fsdp_config.fsdp_activation_checkpointing "
                                                     "fsdp_config.activation_checkpointing"))
                                     .value_or(false);
-        run_.recompute = recomputes ? "block" : "none";
+        const bool is_default = is_factory() && !reader_.has("gradient_checkpointing") &&
+                                !reader_.answer("disable_gradient_checkpointing").value_or(false);
+        run_.recompute = recomputes || is_default ? "block" : "none";
     }
 
     SettingReader reader_;
     LeaveOut leave_out_;
     const LaunchFile* deepspeed_;
+    std::optional<int> all_devices_;  ///< none: not known
     TrainingRun run_{};
     bool has_fp16_ = false;
+    bool is_mixed_ = false;  ///< products in two bytes, and not by weights that are loaded so
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/interop/launch/training_log.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <set>
@@ -60,6 +61,14 @@ class LoggedSteps {
             has_block_ = true;
             begins_ = true;
         }
+        constexpr std::array<std::string_view, 5> starts{"Training starts at step",
+                                                         "Running with configs: {",
+                                                         "Running with args: {",
+                                                         "json = {",
+                                                         "Config param model_name:"};
+        begins_ = begins_ || std::ranges::any_of(starts, [line](std::string_view start) {
+                      return line.find(start) != std::string_view::npos;
+                  });
         take_step(line, number, log);
     }
 
@@ -75,7 +84,9 @@ class LoggedSteps {
 /// Adds a step that no line before has.
 void LoggedSteps::add(LoggedStep step, TrainingLog& log) {
     constexpr double longest = 1e7;
-    if (step.seconds > longest || !seen_.insert(step.iteration).second) {
+    constexpr double highest_rate = 1e9;
+    if (step.seconds > longest || step.samples_per_second > highest_rate ||
+        step.device_tokens_per_second > highest_rate || !seen_.insert(step.iteration).second) {
         return;
     }
     const bool is_mean = step.seconds == 0 && step.iteration == 0;  // of all steps
@@ -101,7 +112,8 @@ std::optional<LoggedStep> megatron_step(std::string_view line) {
 std::optional<LoggedStep> titan_step(std::string_view line) {
     const std::optional<std::int64_t> iteration = number_behind<std::int64_t>(line, "step:");
     const double rate = grouped_number_behind(line, " tps:");
-    if (!iteration || rate == 0) {
+    const bool validates = line.find("validate step:") != std::string_view::npos;
+    if (!iteration || rate == 0 || validates) {
         return std::nullopt;
     }
     const double tflops = grouped_number_behind(line, " tflops:");
@@ -216,6 +228,24 @@ std::optional<double> seconds_of(const LoggedStep& step, const StepSizes& sizes)
 }
 
 }  // namespace
+
+std::optional<int> logged_world_size(std::string_view text) {
+    std::optional<int> found;
+    for_each_log_line(text, [&found](std::string_view line, int) {
+        constexpr std::string_view word = " world_size ";
+        const std::size_t at = line.find(word);
+        if (found || at == std::string_view::npos) {
+            return;
+        }
+        std::string_view rest = line.substr(at + word.size());
+        rest.remove_prefix(std::min(rest.find_first_not_of(". "), rest.size()));
+        found = number_behind<int>(rest, "");
+        if (found && *found < 1) {
+            found.reset();
+        }
+    });
+    return found;
+}
 
 TrainingLog parse_training_log(std::string_view text) {
     TrainingLog log;

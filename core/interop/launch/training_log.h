@@ -47,6 +47,10 @@ struct TrainingLog {
 /// deepspeed/utils/timer.py, ThroughputTimer.)
 TrainingLog parse_training_log(std::string_view text);
 
+/// The number of processes that DeepSpeed prints with its configuration ("world_size ... 16");
+/// none: it is not there.
+std::optional<int> logged_world_size(std::string_view text);
+
 /// What turns rates into times; 0: not known.
 struct StepSizes {
     std::optional<int> batch{};   ///< samples of a step, over all replicas

@@ -86,9 +86,7 @@ std::optional<double> SettingReader::real(std::string_view written) {
 
 std::optional<bool> SettingReader::answer(std::string_view written) {
     const Setting* const setting = certain(written);
-    return setting != nullptr
-               ? std::optional(chosen_word(*setting, "true false", look_it_up) == "true")
-               : std::nullopt;
+    return setting != nullptr ? std::optional(answer_value(*setting)) : std::nullopt;
 }
 
 std::optional<std::string> SettingReader::word(std::string_view written, std::string_view words) {

@@ -25,6 +25,8 @@ struct TrainingRun {
     std::optional<int> micro_batches{};
     std::optional<int> batch{};  ///< training.batch: samples of all replicas
     std::optional<int> data_parallel{};
+    /// Devices that the settings leave open: the run has those of one of what is left.
+    bool has_open_devices = false;
     std::optional<int> sequence{};  ///< tokens of a sample
     bool balances_experts = false;  ///< training.expert_load = "balanced"
     std::optional<int> tensor_parallel{};

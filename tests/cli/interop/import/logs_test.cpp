@@ -83,6 +83,9 @@ TEST_F(ImportMegatron, SavedArgumentsOfSwiftAreFlags) {
     EXPECT_THAT(outcome.out, HasSubstr("8,191,783,936 parameters"));
     EXPECT_THAT(content_of(path("x.toml")),
                 AllOf(HasSubstr("stages = 2\n"), HasSubstr("tensor_parallel = 2\n")));
+    EXPECT_EQ(import_json(R"(, "freeze_parameters_ratio": 0.5)").code, 3);
+    EXPECT_EQ(import_json(R"(, "task_type": "seq_cls")").code, 3);
+    EXPECT_EQ(import_json(R"(, "global_world_size": 8, "seq_length": 4096)").code, 0);
     const Outcome adapters = import_json(R"(, "train_type": "lora")");
     EXPECT_EQ(adapters.code, 3);
     const Outcome compared = import_json(R"(, "rlhf_type": "dpo", "beta": 0.1)");

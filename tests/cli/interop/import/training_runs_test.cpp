@@ -93,6 +93,27 @@ TEST_F(ImportRuns, ALogMayStandBesideItsConfiguration) {
     EXPECT_THAT(empty.err, HasSubstr("no line with a measured step"));
 }
 
+/// A run on devices that nobody counts has no row.
+TEST_F(ImportRuns, OpenDevicesAreAsked) {
+    const std::string config = file("open.toml",
+                                    "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
+                                    "[training]\nlocal_batch_size = 2\nseq_len = 8192\n"
+                                    "global_batch_size = 64\n");
+    const std::vector<std::string> measured{
+        "--log", file("train.log", steps), "--rows-out", path("rows.json")};
+    const Outcome open = import("torchtitan", config, measured);
+    EXPECT_EQ(open.code, 3);
+    EXPECT_THAT(open.err, HasSubstr("add --devices N to the command"));
+    std::vector<std::string> known = measured;
+    known.insert(known.end(), {"--devices", "16"});
+    const Outcome outcome = import("torchtitan", config, known);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    // 64 samples of 8,192 tokens on 16 devices, 4,096 tokens a second on each.
+    EXPECT_DOUBLE_EQ(rows()[0]["step_seconds"].get<double>(), 8);
+    EXPECT_EQ(rows()[0]["pipeline.data_parallel"], 16);
+    EXPECT_EQ(import("hf", "llama-3-8b", {"--devices", "16"}).code, 2);
+}
+
 /// What torchtitan saves has all settings, those with null among them.
 TEST_F(ImportRuns, SavedJsonIsAConfiguration) {
     const std::string json = std::string(printed.substr(printed.find('{')));

@@ -73,6 +73,8 @@ TEST(Maxtext, APipelineIsGPipe) {
     EXPECT_EQ(run.stages, 4);
     EXPECT_EQ(run.micro_batches, 8);
     EXPECT_EQ(run.batch, 16);
+    EXPECT_THAT(refusal_of(stages + "num_layers_per_pipeline_stage: 10\n"),
+                HasSubstr("write num_pipeline_repeats = 1"));
     EXPECT_THAT(refusal_of(stages + "num_pipeline_repeats: 2\n"),
                 HasSubstr("num_pipeline_repeats: micro-batches go around the stages"));
 }
@@ -97,6 +99,42 @@ TEST(Maxtext, ALogSaysHowManyDevicesThereAre) {
     EXPECT_EQ(run.shard, "weights");
     EXPECT_THAT(run.warnings, IsEmpty());
     EXPECT_THAT(run_of("model_name: llama3-8b\nper_device_batch_size: 4\n").warnings, SizeIs(1));
+}
+
+/// What is left of the devices comes to the axis that is -1: copies along `data`.
+TEST(Maxtext, TheOpenAxisGetsWhatIsLeft) {
+    LaunchFile file = parse_yaml_settings(
+        "model_name: llama3-8b\nper_device_batch_size: 1\nici_fsdp_parallelism: 8\n", "x.yml");
+    const TrainingRun open = maxtext_run(file, LeaveOut::Nothing);
+    EXPECT_TRUE(open.has_open_devices);
+    EXPECT_EQ(open.shard_group, 8);
+    file.all_processes = 32;
+    const TrainingRun run = maxtext_run(file, LeaveOut::Nothing);
+    EXPECT_EQ(run.data_parallel, 32);
+    EXPECT_EQ(run.shard_group, 8);
+    EXPECT_EQ(run.batch, 32);
+    EXPECT_FALSE(run.has_open_devices);
+    file.all_processes = 12;
+    EXPECT_THAT(std::string(error_of([&] { maxtext_run(file, LeaveOut::Nothing); }).what()),
+                HasSubstr("12 devices cannot be shared out to the 8"));
+    const std::string wide = "ici_data_parallelism: 65536\nici_fsdp_parallelism: 65536\n";
+    EXPECT_THAT(refusal_of("model_name: llama3-8b\n" + wide), HasSubstr("expected at most"));
+}
+
+/// MaxText prints enumerations by their names, and one configuration for one run.
+TEST(Maxtext, PrintedValuesAreThoseOfFiles) {
+    const std::string head = "I0425 pyconfig.py:584] Config param ";
+    const std::string log =
+        head + "model_name: llama3-8b\n" + head + "per_device_batch_size: 4.0\n" + head +
+        "num_target_devices: 8\n" + head + "opt_type: OptimizerType.ADAMW\n" + head +
+        "quantization: QuantizationType.NONE\n" + head + "override_model_config: False\n" + head +
+        "context_parallel_strategy: all_gather\n" + head + "new_parallel_feature: False\n";
+    EXPECT_EQ(maxtext_run(parse_maxtext_log(log, "x.log"), LeaveOut::Nothing).data_parallel, 8);
+    EXPECT_THAT(std::string(error_of([&] {
+                                parse_maxtext_log(log + head + "per_device_batch_size: 8.0\n",
+                                                  "x.log");
+                            }).what()),
+                HasSubstr("per_device_batch_size = 8.0, but 4.0 in x.log:2"));
 }
 
 /// A default value that is written out changes nothing; another one is refused by name.
@@ -133,7 +171,7 @@ TEST(Maxtext, KeysAreJudgedByTheirValues) {
                            "dcn_data_parallelism: 1\n"),
                 HasSubstr("0.3 samples on each of 8 devices"));
     EXPECT_THAT(refusal_of(plain + "ici_tensor_parallelism: 0\n"),
-                HasSubstr("expected -1 or at least 1"));
+                HasSubstr("expected -1 or 1 to 4194304"));
 }
 
 }  // namespace maxtext_test

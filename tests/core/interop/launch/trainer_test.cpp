@@ -13,6 +13,7 @@ namespace pipetwin {
 namespace trainer_test {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -41,7 +42,49 @@ TEST(Trainer, SamplesAreThoseOfAllDevices) {
     EXPECT_EQ(run.gradients, "fp32");
     EXPECT_EQ(run.clip_norm, 1);
     EXPECT_EQ(run.stages, 1);
-    EXPECT_THAT(run.warnings, IsEmpty());
+    // Whole gradients over eight steps of accumulation are 7/8 more than the prediction's.
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("keeps whole gradients")));
+}
+
+/// LLaMA-Factory has other defaults than the Trainer: adapters, and blocks that are computed again.
+TEST(Trainer, LlamaFactoryHasDefaultsOfItsOwn) {
+    const std::string plain = "num_processes: 8\ntemplate: llama3\nbf16: true\npacking: true\n";
+    EXPECT_THAT(std::string(error_of([&] { run_of(plain); }).what()), HasSubstr("adapters"));
+    EXPECT_EQ(run_of(plain + "finetuning_type: full\n").recompute, "block");
+    EXPECT_EQ(
+        run_of(plain + "finetuning_type: full\ndisable_gradient_checkpointing: true\n").recompute,
+        "none");
+    EXPECT_EQ(run_of("num_processes: 8\nbf16: true\n").recompute, "none");
+}
+
+/// With a file of DeepSpeed accelerate takes all numbers from it; the Trainer refuses other ones.
+TEST(Trainer, DeepSpeedsFileAndTheArgumentsAgree) {
+    const LaunchFile deepspeed = parse_json_settings(
+        R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8,
+            "gradient_clipping": 0.5, "bf16": {"enabled": true},
+            "zero_optimization": {"stage": 3, "overlap_comm": true}})",
+        "ds.json");
+    const auto with = [&](const std::string& yaml) {
+        return trainer_run(parse_yaml_settings(yaml, "x.yaml"), LeaveOut::Nothing, &deepspeed);
+    };
+    const TrainingRun run = with(
+        "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
+        "  deepspeed_config_file: ds.json\n");
+    EXPECT_EQ(run.batch, 256);
+    EXPECT_EQ(run.micro_batches, 8);
+    EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(run.clip_norm, 0.5);
+    EXPECT_THAT(std::string(error_of([&] {
+                                with(
+                                    "num_processes: 8\nper_device_train_batch_size: 1\n"
+                                    "deepspeed: ds.json\n");
+                            }).what()),
+                HasSubstr("train_micro_batch_size_per_gpu = 4 in DeepSpeed's file, but 1"));
+    // accelerate's default is stage 2.
+    EXPECT_EQ(run_of("num_processes: 8\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n"
+                     "  gradient_accumulation_steps: 4\n")
+                  .shard,
+              "gradients");
 }
 
 /// The words of TrainingArguments, of FSDP 1 and 2, mean the same.
@@ -95,7 +138,7 @@ TEST(Trainer, DeepSpeedSaysWhatReplicasShare) {
     EXPECT_EQ(run.data_parallel, 8);
     EXPECT_EQ(run.clip_norm, 0.5);
     EXPECT_EQ(run.optimizer_state_bytes, std::nullopt);
-    EXPECT_THAT(run.warnings, IsEmpty());
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("samples that are not packed")));
     EXPECT_EQ(with("2", R"(, "overlap_comm": true)").shard, "gradients");
     EXPECT_THAT(std::string(error_of([&] {
                                 with("3", R"(, "offload_optimizer": {"device": "cpu"})");
@@ -118,13 +161,17 @@ TEST(Trainer, DeepSpeedSaysWhatReplicasShare) {
 TEST(Trainer, TypesOfWeights) {
     const std::string plain = "num_processes: 8\nbf16: true\n";
     EXPECT_EQ(run_of(plain).optimizer_state_bytes, std::nullopt);
+    EXPECT_EQ(run_of("num_processes: 8\nbf16: True\n").precision, "bf16");
+    // FSDP makes weights fp32 where it mixes precisions (accelerate, fsdp2_prepare_model).
+    EXPECT_EQ(run_of(plain + "torch_dtype: bfloat16\nfsdp: full_shard\n").optimizer_state_bytes,
+              std::nullopt);
     EXPECT_EQ(run_of(plain + "torch_dtype: bfloat16\n").optimizer_state_bytes, 4);
     EXPECT_EQ(run_of("num_processes: 8\npure_bf16: true\n").gradients, "same");
     EXPECT_EQ(run_of("num_processes: 8\n").precision, "fp32");
     EXPECT_THAT(run_of("per_device_train_batch_size: 1\n").warnings,
                 Contains(HasSubstr("does not say how many devices")));
-    EXPECT_THAT(run_of(plain + "stage: sft\n").warnings,
-                Contains(HasSubstr("samples have different lengths")));
+    EXPECT_THAT(run_of(plain + "packing: false\n").warnings,
+                Contains(HasSubstr("have different lengths")));
     EXPECT_THAT(std::string(error_of([&] { run_of(plain + "fp16: true\n"); }).what()),
                 HasSubstr("fp16 and bf16 are both true"));
 }

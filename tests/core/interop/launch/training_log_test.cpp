@@ -107,6 +107,21 @@ TEST(TrainingLog, TitanSaysRatesOfDevices) {
     EXPECT_EQ(measured_step(log, {.batch = 8}), std::nullopt);
 }
 
+/// Validation is no step, and each start has a slow one.
+TEST(TrainingLog, TitanValidatesAndStartsAgain) {
+    const auto step = [](int number, std::string_view rate) {
+        return fmt::format(
+            "step: {:2}  loss:  9.9  memory: 47.50GiB(60%)  tps: {}  mfu: 40%\n", number, rate);
+    };
+    const std::string start = "[titan] - root - INFO - Training starts at step 1\n";
+    const std::string log = start + step(1, "100") + step(10, "4,096") +
+                            "validate step: 10  loss: 9  tps: 16,384\n" + start + step(11, "100") +
+                            step(20, "4,096");
+    const auto measured = measured_step(parse_training_log(log), {.tokens_of_device = 4096});
+    EXPECT_DOUBLE_EQ(measured->seconds, 1);
+    EXPECT_EQ(measured->steps, 2);
+}
+
 /// The engine of pipelines says seconds, the timer of the other engines samples of all replicas by
 /// seconds.
 TEST(TrainingLog, DeepSpeedSaysTimesOrRates) {
@@ -122,6 +137,8 @@ TEST(TrainingLog, DeepSpeedSaysTimesOrRates) {
     EXPECT_DOUBLE_EQ(measured_step(others, {.batch = 64})->seconds, 2);
     EXPECT_EQ(measured_step(others, {}), std::nullopt);
     EXPECT_EQ(others.peak_bytes, 32'749'125'632);  // 30.5 x 2^30
+    EXPECT_EQ(logged_world_size("[INFO] [config.py:1003:print]   world_size ........ 16\n"), 16);
+    EXPECT_EQ(logged_world_size("world_sizes 16\n"), std::nullopt);
 }
 
 TEST(TrainingLog, OthersSayTimesToo) {
