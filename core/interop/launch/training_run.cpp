@@ -86,7 +86,14 @@ std::optional<double> SettingReader::real(std::string_view written) {
 
 std::optional<bool> SettingReader::answer(std::string_view written) {
     const Setting* const setting = certain(written);
-    return setting != nullptr ? std::optional(answer_value(*setting)) : std::nullopt;
+    if (setting == nullptr) {
+        return std::nullopt;
+    }
+    Setting lower = *setting;  // Python and some YAML write True
+    for (SettingWord& word : lower.values) {
+        word.text = lower_case(word.text);
+    }
+    return chosen_word(lower, "true false", look_it_up) == "true";
 }
 
 std::optional<std::string> SettingReader::word(std::string_view written, std::string_view words) {
