@@ -92,8 +92,9 @@ LaunchFile parse_swift_arguments(std::string_view text, std::string_view place) 
                (!has_adapters && has_word(of_adapters, setting.written)) ||
                setting.values.empty() || setting.values.front().text.empty();
     });
-    if (const std::string world = value_of(file, "global_world_size"); !world.empty()) {
-        file.all_processes = whole_in(world);
+    const auto world = std::ranges::find(file.settings, "global_world_size", &Setting::written);
+    if (world != file.settings.end()) {
+        file.all_processes = whole_value(*world, 1);
     }
     // Of two names for the tokens of a sample Megatron's is that of packed ones.
     const bool has_both = !value_of(file, "seq_length").empty();

@@ -86,6 +86,7 @@ TEST_F(ImportMegatron, SavedArgumentsOfSwiftAreFlags) {
     EXPECT_EQ(import_json(R"(, "freeze_parameters_ratio": 0.5)").code, 3);
     EXPECT_EQ(import_json(R"(, "task_type": "seq_cls")").code, 3);
     EXPECT_EQ(import_json(R"(, "global_world_size": 8, "seq_length": 4096)").code, 0);
+    EXPECT_EQ(import_json(R"(, "global_world_size": 0)").code, 3);
     const Outcome adapters = import_json(R"(, "train_type": "lora")");
     EXPECT_EQ(adapters.code, 3);
     const Outcome compared = import_json(R"(, "rlhf_type": "dpo", "beta": 0.1)");
