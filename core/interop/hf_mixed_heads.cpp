@@ -410,7 +410,8 @@ std::vector<bool> shared_choices(const HfConfig& config, int blocks) {
         }
         return shared;
     }
-    // Of each `frequency` blocks from `offset` on the first chooses.
+    // Blocks 0 to `offset` - 1 choose their keys. From there on every `frequency`-th block chooses,
+    // and each other block takes the choice of the block before it.
     const int frequency = config.size({{"index_topk_freq"}, 1}, blocks);
     const int offset = config.size({{"index_skip_topk_offset"}, 2}, blocks, 0);
     for (int block = 0; block < blocks; ++block) {

@@ -96,7 +96,8 @@ LaunchFile parse_swift_arguments(std::string_view text, std::string_view place) 
     if (world != file.settings.end()) {
         file.all_processes = whole_value(*world, 1);
     }
-    // Of two names for the tokens of a sample Megatron's is that of packed ones.
+    // seq_length, Megatron's name, is the length of packed samples; max_length that of one before
+    // packing.
     const bool has_both = !value_of(file, "seq_length").empty();
     std::erase_if(file.settings, [has_both](const Setting& setting) {
         return has_word("rank local_rank global_world_size local_world_size data_parallel_size",

@@ -411,8 +411,8 @@ class MaxtextReader {
                 reader_.texts(setting.written);
             }
         }
-        // Rules that MaxText prints with every configuration; files that change them are told apart
-        // by "custom_mesh_and_rule".
+        // MaxText prints its sharding rules with every configuration. A run with rules of its own
+        // names their file in "custom_mesh_and_rule", which is judged above.
         for (const std::string_view rules : {"mesh_axes",
                                              "logical_axis_rules",
                                              "data_sharding",

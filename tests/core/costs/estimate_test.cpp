@@ -413,7 +413,8 @@ TEST(Estimate, BlocksMayHaveHeadsOfSeveralSizes) {
               2 * 16 + 16 * (16 + 2 * 8) + 2 * 4 + 16 * 16);
     EXPECT_EQ(layer(profile, "block1.attention").parameter_count,
               2 * 16 + 16 * (32 + 8) + 2 * 8 + 32 * 16);
-    // Of 64 queries 8 see 1 to 8 keys, the others 8.
+    // A window of 8 tokens over 64 queries: the first 8 queries see 1 to 8 keys, the other 56
+    // see 8.
     const std::int64_t near_pairs = 8 * 9 / 2 + 56 * 8;
     const std::int64_t all_pairs = 64 * 65 / 2;
     EXPECT_EQ(sample(profile, "block0.attention", 1).forward.count(),

@@ -64,7 +64,8 @@ TEST(TensorParallel, OneDeviceChangesNothing) {
     }
 }
 
-/// Of a residual of four rows that pass from layer to layer, a layer's sum has one.
+/// A residual stream of four rows passes from layer to layer, but the all-reduce of a layer sums
+/// one of them.
 TEST(TensorParallel, OneRowOfAResidualOfSeveralIsSummed) {
     Profile of = profile();
     for (LayerCost& layer : of.layers) {

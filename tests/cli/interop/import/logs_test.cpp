@@ -78,8 +78,9 @@ TEST_F(ImportMegatron, SavedArgumentsOfSwiftAreFlags) {
     const Outcome outcome = import_json(R"(, "rlhf_type": null)");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("read as by 'import swift'"));
-    // As Qwen published it, 8,190,735,360, with 128 more words in both matrices of 4,096 columns,
-    // as two devices have multiples of 128.
+    // Qwen3 8B has 8,190,735,360 parameters with a vocabulary of 151,936. With two tensor-parallel
+    // devices Megatron-LM pads that to 152,064, a multiple of 256: embedding and head gain 128 rows
+    // of 4,096 each.
     EXPECT_THAT(outcome.out, HasSubstr("8,191,783,936 parameters"));
     EXPECT_THAT(content_of(path("x.toml")),
                 AllOf(HasSubstr("stages = 2\n"), HasSubstr("tensor_parallel = 2\n")));

@@ -93,7 +93,8 @@ TEST_F(ImportRuns, ALogMayStandBesideItsConfiguration) {
     EXPECT_THAT(empty.err, HasSubstr("no line with a measured step"));
 }
 
-/// A run on devices that nobody counts has no row.
+/// Where neither the file nor --devices says how many devices a run had, no calibration row is
+/// written.
 TEST_F(ImportRuns, OpenDevicesAreAsked) {
     const std::string config = file("open.toml",
                                     "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
