@@ -37,7 +37,9 @@ struct RunProgram {
     std::string_view framework;               ///< as the stacks name it
     std::span<const std::string_view> marks;  ///< of a configuration in a log
     LaunchFile (*parse)(std::string_view text, std::string_view place);
-    TrainingRun (*read)(const LaunchFile& file, LeaveOut leave_out);
+    TrainingRun (*read)(const LaunchFile& file,
+                        const ImportOptions& options,
+                        std::vector<std::string>& left_out);
 };
 
 /// The word of the stacks for what runs it.
@@ -317,16 +319,24 @@ LaunchFile parse_maxtext_file(std::string_view text, std::string_view place) {
     return file;
 }
 
+/// Reads a run that its file says alone.
+template <TrainingRun (*read)(const LaunchFile& file, LeaveOut leave_out)>
+TrainingRun run_of_file(const LaunchFile& file,
+                        const ImportOptions& options,
+                        std::vector<std::string>& /*left_out*/) {
+    return read(file, leave_out(options));
+}
+
 constexpr RunProgram titan_program{.name = "torchtitan",
                                    .framework = "torchtitan",
                                    .marks = titan_config_marks,
                                    .parse = &parse_titan_file,
-                                   .read = &torchtitan_run};
+                                   .read = &run_of_file<&torchtitan_run>};
 constexpr RunProgram deepspeed_program{.name = "DeepSpeed",
                                        .framework = "deepspeed",
                                        .marks = deepspeed_config_marks,
                                        .parse = &parse_json_settings,
-                                       .read = &deepspeed_run};
+                                       .read = &run_of_file<&deepspeed_run>};
 
 /// JSON or YAML.
 LaunchFile parse_trainer_file(std::string_view text, std::string_view place) {
@@ -339,21 +349,52 @@ LaunchFile parse_trainer_file(std::string_view text, std::string_view place) {
     return file;
 }
 
-TrainingRun plain_trainer_run(const LaunchFile& file, LeaveOut leave_out) {
-    return trainer_run(file, leave_out);
+/// A run of the Trainer, with the file of DeepSpeed that it names: beside it, or below a folder
+/// above it.
+TrainingRun trainer_run_of(const LaunchFile& file,
+                           const ImportOptions& options,
+                           std::vector<std::string>& left_out) {
+    const std::string name = trainer_deepspeed_file(file);
+    if (name.empty()) {
+        return trainer_run(file, leave_out(options));
+    }
+    std::error_code ignored;
+    std::filesystem::path folder = std::filesystem::absolute(options.file, ignored).parent_path();
+    while (!std::filesystem::is_regular_file(folder / name, ignored) &&
+           folder.has_relative_path()) {
+        folder = folder.parent_path();
+    }
+    const bool is_there = std::filesystem::is_regular_file(folder / name, ignored);
+    const std::string what =
+        fmt::format("DeepSpeed's file '{}' is neither beside it nor below a folder above it", name);
+    if (!is_there && leave_out(options) != LeaveOut::All) {
+        throw Error(ErrorKind::BadInput,
+                    input_name(options.file),
+                    what,
+                    "put it beside the file, as it says what replicas share; --insist leaves it "
+                    "out, and says so in the result");
+    }
+    if (!is_there) {
+        left_out.push_back(what);
+        return trainer_run(file, leave_out(options));
+    }
+    const std::filesystem::path found = folder / name;
+    const LaunchFile deepspeed =
+        parse_json_settings(read_input(found, largest_config_file), found.string());
+    return trainer_run(file, leave_out(options), &deepspeed);
 }
 
 constexpr RunProgram trainer_program{.name = "the Trainer",
                                      .framework = "trainer",
                                      .marks = {},
                                      .parse = &parse_trainer_file,
-                                     .read = &plain_trainer_run};
+                                     .read = &trainer_run_of};
 
 constexpr RunProgram maxtext_program{.name = "MaxText",
                                      .framework = "maxtext",
                                      .marks = {},
                                      .parse = &parse_maxtext_file,
-                                     .read = &maxtext_run};
+                                     .read = &run_of_file<&maxtext_run>};
 
 /// The settings of a file of the program, or of the configuration in a log.
 LaunchFile settings_of(const RunProgram& program,
@@ -410,41 +451,6 @@ double devices_of(const TrainingRun& run) {
     return devices;
 }
 
-/// A run of the Trainer, with the file of DeepSpeed that it names: beside it, or below a folder
-/// above it.
-TrainingRun trainer_run_of(const LaunchFile& file,
-                           const ImportOptions& options,
-                           std::vector<std::string>& left_out) {
-    const std::string name = trainer_deepspeed_file(file);
-    if (name.empty()) {
-        return trainer_run(file, leave_out(options));
-    }
-    std::error_code ignored;
-    std::filesystem::path folder = std::filesystem::absolute(options.file, ignored).parent_path();
-    while (!std::filesystem::is_regular_file(folder / name, ignored) &&
-           folder.has_relative_path()) {
-        folder = folder.parent_path();
-    }
-    const bool is_there = std::filesystem::is_regular_file(folder / name, ignored);
-    const std::string what =
-        fmt::format("DeepSpeed's file '{}' is neither beside it nor below a folder above it", name);
-    if (!is_there && leave_out(options) != LeaveOut::All) {
-        throw Error(ErrorKind::BadInput,
-                    input_name(options.file),
-                    what,
-                    "put it beside the file, as it says what replicas share; --insist leaves it "
-                    "out, and says so in the result");
-    }
-    if (!is_there) {
-        left_out.push_back(what);
-        return trainer_run(file, leave_out(options));
-    }
-    const std::filesystem::path found = folder / name;
-    const LaunchFile deepspeed =
-        parse_json_settings(read_input(found, largest_config_file), found.string());
-    return trainer_run(file, leave_out(options), &deepspeed);
-}
-
 Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_log);
     std::vector<std::string> left_out;
@@ -459,8 +465,7 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
                     "is this a file of another program? 'pipetwin import auto' looks for the "
                     "format");
     }
-    TrainingRun run = &program == &trainer_program ? trainer_run_of(file, options, left_out)
-                                                   : program.read(file, leave_out(options));
+    TrainingRun run = program.read(file, options, left_out);
     run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
     run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
     Imported imported = tables_of(run, options, program);
