@@ -146,8 +146,10 @@ LinkCost link_of(const std::vector<LadderRung>& rungs) {
     const double a = (r0 * s11 - r1 * s01) / determinant;
     const double b = (s00 * r1 - s01 * r0) / determinant;
     LinkCost link{.latency = rungs.front().time};
-    if (b <= 0) {
-        return link;
+    if (!(b > 0)) {
+        const LadderRung& largest_one = rungs.back();
+        return {.bytes_per_second =
+                    static_cast<double>(largest_one.message.count) / to_seconds(largest_one.time)};
     }
     link.bytes_per_second = 1 / b;
     const double rest = a - to_seconds(link.latency);

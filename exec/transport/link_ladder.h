@@ -23,8 +23,9 @@ std::vector<LadderRung> link_ladder(ProcessGroup& group,
 constexpr Bytes ladder_memory{std::int64_t{129} << 20};
 
 /// latency + (bytes + half_bandwidth) / bytes_per_second, with the least sum of squares of relative
-/// errors from 64 KiB up; the latency is that of the smallest message. Expects three rungs of
-/// those.
+/// errors from 64 KiB up; the latency is that of the smallest message. Where noise made larger
+/// messages no slower than smaller ones, the rate is that of the largest message alone, without a
+/// latency. Expects three rungs of those.
 LinkCost link_of(const std::vector<LadderRung>& rungs);
 
 /// How long a message of so many bytes is under way by the link's own words.

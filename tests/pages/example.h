@@ -35,7 +35,9 @@ std::vector<std::string> commands_beside_examples(std::string_view page);
 /// all do.
 std::optional<std::string> first_difference(std::string_view expected, std::string_view printed);
 
-/// A text in which each number, with a unit of time behind it, is "#", and blanks are single.
-std::string without_numbers(std::string_view text);
+/// What a measured example may be compared by: each number, with a unit of time behind it, is "#",
+/// blanks are single, and the line that asks for a quieter machine, which only a busy one gets, is
+/// left out.
+std::string without_measurements(std::string_view text);
 
 }  // namespace pipetwin::pages

@@ -55,5 +55,18 @@ TEST(LinkLadder, ALatencyIsNotNegative) {
     EXPECT_GT(found.bytes_per_second, 0.9e8);
 }
 
+/// Another program held back the small messages, and none of the large ones.
+TEST(LinkLadder, ABandwidthIsPositiveWhereLargerMessagesTookNoLonger) {
+    std::vector<LadderRung> rungs;
+    std::chrono::milliseconds time{40};
+    for (std::int64_t bytes = 4 << 10; bytes <= 16 << 20; bytes *= 4) {
+        rungs.push_back({.message = Bytes{bytes}, .time = time});
+        time -= std::chrono::milliseconds(5);
+    }
+    const LinkCost found = link_of(rungs);
+    EXPECT_GT(found.bytes_per_second, 0);
+    EXPECT_EQ(message_time(found, rungs.back().message), rungs.back().time);
+}
+
 }  // namespace link_ladder_test
 }  // namespace pipetwin::exec
