@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -204,14 +205,7 @@ void offload_block(LayerSamples& samples,
                    std::size_t first,
                    const std::vector<Bytes>& bytes,
                    const std::optional<LinkCost>& host_link) {
-    Bytes of_block;
-    Duration forward{};
-    Duration backward{};
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        of_block += bytes[i];
-        forward += samples[first + i].forward;
-        backward += samples[first + i].backward();
-    }
+    const Bytes of_block = std::accumulate(bytes.begin(), bytes.end(), Bytes{});
     if (of_block == Bytes{}) {
         return;
     }
@@ -220,12 +214,26 @@ void offload_block(LayerSamples& samples,
         rebuild(sample, sample.saved - bytes[i], Duration{});
         sample.workspace += 2 * of_block - bytes[i];
     }
-    const Duration copies = copy_time(host_link, of_block);
-    samples[first + bytes.size() - 1].forward += std::max(Duration{}, copies - forward);
-    samples[first].backward_input += std::max(Duration{}, copies - backward);
+    add_copies(samples, first, first + bytes.size(), of_block, host_link);
 }
 
 }  // namespace
+
+void add_copies(LayerSamples& samples,
+                std::size_t first,
+                std::size_t end,
+                Bytes bytes,
+                const std::optional<LinkCost>& host_link) {
+    Duration forward{};
+    Duration backward{};
+    for (std::size_t layer = first; layer < end; ++layer) {
+        forward += samples[layer].forward;
+        backward += samples[layer].backward();
+    }
+    const Duration copies = copy_time(host_link, bytes);
+    samples[end - 1].forward += std::max(Duration{}, copies - forward);
+    samples[first].backward_input += std::max(Duration{}, copies - backward);
+}
 
 LayerSamples with_modules(LayerSamples samples,
                           const std::vector<int>& blocks,

@@ -61,4 +61,12 @@ LayerSamples with_modules(LayerSamples samples,
                           const std::vector<ModulesOfLayer>& modules,
                           const std::optional<LinkCost>& host_link);
 
+/// Lets a forward and a backward of the layers `first` to `end` - 1, a block, last no less than a
+/// copy of so many bytes to or from host memory does. `host_link`: none: copies take no time.
+void add_copies(LayerSamples& samples,
+                std::size_t first,
+                std::size_t end,
+                Bytes bytes,
+                const std::optional<LinkCost>& host_link);
+
 }  // namespace pipetwin

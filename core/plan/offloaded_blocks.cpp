@@ -6,11 +6,15 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "core/plan/layer_modules.h"
 #include "core/plan/layer_recompute.h"
 
 namespace pipetwin {
 
-LayerSamples with_offloaded_blocks(const Model& model, LayerSamples samples, int blocks) {
+LayerSamples with_offloaded_blocks(const Model& model,
+                                   LayerSamples samples,
+                                   int blocks,
+                                   const std::optional<LinkCost>& host_link) {
     if (blocks == 0) {
         return samples;
     }
@@ -37,8 +41,23 @@ LayerSamples with_offloaded_blocks(const Model& model, LayerSamples samples, int
             sample.rebuilt_for_weight += sample.saved - sample.input_saved;
             sample.saved = sample.input_saved = Bytes{};
         }
+        add_copies(samples, as_index(block.first), as_index(block.end), of_block, host_link);
     }
     return samples;
+}
+
+Bytes offloaded_bytes(const Model& model, const LayerSamples& samples, int blocks) {
+    Bytes all;
+    int left = blocks;
+    for (const LayerRange& block : recomputed_blocks(model)) {
+        if (left-- <= 0) {
+            break;
+        }
+        for (int layer = block.first; layer < block.end; ++layer) {
+            all += samples[as_index(layer)].saved;
+        }
+    }
+    return all;
 }
 
 }  // namespace pipetwin

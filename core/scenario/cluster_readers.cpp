@@ -412,4 +412,14 @@ void print_communicator(const ScenarioKey& key, ScenarioWriter& writer, const Sc
     }
 }
 
+void read_host_memory(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
+    scenario.cluster.host_memory = table.bytes(key.name);
+}
+
+void print_host_memory(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+    if (const std::optional<Bytes>& bytes = scenario.cluster.host_memory) {
+        writer.number(key.name, bytes->count);
+    }
+}
+
 }  // namespace pipetwin

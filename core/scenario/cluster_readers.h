@@ -37,6 +37,8 @@ KeyReader read_gpu_shares;
 KeyPrinter print_gpu_shares;
 KeyReader read_communicator;
 KeyPrinter print_communicator;
+KeyReader read_host_memory;
+KeyPrinter print_host_memory;
 
 /// The class of links that the key names; empty where it is not written.
 std::string read_link_name(const TomlTable& table, std::string_view key);

@@ -117,7 +117,8 @@ LayerSamples under_rules(const Model& model,
             std::move(samples), blocks_of_layers(model), modules, rules.modules.host_link);
     }
     samples = with_layer_recompute(model, std::move(samples), rules.recompute);
-    samples = with_offloaded_blocks(model, std::move(samples), rules.offloaded_blocks);
+    samples = with_offloaded_blocks(
+        model, std::move(samples), rules.offloaded_blocks, rules.modules.host_link);
     if (rules.accumulates) {
         add_accumulation(samples, profile.precision, rules.fp32_gradients);
     }

@@ -170,9 +170,6 @@ ModuleRules module_rules(const SettledScenario& scenario,
                          const Profile& profile,
                          const RankDevice& device) {
     ModuleRules rules = module_lists(scenario);
-    if (rules.offload.empty()) {
-        return rules;
-    }
     rules.host_link = host_link(scenario.cluster, profile);
     if (!rules.host_link && device.profile) {
         const LinkFacts& link = device.profile->host_link;
@@ -180,7 +177,7 @@ ModuleRules module_rules(const SettledScenario& scenario,
                                    .latency = link.latency.value,
                                    .bytes_per_second = link.bytes_per_second.value};
     }
-    if (!rules.host_link) {
+    if (!rules.host_link && !rules.offload.empty()) {
         refuse(scenario,
                "pipeline.offload_modules",
                "pipeline.offload_modules is given, but neither scenario, profile nor device says "

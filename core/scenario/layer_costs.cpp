@@ -5,6 +5,7 @@
 
 #include "core/model/model.h"
 #include "core/plan/layer_recompute.h"
+#include "core/plan/offloaded_blocks.h"
 #include "core/plan/plan.h"
 #include "core/scenario/division.h"
 #include "core/scenario/settled_scenario.h"
@@ -97,12 +98,23 @@ LayerCosts costs_of_layers(const SettledScenario& scenario,
     const CostTable whole =
         costs_of_whole_layers(model, profile, micro_batch_sizes, device_kinds(cluster), rules);
     const bool tied_once = is_tied_on_one_rank(model, grid);
+    const std::vector<Action>& row = grid.ranks.front();
+    const auto in_host_memory = [&](int blocks) {
+        rules.offloaded_blocks = 0;
+        Bytes most;
+        const CostTable on_device = under_rules(model, profile, whole, rules);
+        for (const LayerSamples& of_class : on_device.front()) {
+            most = std::max(most, offloaded_bytes(model, of_class, blocks));
+        }
+        return most * alive_at_once(row);
+    };
     const auto costs_with = [&](int blocks) {
         rules.offloaded_blocks = blocks;
         LayerCosts costs{.samples = under_rules(model, profile, whole, rules),
                          .rules = rules,
                          .counted_once = {},
-                         .offloaded_blocks = blocks};
+                         .offloaded_blocks = blocks,
+                         .in_host_memory = {}};
         if (rules.modules.depend_on_pieces()) {
             costs.whole = whole;
         }
@@ -114,9 +126,12 @@ LayerCosts costs_of_layers(const SettledScenario& scenario,
     const OrAuto<int>& written = scenario.pipeline.offload_blocks;
     LayerCosts costs = costs_with(written.value_or(0));
     const auto fits = [&] {
-        return fits_on_one_stage(scenario, model, profile, cluster, costs, grid.ranks.front());
+        return fits_on_one_stage(scenario, model, profile, cluster, costs, row);
     };
     if (!written.is_auto() || !model.is_chain() || !cluster.offloads_as_needed() || fits()) {
+        if (costs.offloaded_blocks > 0) {
+            costs.in_host_memory = in_host_memory(costs.offloaded_blocks);
+        }
         return costs;
     }
     int too_few = 0;
@@ -126,7 +141,13 @@ LayerCosts costs_of_layers(const SettledScenario& scenario,
         costs = costs_with(blocks);
         (fits() ? enough : too_few) = blocks;
     }
-    return costs_with(enough);
+    const std::optional<Bytes>& host_memory = scenario.cluster.host_memory;
+    if (host_memory && in_host_memory(enough) > *host_memory) {
+        return costs_with(0);
+    }
+    costs = costs_with(enough);
+    costs.in_host_memory = in_host_memory(enough);
+    return costs;
 }
 
 }  // namespace pipetwin

@@ -21,11 +21,12 @@ struct LayerCosts {
     /// different ranks.
     std::optional<ModelParameters> counted_once;
     int offloaded_blocks = 0;  ///< whose activations are in host memory
+    Bytes in_host_memory{};    ///< of a device, at most
 };
 
 /// Costs of the layers for micro-batches of these sizes, on the devices of the cluster and with the
-/// pieces of `grid`. As few blocks as needed are offloaded where the stack does that and the
-/// scenario says "auto". Throws as `cost_table`.
+/// pieces of `grid`. As few blocks as needed are offloaded, and no more than `cluster.host_memory`
+/// holds, where the stack does that and the scenario says "auto". Throws as `cost_table`.
 LayerCosts costs_of_layers(const SettledScenario& scenario,
                            const Model& model,
                            const Profile& profile,

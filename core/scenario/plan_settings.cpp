@@ -133,9 +133,10 @@ void add_notes(PlanParts& parts, const NotedPlan& of) {
     if (of.offloaded_blocks > 0) {
         parts.notes.push_back(fmt::format(
             "activations of the first {} are in host memory until their backward "
-            "(pipeline.offload_blocks{}); the copies are taken to be hidden",
+            "(pipeline.offload_blocks{}): {} for each device",
             counted(of.offloaded_blocks, "block"),
-            of.scenario.pipeline.offload_blocks.is_auto() ? ": as many as are needed" : ""));
+            of.scenario.pipeline.offload_blocks.is_auto() ? ", as many as are needed" : "",
+            format_bytes(of.in_host_memory)));
     }
     const Scenario::ClusterPart& written = of.scenario.cluster;
     const bool sets_interference = written.interference || !written.pair_interference.empty();

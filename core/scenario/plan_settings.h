@@ -29,6 +29,7 @@ struct NotedPlan {
     const Schedule& grid;
     const std::vector<int>& micro_batch_sizes;  ///< each once
     int offloaded_blocks = 0;
+    Bytes in_host_memory{};  ///< of a device
     const WeightRules& rules;
 };
 

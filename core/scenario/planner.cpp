@@ -244,6 +244,7 @@ Planner::Common::Common(const SettledScenario& of,
                .grid = grid,
                .micro_batch_sizes = place.micro_batches.sizes,
                .offloaded_blocks = costs.offloaded_blocks,
+               .in_host_memory = costs.in_host_memory,
                .rules = rules});
     notes = std::exchange(parts.notes, {});
 }

@@ -179,6 +179,7 @@ struct ScenarioParts {
         std::string host_link;  ///< a class; from each device to its host memory; empty: not known
         double host_link_gbps = 0;
         double host_link_latency_us = 0;
+        std::optional<Bytes> host_memory;    ///< for each device; none: not known
         std::optional<Bytes> memory_limit;   ///< of every device
         std::vector<Bytes> memory_limits{};  ///< one per rank; takes the place of `memory_limit`
         /// Reserve of a memory pool beyond its tensors, in per cent of them; none: as the stack

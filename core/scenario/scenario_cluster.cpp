@@ -80,7 +80,7 @@ constexpr ScenarioKey said_number(string_view name, Range range) {
 constexpr Range device_count_range{0, 1 << 20};
 constexpr Range rate_range{0, 1'000'000'000};
 
-constexpr std::array<ScenarioKey, 35> keys_of_cluster{{
+constexpr std::array<ScenarioKey, 36> keys_of_cluster{{
     keys::choice<&ClusterKeys::backend>("backend", words::backends)
         .says("`cpu`; `cuda`; `paced`: operations, and messages within a process, take exactly as "
               "long as the profile says, and traces are marked emulated"),
@@ -194,6 +194,12 @@ constexpr std::array<ScenarioKey, 35> keys_of_cluster{{
         .says("gigabit per second of `host_link`; overrides its class, or replaces it"),
     keys::number<&ClusterKeys::host_link_latency_us>("host_link_latency_us", rate_range)
         .says("microseconds of `host_link`; overrides its class, or replaces it"),
+    keys::own("host_memory", read_host_memory, print_host_memory)
+        .typed("text or bytes")
+        .takes(Form::Text | Form::Integer)
+        .says("memory of the host that each device may fill: `pipeline.offload_blocks = \"auto\"` "
+              "hands over nothing where that would take more",
+              "not limited"),
     keys::own("memory_limit", read_memory_limit, print_memory_limit)
         .printed_after("gpu_shares")
         .typed("text or bytes, or a list")

@@ -533,7 +533,8 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
         .printed_by(print_unless_auto<&Pipeline::offload_blocks>)
         .says("blocks, from the first of a model without branches on, whose activations go to host "
               "memory until their backward, as Transformer Engine's `cpu_offloading` does; two of "
-              "them are on the device at a time, and their copies take no time. auto: as many as "
+              "them are on the device at a time, and a block takes the longer of its computation "
+              "and its copies over `cluster.host_link`, or the device's own. auto: as many as "
               "are needed to fit, where the [stack](devices.md#stacks) offloads and one stage has "
               "replicas that divide the weights, else none. Simulation and planning only",
               "auto"),

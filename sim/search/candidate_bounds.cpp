@@ -4,6 +4,7 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <numeric>
@@ -14,8 +15,11 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/costs/estimate_source.h"
+#include "core/model/model.h"
 #include "core/partition/feasible_splits.h"
+#include "core/partition/model_blocks.h"
 #include "core/partition/partition_search.h"
+#include "core/plan/layer_recompute.h"
 #include "core/plan/stage_costs.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/division.h"
@@ -540,6 +544,38 @@ Duration CandidateBounds::least(const Shape& shape) const {
     return least_with(shape, sums_of(shape, choices_.fastest_layers(shape)));
 }
 
+/// What one stage cannot hold goes to host memory, and a block takes the longer of its computation
+/// and its copies: no byte is copied in less time than those of the block that hides them best.
+Duration CandidateBounds::least_copies(const Shape& shape,
+                                       const Cluster& cluster,
+                                       const LayerSums& sums) const {
+    const std::optional<LinkCost> link = cluster.layer_rules().modules.host_link;
+    const std::optional<Bytes> limit = most_memory(cluster);
+    if (!link || !limit || !cluster.offloads_as_needed() || !model_.is_chain()) {
+        return {};
+    }
+    const Bytes too_much = sums.state.back() + sums.saved.back() - *limit;
+    if (too_much <= Bytes{} || !model_blocks(model_.layer_names())) {
+        return {};
+    }
+    double least = std::numeric_limits<double>::infinity();  // ns per byte
+    for (const LayerRange& block : recomputed_blocks(model_)) {
+        const auto of_block = [&block](const auto& sum) {
+            return sum[as_index(block.end)] - sum[as_index(block.first)];
+        };
+        const double bytes = static_cast<double>(of_block(sums.saved).count);
+        const double copies = bytes / link->bytes_per_second * 1e9;
+        const auto seen = [copies](Duration computation) {
+            return std::max(0.0, copies - static_cast<double>(computation.count()));
+        };
+        const Duration backward = of_block(sums.backward_input) + of_block(sums.backward_weight);
+        least = std::min(least, (seen(of_block(sums.forward)) + seen(backward)) / bytes);
+    }
+    const double each = least * static_cast<double>(too_much.count);
+    return std::isfinite(each) ? Duration{std::llround(each)} * micro_batches_of(shape)
+                               : Duration{};
+}
+
 BoundQuestion CandidateBounds::question_of(const Shape& shape,
                                            const CostOptions& options,
                                            const Cluster& cluster,
@@ -552,6 +588,10 @@ BoundQuestion CandidateBounds::question_of(const Shape& shape,
         .memory_limit = most_memory(cluster),
         .all_reduce = scenario_.pipeline.all_reduce,
         .overlap_reduction = scenario_.pipeline.overlap_reduction};
+    if (question.memory_limit && cluster.offloads_as_needed()) {  // the rest goes to the host's
+        const std::optional<Bytes>& host = cluster.part().host_memory;
+        question.memory_limit = host ? std::optional(*question.memory_limit + *host) : std::nullopt;
+    }
     if (question.memory_limit) {
         question.gathered = gathered_everywhere(sums, shape.stages, *question.memory_limit);
         *question.memory_limit -= question.gathered;
@@ -585,7 +625,7 @@ ShapeBounds CandidateBounds::of(const Shape& shape, const ScheduleChoice& choice
         sums = later_sums(key, settled, cluster);
     }
     BoundQuestion question = question_of(shape, options, cluster, *sums);
-    const Duration floor = least_with(shape, *sums);
+    const Duration floor = least_with(shape, *sums) + least_copies(shape, cluster, *sums);
     return {scenario_, shape, std::move(sums), std::move(question), floor};
 }
 

@@ -157,6 +157,8 @@ class CandidateBounds {
                                                         const MakeSums& make) const;
     Duration share_with(const Shape& shape, const LayerSums& sums) const;
     Duration least_with(const Shape& shape, const LayerSums& sums) const;
+    /// What copies to host memory add at least, where a stage has to make some.
+    Duration least_copies(const Shape& shape, const Cluster& cluster, const LayerSums& sums) const;
     BoundQuestion question_of(const Shape& shape,
                               const CostOptions& options,
                               const Cluster& cluster,

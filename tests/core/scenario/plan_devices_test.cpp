@@ -469,18 +469,33 @@ TEST(PlanDevices, BlocksAreOffloadedAsRecipesDo) {
             "profile = \"" +
                 std::string(device) + "-nvl72\"\nstack = \"megatron-bridge-2026\"\n",
             "x.toml");
-        const SettledScenario settled = settle(scenario);
+        SettledScenario settled = settle(scenario);
+        settled.cluster.host_link_gbps = 10'000;  // copies are hidden
         const Model layers = scenario_model(scenario, &profile);
         const Plan plan = make_plan(settled, layers, profile);
         const LayerCosts costs = layer_costs(plan, settled, layers, profile);
         EXPECT_NEAR(costs.offloaded_blocks, recipe, 0.3 * recipe) << device;
         EXPECT_LE(peak_totals(plan).front(), plan.memory_limit(0)) << device;
-        EXPECT_THAT(plan->notes, Contains(HasSubstr("in host memory until their backward")));
+        EXPECT_THAT(plan->notes,
+                    Contains(::testing::AllOf(HasSubstr("in host memory until their backward"),
+                                              HasSubstr(format_bytes(costs.in_host_memory)))));
         SettledScenario fewer = settled;
         fewer.pipeline.offload_blocks = costs.offloaded_blocks - 1;
         const Plan too_large = make_plan(fewer, layers, profile);
         EXPECT_GT(peak_totals(too_large).front(), too_large.memory_limit(0)) << device;
-        EXPECT_EQ(too_large.cost(0, 0).forward, plan.cost(0, 0).forward);  // copies are hidden
+        EXPECT_EQ(too_large.cost(0, 0).forward, plan.cost(0, 0).forward);
+        SettledScenario slow = settled;
+        slow.cluster.host_link_gbps = 80;  // 10 GB/s
+        const Plan waits = make_plan(slow, layers, profile);
+        const LayerCosts of_slow = layer_costs(waits, slow, layers, profile);
+        EXPECT_EQ(of_slow.in_host_memory, costs.in_host_memory);
+        const double copies = static_cast<double>(of_slow.in_host_memory.count) / 10e9;
+        EXPECT_GT(to_seconds(waits.cost(0, 0).forward), copies);
+        EXPECT_GT(to_seconds(waits.cost(0, 0).backward), copies);
+        slow.cluster.host_memory = costs.in_host_memory - Bytes{1};
+        const Plan alone = make_plan(slow, layers, profile);
+        EXPECT_EQ(layer_costs(alone, slow, layers, profile).offloaded_blocks, 0);
+        EXPECT_GT(peak_totals(alone).front(), alone.memory_limit(0));
     }
 }
 

@@ -86,6 +86,7 @@ TEST(ParseScenario, ReadsEveryKey) {
     EXPECT_EQ(s.cluster.host_link, "pcie-4");
     EXPECT_EQ(s.cluster.host_link_gbps, 128);
     EXPECT_EQ(s.cluster.host_link_latency_us, 7);
+    EXPECT_EQ(s.cluster.host_memory, Bytes{250'000'000'000});
     EXPECT_EQ(s.pipeline.offload, Offload::Stash);
     EXPECT_EQ(s.cluster.memory_limit, Bytes{4LL << 30});
     EXPECT_EQ(s.cluster.transfer, TransferMode::HandOver);

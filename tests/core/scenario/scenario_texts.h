@@ -107,6 +107,7 @@ node_link_latency_us = 2
 host_link = "pcie-4"
 host_link_gbps = 128
 host_link_latency_us = 7
+host_memory = "250 GB"
 transfer = "hand-over"
 cores = 3
 interference = 0.25
