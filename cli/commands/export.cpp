@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/base/file_kinds.h"
 #include "cli/base/output_file.h"
@@ -123,25 +125,35 @@ Exported chrome_trace(const ExportSource& source, const ExportOptions&, Console&
     return of_timeline(found, print_chrome_trace(found.trace));
 }
 
-constexpr std::array built{std::string_view{"torch-csv"},
-                           std::string_view{"chrome-trace"},
-                           std::string_view{"megatron-layout"},
-                           std::string_view{"megatron-flags"},
-                           std::string_view{"torchtitan"},
-                           std::string_view{"json"},
-                           std::string_view{"svg"},
-                           std::string_view{"hf"}};
-/// Null: it writes a folder.
-constexpr std::array<Exported (*)(const ExportSource&, const ExportOptions&, Console&), 8>
-    exporters{&export_torch_csv,
-              &chrome_trace,
-              &export_megatron_layout,
-              &export_megatron_flags,
-              &export_torchtitan,
-              &export_json,
-              &svg,
-              nullptr};
-static_assert(built.size() == exporters.size());
+/// A format; null: it writes a folder.
+struct ExportFormat {
+    std::string_view name;
+    Exported (*write)(const ExportSource&, const ExportOptions&, Console&);
+};
+
+constexpr auto export_formats = std::to_array<ExportFormat>({
+    {"torch-csv", &export_torch_csv},
+    {"chrome-trace", &chrome_trace},
+    {"megatron-layout", &export_megatron_layout},
+    {"megatron-flags", &export_megatron_flags},
+    {"torchtitan", &export_torchtitan},
+    {"torchtitan-toml", &export_torchtitan_toml},
+    {"torchtitan-python", &export_torchtitan_python},
+    {"bridge", &export_bridge},
+    {"automodel", &export_automodel},
+    {"deepspeed", &export_deepspeed},
+    {"sbatch", &export_slurm_script},
+    {"kubernetes", &export_kubernetes_job},
+    {"json", &export_json},
+    {"svg", &svg},
+    {"hf", nullptr},
+});
+
+std::vector<std::string_view> export_names() {
+    std::vector<std::string_view> names;
+    std::ranges::transform(export_formats, std::back_inserter(names), &ExportFormat::name);
+    return names;
+}
 
 /// The text of the model's config.json, which `plan MODEL --out` writes beside its costs; empty
 /// where there is none.
@@ -176,22 +188,24 @@ void expect_svg_name(const ExportOptions& options, bool is_svg) {
 }
 
 void execute_export(const ExportOptions& options, Console& console) {
-    const std::size_t index =
-        format_index("export", options.format, options.source.string(), built);
-    if (options.compute_only && exporters.at(index) != &export_torch_csv) {
+    const auto write =
+        export_formats
+            .at(format_index("export", options.format, options.source.string(), export_names()))
+            .write;
+    if (options.compute_only && write != &export_torch_csv) {
         throw Error(ErrorKind::Usage,
                     "--compute-only",
                     fmt::format("it is for torch-csv, but the format is '{}'", options.format),
                     "leave it out, or export torch-csv");
     }
-    if (options.shard_size && exporters.at(index) != nullptr) {
+    if (options.shard_size && write != nullptr) {
         throw Error(ErrorKind::Usage,
                     "--shard-size",
                     fmt::format("it is for hf, but the format is '{}'", options.format),
                     "leave it out, or export hf");
     }
-    expect_svg_name(options, exporters.at(index) == &svg);
-    if (exporters.at(index) == nullptr) {
+    expect_svg_name(options, write == &svg);
+    if (write == nullptr) {
         Exchanged written = export_hf(options, console);
         written.format = options.format;
         written.source = options.source.string();
@@ -202,7 +216,7 @@ void execute_export(const ExportOptions& options, Console& console) {
     require_free(options.common.out, options.common.force);
     ExportSource source(options.source, options.common.overrides, options.profile);
     source.know_config(config_of(source));
-    Exported exported = exporters.at(index)(source, options, console);
+    Exported exported = write(source, options, console);
     write_output(options.common.out, exported.content, console);
     if (source.kind() == ExportSource::Kind::Scenario) {
         const SettledScenario scenario =
@@ -241,9 +255,7 @@ Command declare_export(CLI::App& app) {
     const auto options = std::make_shared<ExportOptions>();
     app.add_option("format",
                    options->format,
-                   "Format to write: torch-csv, chrome-trace, megatron-layout, megatron-flags, "
-                   "torchtitan, "
-                   "json, svg or hf")
+                   fmt::format("Format to write: {}", fmt::join(export_names(), ", ")))
         ->type_name("FORMAT")
         ->required();
     app.add_option("source",

@@ -295,6 +295,7 @@ ExportSource::Placed ExportSource::placed() const {
                 partition_in_halves(without_further_layers(*partition, further, read.file), names),
             .prediction_layers = further,
             .config = is_profile ? config_ : print_hf_config(settled.model, "float32"),
+            .config_name = std::string(run_file::config),
             .sequence = static_cast<int>(is_profile ? found->profile.tokens_per_sample
                                                     : settled.model.tokens_per_sample()),
             .precision = has_own_type ? found->profile.precision

@@ -9,7 +9,7 @@
 
 #include "cli/base/console.h"
 #include "core/artifacts/chrome_trace.h"
-#include "core/partition/partition.h"
+#include "core/interop/jobs/placed_plan.h"
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/schedule.h"
 #include "sim/questions/found_profile.h"
@@ -65,27 +65,7 @@ class ExportSource {
     /// The measured trace of a run folder; none where nothing was measured.
     std::optional<Trace> measured() const;
 
-    /// A scenario, its schedule and its partition.
-    struct Placed {
-        SettledScenario scenario;
-        Schedule schedule;
-        Partition partition;  ///< in halves of blocks, without layers that predict further tokens
-        int prediction_layers = 0;  ///< such layers, all on the last stage, in front of the head
-        /// The model as a config.json: a scenario's own sizes, or the text of `know_config`. Empty:
-        /// not known.
-        std::string config;
-        int sequence = 0;  ///< tokens of a sample
-        /// Number type of the products: "fp16" or that of narrow ones where the costs are of these,
-        /// which a scenario has no word for; else that of the training.
-        std::string precision;
-        bool hides_tensor = false;  ///< messages of tensor parallelism go on beside products
-
-        /// Devices of all replicas, and of all that share a rank.
-        int devices() const {
-            return schedule.rank_count() * scenario.pipeline.data_parallel *
-                   scenario.pipeline.rank_devices();
-        }
-    };
+    using Placed = PlacedPlan;
     /// The layers that a scenario or run puts on each stage, of a model whose layers are those of a
     /// decoder-only transformer (see core/interop/torchtitan.h): a gpt, or a profile with such
     /// layers. Throws Error(Infeasible) for any other.

@@ -37,6 +37,15 @@ inline Exported of_schedule(const Schedule& schedule, std::string content) {
     return exported;
 }
 
+/// An export of a plan whose stages are known.
+inline Exported of_plan(const ExportSource::Placed& placed, std::string content) {
+    Exported exported{.content = std::move(content), .result = {}};
+    exported.result.ranks = placed.schedule.rank_count();
+    exported.result.stages = placed.schedule.stage_count();
+    exported.result.devices = placed.devices();
+    return exported;
+}
+
 /// PyTorch's schedule file.
 Exported export_torch_csv(const ExportSource& source,
                           const ExportOptions& options,
@@ -57,6 +66,39 @@ Exported export_megatron_flags(const ExportSource& source,
 Exported export_torchtitan(const ExportSource& source,
                            const ExportOptions& options,
                            Console& console);
+
+/// torchtitan's configuration as TOML.
+Exported export_torchtitan_toml(const ExportSource& source,
+                                const ExportOptions& options,
+                                Console& console);
+
+/// torchtitan's configuration as a Python module.
+Exported export_torchtitan_python(const ExportSource& source,
+                                  const ExportOptions& options,
+                                  Console& console);
+
+/// An override of a recipe of Megatron-Bridge.
+Exported export_bridge(const ExportSource& source, const ExportOptions& options, Console& console);
+
+/// A recipe of NeMo AutoModel.
+Exported export_automodel(const ExportSource& source,
+                          const ExportOptions& options,
+                          Console& console);
+
+/// DeepSpeed's configuration.
+Exported export_deepspeed(const ExportSource& source,
+                          const ExportOptions& options,
+                          Console& console);
+
+/// A Slurm script that starts Megatron-LM.
+Exported export_slurm_script(const ExportSource& source,
+                             const ExportOptions& options,
+                             Console& console);
+
+/// A TrainJob of Kubernetes that starts Megatron-LM.
+Exported export_kubernetes_job(const ExportSource& source,
+                               const ExportOptions& options,
+                               Console& console);
 
 /// A folder with config.json and safetensors files, as Hugging Face's libraries read them: the
 /// weights of a run's newest checkpoint. Writes the folder itself.

@@ -974,7 +974,8 @@ TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
     EXPECT_EQ(misspelt.code, 2);
     EXPECT_EQ(misspelt.err,
               "error: 'torch-cvs' is not a format that can be exported; known: torch-csv, "
-              "chrome-trace, megatron-layout, megatron-flags, torchtitan, json, svg, hf\n"
+              "chrome-trace, megatron-layout, megatron-flags, torchtitan, torchtitan-toml, "
+              "torchtitan-python, bridge, automodel, deepspeed, sbatch, kubernetes, json, svg, hf\n"
               "hint: did you mean 'torch-csv'?\n");
     EXPECT_THAT(refused({"export", "megatron", csv}).err,
                 HasSubstr("did you mean 'megatron-layout'?"));
