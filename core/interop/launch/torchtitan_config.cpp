@@ -567,7 +567,9 @@ class TitanReader {
         if (optimizer != "Adam" && optimizer != "AdamW") {
             reader_.problem("optimizer.name", "keeps another state than Adam");
         }
-        run_.clip_norm = reader_.real("training.max_norm").value_or(1);
+        // torchtitan clips in every step: with "inf" gradients stay as they are.
+        const bool clips = reader_.text("training.max_norm").value_or("") != "inf";
+        run_.clip_norm = clips ? reader_.real("training.max_norm").value_or(1) : 0;
         if (run_.precision == "bf16") {
             run_.gradients = "fp32";  // training.mixed_precision_reduce has no other word
         }
