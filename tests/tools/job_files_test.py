@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that 'pipetwin export' writes for other systems: each parses as what it is (bash, Python, TOML, YAML, JSON), and each of
 its keys is one that the system has. tests/tools/job_keys.json lists those, with the repository and commit that they are of.

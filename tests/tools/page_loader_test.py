@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The loader of schedule files in docs/formats.md, run by PyTorch on two processes.
 
