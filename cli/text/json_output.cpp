@@ -207,6 +207,7 @@ Json prediction_json(const sim::Prediction& prediction) {
     json["recompute_blocks"] = plan->layer_recompute == LayerRecompute::Block
                                    ? Json(plan->recompute_blocks)
                                    : Json(nullptr);
+    json["recompute_only"] = plan->recompute_only > 0 ? Json(plan->recompute_only) : Json(nullptr);
     json["stale_gradients"] = plan->stale_gradients;
     json["data_parallel"] = plan->replicas;
     json["tensor_parallel"] = plan->tensor_parallel;

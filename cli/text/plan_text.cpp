@@ -464,6 +464,9 @@ std::string pipeline_keys(const Scenario& scenario,
     if (choice.costs.layer_recompute == LayerRecompute::Block && written.recompute_blocks > 1) {
         text += fmt::format("recompute_blocks = {}\n", written.recompute_blocks);
     }
+    if (choice.costs.layer_recompute == LayerRecompute::Block && written.recompute_only > 0) {
+        text += fmt::format("recompute_only = {}\n", written.recompute_only);
+    }
     if (!modules.empty()) {
         Scenario planned;
         planned.pipeline.recompute_modules = modules;

@@ -41,6 +41,9 @@ std::string heading(const Plan& plan) {
     if (plan->recompute_blocks > 1) {
         text += fmt::format(" ({} blocks at a time)", plan->recompute_blocks);
     }
+    if (plan->recompute_only > 0) {
+        text += fmt::format(" (first {} of each stage)", counted(plan->recompute_only, "block"));
+    }
     if (plan->recompute != Recompute::None) {
         text += fmt::format(
             ", recompute {} ({})", to_string(plan->recompute), to_string(plan->recompute_timing));

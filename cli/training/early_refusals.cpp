@@ -226,6 +226,12 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     "recompute that leaves out a block's end can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
     }
+    if (pipeline.recompute_only > 0) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.recompute_only", fmt::to_string(pipeline.recompute_only)},
+                    "recompute of some blocks of a stage can only be simulated",
+                    "'pipetwin simulate' predicts it; to train, leave it out");
+    }
     if (shard == Shard::Optimizer && !pipeline.shard_group.is_all()) {
         throw Error(ErrorKind::Infeasible,
                     KeyValue{"pipeline.shard_group", written_value_of(pipeline.shard_group)},

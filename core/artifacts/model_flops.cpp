@@ -20,7 +20,7 @@ std::optional<double> recomputed_share(const SettledScenario& scenario) {
     if (has_schedule_file(scenario)) {
         return std::nullopt;
     }
-    if (pipeline.layer_recompute == LayerRecompute::Block) {
+    if (pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_only == 0) {
         return 1;
     }
     const std::optional<Recompute> mode = pipeline.recompute.everywhere();

@@ -136,6 +136,7 @@ std::string print_plan(const Plan& plan) {
                       {"micro_batches", plan.micro_batches()},
                       {"recompute", recompute_json(parts.recompute, parts.layer_recompute)},
                       {"recompute_blocks", parts.recompute_blocks},
+                      {"recompute_only", parts.recompute_only},
                       {"recompute_timing", to_string(parts.recompute_timing)},
                       {"stale_gradients", parts.stale_gradients},
                       {"rank_of_stage", parts.schedule.rank_of_stage},

@@ -7,7 +7,10 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "core/base/as_index.h"
+#include "core/base/error.h"
 #include "core/model/model.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/layer_recompute.h"
@@ -15,14 +18,14 @@
 namespace pipetwin {
 
 bool ModuleRules::are_any() const {
-    return recompute.as_needed || !recompute.empty() ||
+    return recompute.as_needed || !recompute.empty() || recompute_only > 0 ||
            std::ranges::any_of(offload, [](const OffloadModules& list) { return !list.empty(); });
 }
 
 bool ModuleRules::depend_on_pieces() const {
     const auto is_of_some = [](const RecomputeModules& list) { return !list.is_of_all_blocks(); };
-    return recompute.as_needed || recompute.of_piece.size() > 1 || offload.size() > 1 ||
-           (!offload.empty() && offload_fraction < 1) ||
+    return recompute.as_needed || recompute_only > 0 || recompute.of_piece.size() > 1 ||
+           offload.size() > 1 || (!offload.empty() && offload_fraction < 1) ||
            std::ranges::any_of(recompute.of_piece, is_of_some);
 }
 
@@ -97,7 +100,47 @@ int first_blocks(int all, double fraction) {
     return all - static_cast<int>(std::floor(all * (1 - fraction) + rounding));
 }
 
+/// Marks the layers of all blocks behind the first `count` ones that a piece has of those that can
+/// be computed again.
+void keep_later_blocks(const Model& model,
+                       const Partition& partition,
+                       int count,
+                       std::vector<ModulesOfLayer>& all) {
+    if (!model.is_chain()) {
+        throw Error(ErrorKind::Infeasible,
+                    KeyValue{"pipeline.recompute_only", fmt::to_string(count)},
+                    "the model has branches, of which all blocks are computed again or none",
+                    "leave it out");
+    }
+    const std::vector<LayerRange> blocks = recomputed_blocks(model);
+    for (int piece = 0; piece < partition.stage_count(); ++piece) {
+        const int first = partition.first_layer(piece);
+        const int end = first + partition.layers_in(piece);
+        int begun = 0;
+        for (const LayerRange& block : blocks) {
+            const int own_end = std::min(block.end, end);
+            const int own_first = std::max(block.first, first);
+            begun += own_first < own_end ? 1 : 0;
+            for (int layer = own_first; layer < own_end; ++layer) {
+                all[as_index(layer)].keeps = begun > count;
+            }
+        }
+    }
+}
+
 }  // namespace
+
+std::vector<ModulesOfLayer> modules_of_layers(const Model& model,
+                                              const LayerSamples& samples,
+                                              const Partition& partition,
+                                              const ModuleRules& rules) {
+    std::vector<ModulesOfLayer> all =
+        modules_of_layers(samples, blocks_of_layers(model), partition, rules);
+    if (rules.recompute_only > 0) {
+        keep_later_blocks(model, partition, rules.recompute_only, all);
+    }
+    return all;
+}
 
 std::vector<ModulesOfLayer> modules_of_layers(const LayerSamples& samples,
                                               const std::vector<int>& blocks,

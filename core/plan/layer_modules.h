@@ -19,7 +19,8 @@ struct ModuleRules {
     ModuleLists recompute{};
     std::vector<OffloadModules> offload{};  ///< none, one for all stages, or one for each piece
     double offload_fraction = 1;            ///< of the blocks of a piece, its first ones
-    std::optional<LinkCost> host_link{};    ///< none: copies take no time
+    int recompute_only = 0;  ///< first blocks of a piece that are computed again whole; 0: all
+    std::optional<LinkCost> host_link{};  ///< none: copies take no time
 
     bool are_any() const;
     /// Whether what is done with a layer depends on the piece that has it, or on its place there.
@@ -32,6 +33,7 @@ struct ModuleRules {
 struct ModulesOfLayer {
     RecomputeModules recompute{};
     OffloadModules offload{};
+    bool keeps = false;  ///< its block is not computed again whole, whatever others are
 
     bool operator==(const ModulesOfLayer&) const = default;
 };
@@ -46,6 +48,14 @@ std::vector<int> blocks_of_layers(const Model& model);
 /// megatron/core/pipeline_parallel/fine_grained_activation_offload.py).
 std::vector<ModulesOfLayer> modules_of_layers(const LayerSamples& samples,
                                               const std::vector<int>& blocks,
+                                              const Partition& partition,
+                                              const ModuleRules& rules);
+
+/// [layer]: what the rules say of a layer of the model in the partition, `keeps` included. Throws
+/// Error(Infeasible) where the first blocks of pieces are computed again and the model has
+/// branches, or names that show no blocks.
+std::vector<ModulesOfLayer> modules_of_layers(const Model& model,
+                                              const LayerSamples& samples,
                                               const Partition& partition,
                                               const ModuleRules& rules);
 

@@ -90,7 +90,8 @@ std::vector<LayerRange> recomputed_blocks(const Model& model) {
 
 LayerSamples with_layer_recompute(const Model& model,
                                   LayerSamples samples,
-                                  const LayerRecomputeRules& rules) {
+                                  const LayerRecomputeRules& rules,
+                                  const std::vector<bool>& keeps) {
     PIPETWIN_EXPECT(rules.blocks >= 1, "a group has a block");
     if (rules.mode == LayerRecompute::Selective) {
         for (LayerSample& sample : samples) {
@@ -101,7 +102,17 @@ LayerSamples with_layer_recompute(const Model& model,
         return samples;
     }
     const bool is_chain = model.is_chain();
-    for (const LayerRange& block : recomputed_blocks(model)) {
+    for (LayerRange block : recomputed_blocks(model)) {
+        // A boundary between stages may cut a block, whose halves then count on their own.
+        while (!keeps.empty() && block.first < block.end && keeps[as_index(block.first)]) {
+            ++block.first;
+        }
+        while (!keeps.empty() && block.first < block.end && keeps[as_index(block.end - 1)]) {
+            --block.end;
+        }
+        if (block.first == block.end) {
+            continue;
+        }
         const bool is_alone = rules.blocks == 1 && block.end == block.first + 1;
         if (is_chain || !is_alone || kept_inside(model, samples, block.first) > Bytes{}) {
             rebuild_block(model, samples, block, rules, is_chain);

@@ -40,10 +40,14 @@ std::vector<LayerRange> recomputed_blocks(const Model& model);
 /// that, StageTensors (core/plan/stage_tensors.h) says. A block of one layer that saves nothing but
 /// what it reads is computed again only in a group of several.
 ///
+/// `keeps` [layer]: the layer's block keeps everything; empty: no block does. It is of chains
+/// alone.
+///
 /// Throws Error(Infeasible) where the model has no blocks.
 LayerSamples with_layer_recompute(const Model& model,
                                   LayerSamples samples,
-                                  const LayerRecomputeRules& rules);
+                                  const LayerRecomputeRules& rules,
+                                  const std::vector<bool>& keeps = {});
 
 /// Keeps `kept` bytes of what a layer saves; the rest is there again in its backward, which takes
 /// `again` longer.

@@ -37,6 +37,7 @@ struct PipelineSettings {
     LayerRecompute layer_recompute = LayerRecompute::None;  ///< "selective" and "block"
     int recompute_blocks = 1;           ///< "block": of a stage, that are computed again together
     bool recompute_early_stop = false;  ///< "block": as LayerRecomputeRules::stops_early
+    int recompute_only = 0;  ///< "block": so many first blocks of each stage alone; 0: all
     Offload offload = Offload::None;
     /// Blocks, from the first one on, whose activations go to host memory; auto: as the stack does.
     OrAuto<int> offload_blocks;

@@ -34,6 +34,7 @@ struct PlanParts {
     RecomputeTiming recompute_timing = RecomputeTiming::Eager;
     LayerRecompute layer_recompute = LayerRecompute::None;
     int recompute_blocks = 1;              ///< Block: of a stage, that are computed again together
+    int recompute_only = 0;                ///< Block: first ones of a stage, alone; 0: all
     std::optional<Partition> partition;    ///< none for plain numbers
     std::vector<std::string> layer_names;  ///< empty for plain numbers
     std::vector<int> micro_batch_sizes;  ///< samples, one per micro-batch; empty for plain numbers

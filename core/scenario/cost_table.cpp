@@ -2,6 +2,7 @@
 #include "core/scenario/cost_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -116,7 +117,9 @@ LayerSamples under_rules(const Model& model,
         samples = with_modules(
             std::move(samples), blocks_of_layers(model), modules, rules.modules.host_link);
     }
-    samples = with_layer_recompute(model, std::move(samples), rules.recompute);
+    std::vector<bool> keeps;
+    std::ranges::transform(modules, std::back_inserter(keeps), &ModulesOfLayer::keeps);
+    samples = with_layer_recompute(model, std::move(samples), rules.recompute, keeps);
     samples = with_offloaded_blocks(
         model, std::move(samples), rules.offloaded_blocks, rules.modules.host_link);
     if (rules.accumulates) {
@@ -142,14 +145,18 @@ CostTable under_rules(const Model& model,
                       const LayerRules& rules) {
     const bool are_alike = rules.modules.are_any() && !rules.modules.depend_on_pieces();
     const int layers = model.layer_count();
+    LayerRules of_all = rules;
+    if (rules.modules.recompute_only > 0) {
+        of_all.recompute.mode = LayerRecompute::None;
+    }
     for (std::vector<LayerSamples>& of_kind : table) {
         for (LayerSamples& samples : of_kind) {
             std::vector<ModulesOfLayer> modules;
             if (are_alike) {
-                modules = modules_of_layers(
-                    samples, blocks_of_layers(model), Partition({layers}, layers), rules.modules);
+                modules =
+                    modules_of_layers(model, samples, Partition({layers}, layers), rules.modules);
             }
-            samples = under_rules(model, profile, std::move(samples), rules, modules);
+            samples = under_rules(model, profile, std::move(samples), of_all, modules);
         }
     }
     return table;

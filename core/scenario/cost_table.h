@@ -46,7 +46,8 @@ CostTable costs_of_whole_layers(const Model& model,
                                 const DeviceKinds& kinds,
                                 const LayerRules& rules);
 
-/// `costs_of_whole_layers` under the rules: a cost table.
+/// `costs_of_whole_layers` under the rules: a cost table. Where rules depend on pieces of the
+/// model, no module and no block is computed again.
 CostTable under_rules(const Model& model,
                       const Profile& profile,
                       CostTable whole,

@@ -161,7 +161,8 @@ ModuleRules module_lists(const SettledScenario& scenario) {
     const auto& pipeline = scenario.pipeline;
     return {.recompute = pipeline.recompute_modules,
             .offload = pipeline.offload_modules,
-            .offload_fraction = pipeline.offload_fraction};
+            .offload_fraction = pipeline.offload_fraction,
+            .recompute_only = pipeline.recompute_only};
 }
 
 }  // namespace

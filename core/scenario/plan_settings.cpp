@@ -69,6 +69,7 @@ PlanParts plan_settings(const SettledScenario& scenario, const Profile& profile)
     parts.recompute_timing = scenario.pipeline.recompute_timing;
     parts.layer_recompute = scenario.pipeline.layer_recompute;
     parts.recompute_blocks = scenario.pipeline.recompute_blocks;
+    parts.recompute_only = scenario.pipeline.recompute_only;
     parts.channel_capacity = scenario.pipeline.channel_capacity.known();
     parts.dispatch = profile.dispatch;
     parts.replicas = scenario.pipeline.data_parallel;

@@ -303,12 +303,11 @@ void Planner::Common::join(PlanParts& of, const Schedule& grid) const {
 CostTable Planner::Common::costs_of_modules(const Cut& cut) const {
     ModuleRules modules = costs.rules.modules;
     modules.recompute = cut.modules;
-    const std::vector<int> blocks = blocks_of_layers(model);
     CostTable table = costs.whole;
     for (std::vector<LayerSamples>& of_kind : table) {
         for (LayerSamples& samples : of_kind) {
             const std::vector<ModulesOfLayer> of_layers =
-                modules_of_layers(samples, blocks, cut.partition, modules);
+                modules_of_layers(model, samples, cut.partition, modules);
             samples = under_rules(model, profile, std::move(samples), costs.rules, of_layers);
         }
     }

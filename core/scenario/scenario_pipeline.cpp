@@ -206,6 +206,23 @@ void refuse_groups_of_nothing(const TomlTable& table, const Scenario& scenario) 
     }
 }
 
+void refuse_first_of_nothing(const TomlTable& table, const Scenario& scenario) {
+    const Scenario::PipelinePart& pipeline = scenario.pipeline;
+    if (pipeline.recompute_only == 0) {
+        return;
+    }
+    if (pipeline.layer_recompute != LayerRecompute::Block) {
+        table.refuse("recompute_only",
+                     "0 where no blocks are recomputed",
+                     "set recompute = \"block\", or recompute_only = 0");
+    }
+    if (pipeline.recompute_blocks > 1) {
+        table.refuse("recompute_only",
+                     "0 beside groups of several blocks",
+                     "set recompute_blocks = 1, or recompute_only = 0");
+    }
+}
+
 void read_partition(const ScenarioKey& key, const TomlTable& table, Scenario& scenario) {
     if (table.has(key.name) && !table.is_auto(key.name)) {
         scenario.pipeline.partition = *table.or_auto().integers(key.name, key.range);
@@ -405,7 +422,7 @@ void print_unless_first(const ScenarioKey& key, ScenarioWriter& writer, const Sc
 
 using Pipeline = Scenario::PipelinePart;
 
-constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
+constexpr std::array<ScenarioKey, 38> keys_of_pipeline{{
     keys::number<&Pipeline::stages>("stages", stage_range)
         .as_option("P[,P...]",
                    "Number P of ranks (devices) in the pipeline; a list compares several numbers")
@@ -509,6 +526,12 @@ constexpr std::array<ScenarioKey, 37> keys_of_pipeline{{
               "input, and a backward computes the whole group again. Larger groups keep less "
               "between forward and backward, and need more memory during the backward. Megatron's "
               "`--recompute-num-layers`"),
+    keys::number<&Pipeline::recompute_only>("recompute_only", {0, layer_range.high})
+        .checked_by(refuse_first_of_nothing)
+        .says("for `recompute = \"block\"` with groups of one block: how many blocks of each stage "
+              "are computed again, its first ones; the others keep everything. 0: all. Megatron's "
+              "`--recompute-num-layers` with `--recompute-method block`. Simulation and planning "
+              "only, for models without branches"),
     keys::boolean<&Pipeline::recompute_early_stop>("recompute_early_stop")
         .says("for `recompute = \"block\"` with groups of one block: the recompute stops once the "
               "backward has all that it reads, so it leaves out the block's last product, as "

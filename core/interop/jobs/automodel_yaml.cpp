@@ -159,6 +159,12 @@ class AutoModelRecipe {
                        "AutoModel keeps the input of every block",
                        "set it to 1");
         }
+        if (pipeline_.recompute_only > 0) {
+            refuse_key("pipeline.recompute_only",
+                       fmt::to_string(pipeline_.recompute_only),
+                       "AutoModel computes all blocks again",
+                       "set it to 0");
+        }
         if (pipeline_.recompute_early_stop) {
             refuse_key("pipeline.recompute_early_stop",
                        "true",

@@ -140,7 +140,10 @@ class BridgeTables {
         const bool recomputes = values_.contains("recompute-granularity");
         line("  recompute_granularity: {}",
              recomputes ? values_.at("recompute-granularity") : "null");
-        line("  recompute_method: {}", flags_.recompute_full ? "uniform" : "null");
+        line("  recompute_method: {}",
+             !flags_.recompute_full    ? "null"
+             : flags_.recompute_first ? "block"
+                                      : "uniform");
         line("  recompute_num_layers: {}",
              flags_.recompute_full ? fmt::to_string(flags_.recompute_layers.value_or(1)) : "null");
         list("recompute_modules", "recompute-modules");

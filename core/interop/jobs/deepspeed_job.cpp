@@ -201,6 +201,12 @@ class DeepSpeedFile {
                        "DeepSpeed keeps the input of every group of blocks, like \"block\"",
                        "set it to \"block\"");
         }
+        if (pipeline_.recompute_only > 0) {
+            refuse_key("pipeline.recompute_only",
+                       fmt::to_string(pipeline_.recompute_only),
+                       "DeepSpeed computes all blocks again",
+                       "set it to 0");
+        }
         if (!pipeline_.recompute_modules.empty()) {
             refuse_key("pipeline.recompute_modules",
                        "",

@@ -313,7 +313,9 @@ void set_recompute(const SettledScenario& scenario,
             return;
         case LayerRecompute::Block:
             flags.recompute_full = true;
-            flags.recompute_layers = groups_of_megatron(scenario, layout);
+            flags.recompute_first = scenario.pipeline.recompute_only > 0;
+            flags.recompute_layers = flags.recompute_first ? scenario.pipeline.recompute_only
+                                                           : groups_of_megatron(scenario, layout);
             if (scenario.pipeline.recompute_early_stop) {
                 notes.lack(
                     "pipeline.recompute_early_stop",

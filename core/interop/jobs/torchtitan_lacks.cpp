@@ -150,6 +150,13 @@ void add_memory_lacks(const PlacedPlan& plan, std::vector<Lack>& found) {
              .why = "torchtitan keeps the input of every block, like 1",
              .hint = "set it to 1"});
     }
+    if (pipeline.recompute_only > 0) {
+        found.push_back(
+            {.key = "pipeline.recompute_only",
+             .subject = fmt::format("pipeline.recompute_only = {}", pipeline.recompute_only),
+             .why = "torchtitan computes all blocks again",
+             .hint = "set it to 0"});
+    }
     if (pipeline.layer_recompute == LayerRecompute::Block && pipeline.recompute_early_stop) {
         found.push_back({.key = "pipeline.recompute_early_stop",
                          .subject = "pipeline.recompute_early_stop = true",

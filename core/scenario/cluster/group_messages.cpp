@@ -62,8 +62,8 @@ class Groups {
           cluster_(scenario, profile, plan.rank_count()),
           costs_(pipetwin::layer_costs(plan, scenario, model, profile)),
           samples_((costs_.whole.empty() ? costs_.samples : costs_.whole).front().front()),
-          modules_(modules_of_layers(
-              samples_, blocks_of_layers(model), plan->partition.value(), costs_.rules.modules)) {}
+          modules_(
+              modules_of_layers(model, samples_, plan->partition.value(), costs_.rules.modules)) {}
 
     std::vector<GroupMessages> all() const;
     std::vector<ExpertState> expert_states() const;
@@ -100,7 +100,8 @@ class Groups {
 
 /// Whether a backward sends what the forward of the layer did, as it computes all of it again.
 bool Groups::sends_again(int layer) const {
-    return costs_.rules.recompute.mode == LayerRecompute::Block ||
+    const bool is_whole = costs_.rules.recompute.mode == LayerRecompute::Block;
+    return (is_whole && !modules_[as_index(layer)].keeps) ||
            modules_[as_index(layer)].recompute.has(RecomputeModule::Experts);
 }
 

@@ -393,6 +393,7 @@ SettledScenario WhatIfSource::scenario(const WhatIf& settings) const {
     if (pipeline.recompute != RecomputeRules(Recompute::None)) {
         pipeline.layer_recompute = LayerRecompute::None;
         pipeline.recompute_blocks = 1;
+        pipeline.recompute_only = 0;
     }
     pipeline.partition = settings.partition;
     if (pipeline.partition.is_auto() && has_pieces_of_run(settings)) {

@@ -99,6 +99,13 @@ TEST_F(EarlyRefusals, WhatNoPlanOfAnOpenScenarioCouldHaveIsRefusedByRun) {
     }
 }
 
+TEST_F(EarlyRefusals, FirstBlocksThatAreComputedAgainAreOnlySimulated) {
+    const Outcome outcome = of("train", {"pipeline.recompute=block", "pipeline.recompute_only=1"});
+    EXPECT_EQ(outcome.code, 4) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("can only be simulated"));
+    EXPECT_FALSE(std::filesystem::exists(path("out")));
+}
+
 TEST_F(EarlyRefusals, GroupsOfReplicasThatDivideAStateAreOnlySimulated) {
     for (const std::string group : {"2", "node"}) {
         const Outcome outcome = of("train",

@@ -94,6 +94,31 @@ TEST(DividedState, PartsOfSamplesShareTheOptimizerAsReplicasDo) {
         state_of_first(plan_with(llama, "stages = 1\ncontext_parallel = 8\n")), 86.40, 0.01);
 }
 
+/// Weights that are not trained take their own bytes alone, on each of the devices that share a
+/// layer its part; adapters take 18 bytes each with Adam in fp32.
+TEST(DividedState, FrozenWeightsHaveNeitherGradientsNorAState) {
+    DecoderModel model = shipped("llama-3-8b");
+    const auto state = [&](const std::string& keys) {
+        const Plan plan = plan_with(costs_of(model), "stages = 1\n" + keys);
+        return kept_state(plan->states.front()).count;
+    };
+    const std::int64_t all = parameter_count(model);
+    model.adapters = AdapterShape{.rank = 16};
+    const std::int64_t trained = trained_parameters(model);
+    EXPECT_EQ(state(""), 2 * all + 18 * trained);
+    EXPECT_NEAR(static_cast<double>(state("tensor_parallel = 2\nsequence_parallel = true\n")),
+                static_cast<double>(all + 9 * trained),
+                1000);
+    DecoderModel experts = shipped("mixtral-8x7b", 4);
+    experts.adapters = AdapterShape{.rank = 16};
+    const Plan plan =
+        plan_with(costs_of(experts), "stages = 1\ndata_parallel = 8\nexpert_parallel = 8\n");
+    const std::int64_t routed = 4 * routed_parameters(experts, 0);
+    EXPECT_NEAR(static_cast<double>(plan->states.front().running.count),
+                static_cast<double>(2 * (parameter_count(experts) - routed) + 2 * routed / 8),
+                1000);
+}
+
 TEST(DividedState, OnlyTheGroupsOfExpertsSumThem) {
     const Profile mixtral = costs_of(shipped("mixtral-8x7b"));
     const auto sums = [&](const std::string& experts) {
@@ -202,6 +227,53 @@ TEST(ModulesOfStages, AreThoseOfTheirLists) {
     const Plan some = plan_with(llama, stages + "recompute_modules = [\"mlp:5\"]\n");
     EXPECT_EQ(kept(none) - kept(mlp), Bytes{16LL * 64 * 4096 * 3 * 14336 * 2});
     EXPECT_EQ(16 * (kept(none) - kept(some)), 5 * (kept(none) - kept(mlp)));
+}
+
+/// The first N of 16 equal blocks drop N sixteenths of what all drop, and take as large a part of
+/// the time.
+TEST(FirstBlocksOfStages, AreComputedAgainAndTheOthersKeepEverything) {
+    const Profile llama = costs_of(shipped("llama-3-8b"));
+    const auto of_stages = [&](const std::string& keys) {
+        const Plan plan = plan_with(llama, "stages = 2\npartition = [16, 16]\n" + keys);
+        const StageCost& first = plan->costs.front().front();
+        const StageCost& last = plan->costs.front().back();
+        return std::tuple(first.saved, first.backward, last.saved, last.backward);
+    };
+    const std::string block = "recompute = \"block\"\n";
+    const auto [kept, time, last_kept, last_time] = of_stages("");
+    const auto [least, longest, last_least, last_longest] = of_stages(block);
+    const auto [some, longer, last_some, last_longer] = of_stages(block + "recompute_only = 5\n");
+    EXPECT_EQ(16 * (kept - some), 5 * (kept - least));
+    EXPECT_EQ(16 * (longer - time), 5 * (longest - time));
+    EXPECT_EQ(16 * (last_kept - last_some), 5 * (last_kept - last_least));
+    EXPECT_EQ(16 * (last_longer - last_time), 5 * (last_longest - last_time));
+    EXPECT_EQ(of_stages(block + "recompute_only = 16\n"), of_stages(block));
+    EXPECT_EQ(of_stages(block + "recompute_only = 100\n"), of_stages(block));
+}
+
+/// A block whose halves are on two stages counts in both.
+TEST(FirstBlocksOfStages, CountABlockThatABoundaryCuts) {
+    const Profile llama = costs_of(shipped("llama-3-8b", 4));
+    const auto saved = [&](const std::string& keys) {
+        const Plan plan = plan_with(llama, "stages = 2\npartition = [4, 6]\n" + keys);
+        return std::pair(plan->costs.front().front().saved, plan->costs.front().back().saved);
+    };
+    const std::string block = "recompute = \"block\"\n";
+    // The first stage has a block and the attention half of the next; the other the rest of that.
+    EXPECT_EQ(saved(block + "recompute_only = 2\n").first, saved(block).first);
+    EXPECT_GT(saved(block + "recompute_only = 1\n").first, saved(block).first);
+    EXPECT_EQ(saved(block + "recompute_only = 3\n").second, saved(block).second);
+    EXPECT_GT(saved(block + "recompute_only = 2\n").second, saved(block).second);
+}
+
+TEST(FirstBlocksOfStages, AreOfNoModelWithBranches) {
+    DecoderModel model = shipped("gpt2-124m", 2);
+    model.encoder_blocks = 2;
+    const Profile pair = costs_of(model, 512);
+    const Error error = error_of(
+        [&] { plan_with(pair, "stages = 2\nrecompute = \"block\"\nrecompute_only = 1\n"); });
+    EXPECT_EQ(error.kind(), ErrorKind::Infeasible);
+    EXPECT_EQ(error.key(), "pipeline.recompute_only");
 }
 
 TEST(ModulesOfStages, AreReadBackAsTheyArePrinted) {

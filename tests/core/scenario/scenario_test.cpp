@@ -509,6 +509,11 @@ TEST(ParseScenario, ReadsHowManyBlocksAreComputedAgainTogether) {
         parse(with(gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_early_stop = true"));
     EXPECT_TRUE(early.pipeline.recompute_early_stop);
     EXPECT_EQ(parse(print_scenario(early)), early);
+    const Scenario first =
+        parse(with(gpt, "[pipeline]\nrecompute = \"block\"\nrecompute_only = 2"));
+    EXPECT_EQ(first.pipeline.recompute_only, 2);
+    EXPECT_EQ(parse(print_scenario(first)), first);
+    EXPECT_EQ(parse(gpt).pipeline.recompute_only, 0);
 }
 
 TEST(ParseScenario, ReadsHowDevicesDivideLayersAndGradients) {
