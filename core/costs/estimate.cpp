@@ -73,13 +73,15 @@ class LayerMaker {
     }
 
     /// `sample` makes the costs at one size from its estimator. Layers with one `kind_key` have the
-    /// same; none: no other has.
+    /// same; none: no other has. `parameters`: all of them, or those of its adapters beside
+    /// `frozen` weights.
     template <class Sample>
     LayerCost& add(std::string name,
                    std::string kind,
                    std::int64_t parameters,
                    Sample sample,
-                   const std::optional<std::string>& kind_key = {}) {
+                   const std::optional<std::string>& kind_key = {},
+                   std::int64_t frozen = 0) {
         LayerCost& layer = layers_.emplace_back();
         if (kind_key) {
             const auto [known, is_new] = known_.emplace(*kind_key, layers_.size() - 1);
@@ -98,6 +100,7 @@ class LayerMaker {
         layer.kind = std::move(kind);
         layer.parameter_count = parameters;
         layer.parameter_bytes = Bytes{parameters * bytes_per_value(options_.precision)};
+        layer.frozen_bytes = Bytes{frozen * bytes_per_value(options_.precision)};
         layer.optimizer = adamw_time(parameters, device_, options_);
         return layer;
     }
@@ -179,17 +182,19 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t byte
             const std::string_view kind = attention_word(model, block);
             const int shape =
                 model.attention_kinds.empty() ? 0 : model.attention_kinds.at(as_index(block));
+            const std::int64_t weights = attention_parameters(model, block);
             LayerCost& attention = layers.add(
                 fmt::format("block{}.attention", block),
                 std::string(kind),
-                attention_parameters(model, block),
+                model.adapters ? attention_adapters(model, block) : weights,
                 [block](const LayerEstimator& estimator) { return estimator.attention(block); },
                 fmt::format("{} {} {} {}",
                             kind,
                             shape,
                             window_of(model, block),
                             residual_rows(model, block) * 1000 +
-                                residual_rows(model, std::max(block - 1, 0))));
+                                residual_rows(model, std::max(block - 1, 0))),
+                model.adapters ? weights : 0);
             attention.output_rows = residual_rows(model, block);
             if (model.encoder_blocks > 0) {
                 attention.inputs = {encoder_output, before};
@@ -200,18 +205,23 @@ void add_blocks(LayerMaker& layers, const DecoderModel& model, std::int64_t byte
         }
         const bool routes = has_experts(model, block);
         const int inner = routes ? model.experts.width : feed_forward_width(model, block);
+        const std::int64_t weights = feed_forward_parameters(model, block);
         LayerCost& feed_forward = layers.add(
             fmt::format("block{}.feed_forward", block),
             "feed_forward",
-            feed_forward_parameters(model, block),
+            model.adapters ? feed_forward_adapters(model, block) : weights,
             [block](const LayerEstimator& estimator) { return estimator.feed_forward(block); },
             fmt::format("feed_forward {} {} {} {}",
                         routes,
                         inner,
                         routes ? layers.fullest_in(block) : 1,
-                        residual_rows(model, block)));
+                        residual_rows(model, block)),
+            model.adapters ? weights : 0);
         feed_forward.output_rows = residual_rows(model, block);
-        feed_forward.expert_bytes = Bytes{routed_parameters(model, block) * bytes_per_parameter};
+        const Bytes routed{routed_parameters(model, block) * bytes_per_parameter};
+        feed_forward.expert_bytes =
+            model.adapters ? Bytes{routed_adapters(model, block) * bytes_per_parameter} : routed;
+        feed_forward.frozen_expert_bytes = model.adapters ? routed : Bytes{};
         before = feed_forward.name;
     }
 }
@@ -246,7 +256,16 @@ Profile estimated_with(const DecoderModel& model,
         profile.messages_between = measured.between;
     }
     LayerMaker layers(model, device, options, divisions);
-    layers.add("embedding", "embedding", embedding_parameters(model), &LayerEstimator::embedding)
+    const bool has_frozen_ends = model.adapters && !model.adapters->ends;
+    const auto trained = [&](std::int64_t weights) { return has_frozen_ends ? 0 : weights; };
+    const auto frozen = [&](std::int64_t weights) { return has_frozen_ends ? weights : 0; };
+    layers
+        .add("embedding",
+             "embedding",
+             trained(embedding_parameters(model)),
+             &LayerEstimator::embedding,
+             {},
+             frozen(embedding_parameters(model)))
         .output_rows = model.streams;
     if (model.encoder_blocks > 0) {
         add_encoder(layers, model);
@@ -262,11 +281,22 @@ Profile estimated_with(const DecoderModel& model,
             .expert_bytes = Bytes{routed_parameters(model, prediction_feed_forward(model)) * each};
     }
     const std::int64_t shared = shared_embedding_parameters(model);
-    LayerCost& head = layers.add("head", "head", head_parameters(model), &LayerEstimator::head);
+    LayerCost& head = layers.add("head",
+                                 "head",
+                                 trained(head_parameters(model)),
+                                 &LayerEstimator::head,
+                                 {},
+                                 frozen(head_parameters(model)));
     profile.tied_bytes = Bytes{shared * bytes_per_value(options.precision)};
     head.parameter_bytes += profile.tied_bytes;
     head.optimizer += adamw_time(shared, device, options);
     profile.layers = layers.take();
+    if (model.adapters) {  // model FLOPs are those of trained weights
+        for (LayerCost& layer : profile.layers) {
+            layer.operations.reset();
+            layer.masked_operations.reset();
+        }
+    }
     return measured.activations == 1 ? profile
                                      : with_factors(profile, {.memory = measured.activations});
 }

@@ -244,6 +244,18 @@ void each_value(Shape& of, Visit visit) {
 }
 
 template <class Shape, class Visit>
+    requires std::same_as<std::remove_const_t<Shape>, AdapterShape>
+void each_value(Shape& of, Visit visit) {
+    visit("rank", of.rank);
+    visit("inputs", of.inputs);
+    visit("outputs", of.outputs);
+    visit("inner", of.inner);
+    visit("outer", of.outer);
+    visit("dropout", of.dropout);
+    visit("ends", of.ends);
+}
+
+template <class Shape, class Visit>
     requires std::same_as<std::remove_const_t<Shape>, DecoderModel>
 void each_value(Shape& of, Visit visit) {
     visit("blocks", of.blocks);
@@ -401,6 +413,9 @@ ordered_json model_json(const DecoderModel& model) {
     if (model.experts.count > 0) {
         object["experts"] = shape_json(model.experts);
     }
+    if (model.adapters) {
+        object["adapters"] = shape_json(*model.adapters);
+    }
     return object;
 }
 
@@ -438,6 +453,9 @@ void check_model(const DecoderModel& model, const JsonObject& object) {
         if (value < 1) {
             object.refuse(key, "sizes of at least 1");
         }
+    }
+    if (model.adapters && model.adapters->rank < 1) {
+        object.refuse("adapters", "a rank of at least 1");
     }
     check_attention(model.attention, model, object);
     for (const AttentionShape& other : model.other_attentions) {
@@ -504,7 +522,8 @@ AttentionShape read_attention_json(const JsonObject& attention) {
 }
 
 DecoderModel read_model(const JsonObject& object) {
-    auto model = read_shape<DecoderModel>(object, {"attention", "other_attentions", "experts"});
+    auto model =
+        read_shape<DecoderModel>(object, {"attention", "other_attentions", "experts", "adapters"});
     model.attention = read_attention_json(object.object("attention"));
     if (object.has("other_attentions")) {
         for (const JsonObject& other : object.objects("other_attentions")) {
@@ -513,6 +532,9 @@ DecoderModel read_model(const JsonObject& object) {
     }
     if (object.has("experts")) {
         model.experts = read_shape<ExpertShape>(object.object("experts"));
+    }
+    if (object.has("adapters")) {
+        model.adapters = read_shape<AdapterShape>(object.object("adapters"));
     }
     check_model(model, object);
     return model;

@@ -78,7 +78,7 @@ LayerModules LayerEstimator::LayerBytes::as_sample() const {
 }
 
 LayerEstimate LayerEstimator::embedding() const {
-    LayerWork work = new_work();
+    LayerWork work = end_work();
     const double row = model_.embedding_width > 0 ? model_.embedding_width : width();
     work.lookup(tokens_, row);
     LayerBytes bytes;
@@ -201,12 +201,35 @@ LayerEstimate LayerEstimator::prediction(int index) const {
     return estimate;
 }
 
-LayerWork LayerEstimator::new_work() const {
+LayerWork LayerEstimator::end_work() const {
     LayerWork work(device_, options_);
     if (has_layer_norms()) {
         work.fuse_norms();
     }
+    if (model_.adapters && !model_.adapters->ends) {
+        work.freeze();
+    }
     return work;
+}
+
+LayerWork LayerEstimator::new_work() const {
+    LayerWork work = end_work();
+    if (model_.adapters) {
+        work.freeze();
+    }
+    return work;
+}
+
+void LayerEstimator::save_adapter(LayerBytes& bytes,
+                                  bool AdapterShape::*place,
+                                  double rows,
+                                  double inputs) const {
+    const double rank = adapter_rank(place);
+    bytes.saved_values += rows * rank;
+    if (rank > 0 && model_.adapters->dropout) {
+        bytes.saved_values += rows * inputs;
+        bytes.saved_bytes += rows * inputs;
+    }
 }
 
 /// Keys that a query sees in the mean.
@@ -420,7 +443,9 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
                       .inputs = width(),
                       .outputs = outputs_of_all,
                       .again = keys / outputs_of_all,
-                      .has_whole_input = true});
+                      .has_whole_input = true,
+                      .adapter = adapter_rank(&AdapterShape::inputs)});
+        save_adapter(bytes, &AdapterShape::inputs, tokens_, width());
         bytes.dropped_values += tokens_ * keys;
     }
     if (shape.head_norms || shape.own_norms) {
@@ -475,7 +500,9 @@ LayerEstimate LayerEstimator::one_attention(const AttentionShape& shape,
                   .inputs = outputs,
                   .outputs = width(),
                   .again = 1,
-                  .has_sums = !shape.latent});
+                  .has_sums = !shape.latent,
+                  .adapter = adapter_rank(&AdapterShape::outputs)});
+    save_adapter(bytes, &AdapterShape::outputs, tokens_, outputs);
     residual(work, rows);
     save_mask(bytes);
     bytes.workspace_values = bytes.split_values = tokens_ * (queries + gate + keys + values);
@@ -496,7 +523,9 @@ void LayerEstimator::inner(LayerWork& work, LayerBytes& bytes, const Inner& of) 
                   .outputs = ins * of.own_width,
                   .matrices = of.matrices,
                   .again = model_.gated ? 0.5 : 0,
-                  .has_whole_input = of.matrices == 1});
+                  .has_whole_input = of.matrices == 1,
+                  .adapter = adapter_rank(&AdapterShape::inner)});
+    save_adapter(bytes, &AdapterShape::inner, of.rows, of.row);
     work.activation((ins + 1) * values, (2 * ins + 1 + again) * values);
     if (of.ends_what_is_read) {
         work.begin_tail();
@@ -505,7 +534,9 @@ void LayerEstimator::inner(LayerWork& work, LayerBytes& bytes, const Inner& of) 
                   .inputs = of.own_width,
                   .outputs = of.row,
                   .matrices = of.matrices,
-                  .has_sums = of.matrices == 1});
+                  .has_sums = of.matrices == 1,
+                  .adapter = adapter_rank(&AdapterShape::outer)});
+    save_adapter(bytes, &AdapterShape::outer, of.rows, of.own_width);
     // One by one, the activation's result stays beside its product with the gate.
     const bool keeps_both = keeps_gate_activations() && model_.gated;
     const double activations = keeps_both ? 1 : 0;
@@ -699,7 +730,7 @@ void LayerEstimator::expert_modules(const LayerWork& work,
 
 LayerEstimate LayerEstimator::logits_and_loss() const {
     const double logits = tokens_ * part(model_.vocabulary);
-    LayerWork work = new_work();
+    LayerWork work = end_work();
     LayerBytes bytes;
     read_residual(work, bytes, residual_rows(model_, model_.blocks - 1), false);
     norms(work, bytes, model_.final_norm ? 1 : 0);

@@ -58,6 +58,18 @@ class LayerEstimator {
     double width() const { return model_.width; }
     double value() const { return static_cast<double>(bytes_per_value(options_.precision)); }
     LayerWork new_work() const;
+    /// Work of the embedding or the head, which are trained where no adapters are, or beside them.
+    LayerWork end_work() const;
+    /// Rank of an adapter beside a product; 0: there is none.
+    double adapter_rank(bool AdapterShape::*place) const {
+        return model_.adapters && (*model_.adapters).*place ? model_.adapters->rank : 0;
+    }
+    /// What an adapter keeps of `rows` rows of so many inputs: a narrow row of each, and, where
+    /// they go through dropout, what came out and a mask.
+    void save_adapter(LayerBytes& bytes,
+                      bool AdapterShape::*place,
+                      double rows,
+                      double inputs) const;
     /// Layer norms, not RMSNorms: these have no bias.
     bool has_layer_norms() const { return model_.norm_bias; }
     /// What one of the devices has.

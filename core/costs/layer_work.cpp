@@ -79,7 +79,7 @@ double LayerWork::reached(const Sizes& sizes) const {
 
 /// All three have the same three sizes, each in another place.
 void LayerWork::product(const Product& shape) {
-    const auto& [rows, inputs, outputs, matrices, again, has_whole_input, has_sums] = shape;
+    const auto& [rows, inputs, outputs, matrices, again, has_whole_input, has_sums, rank] = shape;
     const double operations = 2 * rows * inputs * outputs;
     const double weights = matrices * inputs * outputs;
     const bool is_grouped = matrices > 1 && rates_.stack;
@@ -100,7 +100,9 @@ void LayerWork::product(const Product& shape) {
     const auto add_passes = [&](Sum& forward, Sum& input, Sum& weight) {
         add_pass(forward, once);
         add_pass(input, of_input);
-        add_pass(weight, of_weight);
+        if (!is_frozen_) {
+            add_pass(weight, of_weight);
+        }
     };
     add_passes(forward_, backward_input_, backward_weight_);
     if (has_whole_input) {
@@ -109,13 +111,34 @@ void LayerWork::product(const Product& shape) {
     if (has_sums) {
         add_passes(last_.forward, last_.input, last_.weight);
     }
-    accumulated_ += weights;
+    accumulated_ += is_frozen_ ? 0 : weights;
     if (again > 0) {
         add_product(operators_, again * operations, again * once, rate);
     }
     if (product_.bytes < value_) {
         rates_.casts ? cast_as_stack(shape, *rates_.casts) : cast_operands(shape);
     }
+    if (rank > 0) {
+        adapt(shape);
+    }
+}
+
+/// Two narrow products that are not in 8 bits, and the sum with the result; backward sums the two
+/// gradients of the input.
+void LayerWork::adapt(const Product& shape) {
+    const bool was_frozen = std::exchange(is_frozen_, false);
+    const MatrixRate of_products = std::exchange(product_, half_);
+    product({.rows = shape.rows,
+             .inputs = shape.inputs,
+             .outputs = shape.adapter,
+             .matrices = shape.matrices});
+    product({.rows = shape.rows,
+             .inputs = shape.adapter,
+             .outputs = shape.outputs,
+             .matrices = shape.matrices});
+    product_ = of_products;
+    is_frozen_ = was_frozen;
+    pass(3 * shape.rows * shape.outputs, 3 * shape.rows * shape.inputs);
 }
 
 /// To 8 bits with one scale for each tensor, which is chosen by its largest number: a pass that
@@ -129,7 +152,9 @@ void LayerWork::cast_operands(const Product& shape) {
     cast(forward_, inputs + weights, with_scale);
     cast(backward_input_, outputs, with_scale);
     cast(backward_input_, weights, alone);
-    cast(backward_weight_, inputs + outputs, alone);  // the other way round in memory
+    if (!is_frozen_) {
+        cast(backward_weight_, inputs + outputs, alone);  // the other way round in memory
+    }
     if (shape.again > 0) {
         cast(operators_, shape.again * (inputs + weights), with_scale);
     }
@@ -407,7 +432,9 @@ void LayerWork::choose_keys(const IndexerShape& shape, double pairs, double toke
 
 void LayerWork::lookup(double rows, double width) {
     move(forward_, 2 * rows * width, memory_.copies);
-    move(backward_weight_, 3 * rows * width, memory_.copies);
+    if (!is_frozen_) {
+        move(backward_weight_, 3 * rows * width, memory_.copies);
+    }
 }
 
 void LayerWork::sum_outputs(double outputs, double values) {

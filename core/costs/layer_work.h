@@ -41,7 +41,12 @@ class LayerWork {
         /// divide the sequence.
         bool has_whole_input = false;
         bool has_sums = false;  ///< these devices have terms of its results, which are summed
+        /// Rank of an adapter that is trained beside the matrix (`AdapterShape`); 0: there is none.
+        double adapter = 0;
     };
+
+    /// The matrices of products that follow, and tables of rows, are not trained.
+    void freeze() { is_frozen_ = true; }
 
     /// y (rows, outputs) = x (rows, inputs) * w (inputs, outputs).
     ///
@@ -280,6 +285,7 @@ class LayerWork {
     /// Kernels whose work is counted in that of others.
     void add_kernels(Sum& sum, int kernels) const;
     void cast(Sum& sum, double values, double bytes_of_value) const;
+    void adapt(const Product& shape);
     void cast_operands(const Product& shape);
     void cast_as_stack(const Product& shape, const CastBytes& casts);
     void move(Sum& sum, double values, double efficiency) const;
@@ -311,6 +317,7 @@ class LayerWork {
     End last_;                ///< products with sums
     double weight_cast_ = 0;  ///< seconds, once a step
     double weight_copies_ = 0;
+    bool is_frozen_ = false;  ///< products have no gradient of their weights
     double operations_ = 0;
     double masked_operations_ = 0;
     std::optional<double> before_tail_;  ///< seconds of forward

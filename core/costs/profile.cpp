@@ -395,6 +395,13 @@ class ProfileCheck {
                             cost.whole_bytes.count));
         }
         number(pointer, "running_bytes", cost.running_bytes.count);
+        number(pointer, "frozen_bytes", cost.frozen_bytes.count);
+        number(pointer, "frozen_expert_bytes", cost.frozen_expert_bytes.count);
+        if (cost.frozen_expert_bytes > cost.frozen_bytes) {
+            refuse(pointer + "/frozen_expert_bytes",
+                   fmt::format("{}, expected at most frozen_bytes, of which it is a part",
+                               cost.frozen_expert_bytes.count));
+        }
         number(pointer, "optimizer_ns", cost.optimizer.count());
         number(pointer, "weight_cast_ns", cost.weight_cast.count());
         number(pointer, "weight_copy_bytes", cost.weight_copies.count);
@@ -404,6 +411,7 @@ class ProfileCheck {
         add(pointer, "optimizer_ns", time_, cost.optimizer.count());
         add(pointer, "weight_cast_ns", time_, cost.weight_cast.count());
         add(pointer, "weight_copy_bytes", parameter_bytes_, cost.weight_copies.count);
+        add(pointer, "frozen_bytes", parameter_bytes_, cost.frozen_bytes.count);
         if (cost.samples.empty()) {
             refuse(pointer + "/samples", "no sample, expected at least one");
         }

@@ -205,7 +205,11 @@ struct LayerCost {
     /// Running statistics of its norms, with what they follow within a step: no optimizer and no
     /// gradient knows them.
     Bytes running_bytes{};
-    Duration optimizer{};  ///< the optimizer's update of this layer's parameters
+    /// Weights that are not trained, beside those of `parameter_bytes`: there are neither gradients
+    /// nor a state of them.
+    Bytes frozen_bytes{};
+    Bytes frozen_expert_bytes{};  ///< part of `frozen_bytes`: of routed experts
+    Duration optimizer{};         ///< the optimizer's update of this layer's parameters
     /// Casts of its weights for narrow products, once a step, by every replica.
     Duration weight_cast{};
     /// Narrow copies of its weights, kept from one micro-batch to the next.

@@ -166,7 +166,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 19>{"name",
+    object.expect_keys(std::array<string_view, 21>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -175,6 +175,8 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "expert_bytes",
                                                    "whole_bytes",
                                                    "running_bytes",
+                                                   "frozen_bytes",
+                                                   "frozen_expert_bytes",
                                                    "optimizer_ns",
                                                    "weight_cast_ns",
                                                    "weight_copy_bytes",
@@ -194,6 +196,8 @@ LayerCost read_layer(const JsonObject& object) {
     layer.expert_bytes = Bytes{object.whole_or("expert_bytes", 0)};
     layer.whole_bytes = Bytes{object.whole_or("whole_bytes", 0)};
     layer.running_bytes = Bytes{object.whole_or("running_bytes", 0)};
+    layer.frozen_bytes = Bytes{object.whole_or("frozen_bytes", 0)};
+    layer.frozen_expert_bytes = Bytes{object.whole_or("frozen_expert_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
     layer.weight_cast = Duration{object.whole_or("weight_cast_ns", 0)};
     layer.weight_copies = Bytes{object.whole_or("weight_copy_bytes", 0)};
@@ -523,6 +527,12 @@ ordered_json layer_json(const LayerCost& layer) {
     }
     if (layer.running_bytes > Bytes{}) {
         object["running_bytes"] = layer.running_bytes.count;
+    }
+    if (layer.frozen_bytes > Bytes{}) {
+        object["frozen_bytes"] = layer.frozen_bytes.count;
+    }
+    if (layer.frozen_expert_bytes > Bytes{}) {
+        object["frozen_expert_bytes"] = layer.frozen_expert_bytes.count;
     }
     object["optimizer_ns"] = layer.optimizer.count();
     if (layer.weight_cast > Duration{}) {

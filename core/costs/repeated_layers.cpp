@@ -106,8 +106,9 @@ bool alike(const Profile& profile, const Connections& connections, int layer, in
     const LayerCost& b = profile.layers[as_index(other)];
     return a.kind == b.kind && a.parameter_bytes == b.parameter_bytes &&
            a.parameter_count == b.parameter_count && a.running_bytes == b.running_bytes &&
-           a.whole_bytes == b.whole_bytes && a.weight_copies == b.weight_copies &&
-           connections.alike(layer, other) && std::ranges::equal(a.samples, b.samples, same_bytes);
+           a.whole_bytes == b.whole_bytes && a.frozen_bytes == b.frozen_bytes &&
+           a.weight_copies == b.weight_copies && connections.alike(layer, other) &&
+           std::ranges::equal(a.samples, b.samples, same_bytes);
 }
 
 }  // namespace

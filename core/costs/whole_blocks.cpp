@@ -65,6 +65,8 @@ LayerCost together(const LayerCost& a, const LayerCost& b, std::string_view name
     block.expert_bytes += b.expert_bytes;
     block.whole_bytes += b.whole_bytes;
     block.running_bytes += b.running_bytes;
+    block.frozen_bytes += b.frozen_bytes;
+    block.frozen_expert_bytes += b.frozen_expert_bytes;
     block.optimizer += b.optimizer;
     block.weight_cast += b.weight_cast;
     block.weight_copies += b.weight_copies;

@@ -290,6 +290,54 @@ std::int64_t routed_parameters(const DecoderModel& model, int block) {
     return model.experts.count * feed_forward(model, expert_row(model), model.experts.width, bias);
 }
 
+namespace {
+
+/// Numbers of an adapter beside a matrix of so many inputs and outputs.
+std::int64_t adapter(const DecoderModel& model, bool is_there, std::int64_t ends) {
+    return is_there ? model.adapters->rank * ends : 0;
+}
+
+/// Numbers of the adapters of a feed-forward half of such a row and inner width.
+std::int64_t inner_adapters(const DecoderModel& model, std::int64_t row, std::int64_t inner) {
+    const int ins = model.gated ? 2 : 1;
+    return adapter(model, model.adapters->inner, row + ins * inner) +
+           adapter(model, model.adapters->outer, inner + row);
+}
+
+}  // namespace
+
+std::int64_t attention_adapters(const DecoderModel& model, int block) {
+    if (!model.adapters || !has_attention(model, block)) {
+        return 0;
+    }
+    const AttentionShape& shape = attention_in(model, block);
+    const std::int64_t queries = std::int64_t{shape.heads} * shape.key_width;
+    const std::int64_t outputs = std::int64_t{shape.heads} * shape.value_width;
+    const std::int64_t made =
+        queries + (shape.gated ? outputs : 0) +
+        std::int64_t{shape.key_value_heads} * (shape.key_width + shape.value_width);
+    return adapter(model, model.adapters->inputs, model.width + made) +
+           adapter(model, model.adapters->outputs, outputs + model.width);
+}
+
+std::int64_t routed_adapters(const DecoderModel& model, int block) {
+    return model.adapters && has_experts(model, block)
+               ? model.experts.count * inner_adapters(model, expert_row(model), model.experts.width)
+               : 0;
+}
+
+std::int64_t feed_forward_adapters(const DecoderModel& model, int block) {
+    if (!model.adapters || !has_feed_forward(model, block)) {
+        return 0;
+    }
+    if (!has_experts(model, block)) {
+        return inner_adapters(model, model.width, feed_forward_width(model, block));
+    }
+    const int shared = model.experts.shared_width;
+    return routed_adapters(model, block) +
+           (shared > 0 ? inner_adapters(model, model.width, shared) : 0);
+}
+
 std::int64_t prediction_parameters(const DecoderModel& model) {
     return 3 * norm(model, model.width) + matrix(2 * std::int64_t{model.width}, model.width) +
            attention_parameters(model, prediction_attention(model)) +
@@ -304,6 +352,18 @@ std::int64_t head_parameters(const DecoderModel& model) {
            (narrow ? matrix(model.width, row) : 0) +
            (model.tied ? 0 : matrix(row, model.vocabulary)) +
            (model.head_bias ? model.vocabulary : 0);
+}
+
+std::int64_t trained_parameters(const DecoderModel& model) {
+    if (!model.adapters) {
+        return parameter_count(model);
+    }
+    std::int64_t sum =
+        model.adapters->ends ? embedding_parameters(model) + head_parameters(model) : 0;
+    for (int block = 0; block < model.blocks; ++block) {
+        sum += attention_adapters(model, block) + feed_forward_adapters(model, block);
+    }
+    return sum;
 }
 
 std::int64_t parameter_count(const DecoderModel& model) {

@@ -136,6 +136,20 @@ struct ExpertShape {
     bool operator==(const ExpertShape&) const = default;
 };
 
+/// Adapters that are trained in place of the weights (LoRA: Hu et al., arXiv 2106.09685): beside a
+/// product of a matrix (n, m) one of (n, rank) and one of (rank, m), whose result is added.
+struct AdapterShape {
+    int rank = 1;
+    bool inputs = true;    ///< beside the product that makes queries, keys and values
+    bool outputs = true;   ///< beside the one behind attention
+    bool inner = true;     ///< beside the first products of feed-forward halves and of each expert
+    bool outer = true;     ///< beside their last
+    bool dropout = false;  ///< rows go through dropout in front of them
+    bool ends = false;     ///< embedding and head are trained, too
+
+    bool operator==(const AdapterShape&) const = default;
+};
+
 /// A published language model: an embedding, blocks of an attention and a feed-forward half with
 /// their residual connections, and a head of a norm and a projection to the vocabulary. With
 /// `encoder_blocks` there is a second stack before it, whose output every block of the first reads
@@ -192,13 +206,15 @@ struct DecoderModel {
     /// Blocks between those that keep what the residual has become, and begin a new one; each half
     /// reads a mixture of all that is kept (attention residuals, Kimi K3); 0: a plain residual.
     int residual_blocks = 0;
-    int block_numbers = 0;          ///< that scale a block; they count in its feed-forward half
-    std::string blocks_key{};       ///< the file's key of `blocks`
-    std::string positions_key{};    ///< the file's key of `learned_positions`
-    std::string precision_key{};    ///< the file's key of the precision; empty: none
-    std::string precision_word{};   ///< the file's word for the precision; empty: no word
-    std::string precision_value{};  ///< the value that stands there, as errors show it
-    std::string quantization{};     ///< the file's quantization method; empty: none
+    int block_numbers = 0;  ///< that scale a block; they count in its feed-forward half
+    /// None: all weights are trained.
+    std::optional<AdapterShape> adapters{};
+    std::string blocks_key{};            ///< the file's key of `blocks`
+    std::string positions_key{};         ///< the file's key of `learned_positions`
+    std::string precision_key{};         ///< the file's key of the precision; empty: none
+    std::string precision_word{};        ///< the file's word for the precision; empty: no word
+    std::string precision_value{};       ///< the value that stands there, as errors show it
+    std::string quantization{};          ///< the file's quantization method; empty: none
     std::vector<std::string> remarks{};  ///< what a user of the counts has to know
 
     bool operator==(const DecoderModel&) const = default;
@@ -258,6 +274,14 @@ std::int64_t encoder_norm_parameters(const DecoderModel& model);
 std::int64_t prediction_parameters(const DecoderModel& model);
 /// Number of parameters of the head, its norm included; without a matrix that the embedding shares.
 std::int64_t head_parameters(const DecoderModel& model);
+/// Numbers of the adapters of a half of a block, of a block with attention that is neither latent
+/// nor linear nor compressed; and of those of routed experts alone.
+std::int64_t attention_adapters(const DecoderModel& model, int block);
+std::int64_t feed_forward_adapters(const DecoderModel& model, int block);
+std::int64_t routed_adapters(const DecoderModel& model, int block);
+/// Number of parameters that are trained: all, or those of the adapters, and of embedding and head
+/// where they are.
+std::int64_t trained_parameters(const DecoderModel& model);
 /// Number of parameters of the whole model, each once; without blocks that predict further tokens.
 std::int64_t parameter_count(const DecoderModel& model);
 /// Number of parameters of the matrix that head and embedding share, or that blocks which predict

@@ -505,6 +505,8 @@ ModelParameters parameters_of(const Profile& profile) {
                                   .experts = layer.expert_bytes,
                                   .whole = layer.whole_bytes,
                                   .running = layer.running_bytes,
+                                  .frozen = layer.frozen_bytes,
+                                  .frozen_experts = layer.frozen_expert_bytes,
                                   .optimizer = layer.optimizer,
                                   .weight_cast = layer.weight_cast,
                                   .copies = layer.weight_copies});
@@ -631,8 +633,8 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
         state.weights += part;
         const bool is_end = layer == 0 || layer + 1 == weights.layers.size();
         divided[stage].add(part, is_end ? std::min(tied, part) : Bytes{});
-        state.running +=
-            own.running + part_of(part_of(own.copies, rules.devices), rules.shards.weights);
+        state.running += own.running + part_of(part_of(own.copies + own.frozen, rules.devices),
+                                               rules.shards.weights);
         state.optimizer += own.optimizer;
         casts[stage] += own.weight_cast;
         for (const LayerSamples& samples : samples_of_class) {
@@ -684,6 +686,7 @@ ModelParameters only(ModelParameters weights, bool experts) {
         layer.weight_cast = scaled(layer.weight_cast, share);
         layer.copies = Bytes{std::llround(static_cast<double>(layer.copies.count) * share)};
         layer.running = experts ? Bytes{} : layer.running;
+        layer.frozen = experts ? layer.frozen_experts : layer.frozen - layer.frozen_experts;
     }
     return weights;
 }

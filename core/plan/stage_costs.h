@@ -123,6 +123,8 @@ struct LayerParameters {
     Bytes experts{};         ///< part of `parameters`: of routed experts
     Bytes whole{};           ///< part of `parameters`: all devices that share the layer have it
     Bytes running{};         ///< statistics of a norm
+    Bytes frozen{};          ///< weights that are not trained, beside `parameters`
+    Bytes frozen_experts{};  ///< part of `frozen`: of routed experts
     Duration optimizer{};    ///< of their update
     Duration weight_cast{};  ///< once a step, whoever updates them
     Bytes copies{};          ///< narrow ones, of all devices that share the layer

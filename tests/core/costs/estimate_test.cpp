@@ -294,6 +294,63 @@ TEST(Estimate, ATokenPaysForItsExpertsOnly) {
 /// Every fourth block looks at pairs, with a gate as wide as its queries; the others carry a state.
 /// Chunks of 64 tokens: five products inside a chunk, three of K and two of V numbers per pair, and
 /// three with the state of K x V.
+/// Per token and matrix (n, m) a forward and a gradient of the input are 2 n m operations each, as
+/// without adapters, and an adapter of rank r has three products of 2 r (n + m).
+TEST(Estimate, AdaptersAreTrainedInPlaceOfWeights) {
+    DecoderModel model = model_of(llama_config());
+    model.tied = false;
+    const Profile whole = estimated_profile(model, counts_operations, options(16, 2));
+    model.adapters = AdapterShape{.rank = 4};
+    const Profile adapted = estimated_profile(model, counts_operations, options(16, 2));
+    const std::int64_t tokens = 16 * 2;
+    for (const std::string name : {"block0.attention", "block0.feed_forward"}) {
+        const LayerCost& of = layer(adapted, name);
+        const LayerSample one = sample(adapted, name, 2);
+        const LayerSample before = sample(whole, name, 2);
+        const std::int64_t each = 2 * tokens * of.parameter_count;  // 2 r (n + m) for each token
+        EXPECT_EQ(one.forward - before.forward, Duration{each}) << name;
+        EXPECT_EQ(one.backward_input - before.backward_input, Duration{each}) << name;
+        EXPECT_EQ(one.backward_weight, Duration{each}) << name;
+        EXPECT_EQ(of.frozen_bytes, layer(whole, name).parameter_bytes) << name;
+        EXPECT_EQ(of.parameter_bytes, Bytes{2 * of.parameter_count}) << name;
+        EXPECT_EQ(of.operations, std::nullopt);
+    }
+    const int width = model.width;
+    EXPECT_EQ(layer(adapted, "block1.feed_forward").parameter_count,
+              4 * (2 * width + 3 * model.feed_forward));
+    for (const std::string name : {"embedding", "head"}) {
+        EXPECT_EQ(layer(adapted, name).parameter_count, 0) << name;
+        EXPECT_EQ(layer(adapted, name).frozen_bytes, layer(whole, name).parameter_bytes) << name;
+        EXPECT_EQ(sample(adapted, name, 2).backward_weight, Duration{}) << name;
+    }
+    model.adapters->ends = true;
+    const Profile ends = estimated_profile(model, counts_operations, options(16, 2));
+    EXPECT_EQ(layer(ends, "head").parameter_count, layer(whole, "head").parameter_count);
+    EXPECT_EQ(sample(ends, "head", 2).backward_weight, sample(whole, "head", 2).backward_weight);
+    EXPECT_EQ(trained_parameters(model),
+              embedding_parameters(model) + head_parameters(model) +
+                  model.blocks * (attention_adapters(model, 0) + feed_forward_adapters(model, 0)));
+    // What is read back is estimated anew as it was.
+    EXPECT_EQ(parse_profile(print_profile(ends), "p.json"), ends);
+}
+
+/// In front of four adapters rows go through dropout: what came out and a mask stay of each number.
+TEST(Estimate, DropoutInFrontOfAdaptersIsKept) {
+    DecoderModel model = model_of(llama_config());
+    model.adapters = AdapterShape{.rank = 4};
+    const Profile plain = estimated_profile(model, counts_operations, options(16, 2));
+    model.adapters->dropout = true;
+    const Profile dropped = estimated_profile(model, counts_operations, options(16, 2));
+    const std::int64_t tokens = 16 * 2;
+    const std::int64_t heads = model.attention.heads * model.attention.value_width;
+    EXPECT_EQ(
+        sample(dropped, "block0.attention", 2).saved - sample(plain, "block0.attention", 2).saved,
+        Bytes{3 * tokens * (model.width + heads)});
+    EXPECT_EQ(sample(dropped, "block0.feed_forward", 2).saved -
+                  sample(plain, "block0.feed_forward", 2).saved,
+              Bytes{3 * tokens * (model.width + model.feed_forward)});
+}
+
 TEST(Estimate, LinearAttentionCostsTheSameForEveryToken) {
     const json config = with(llama_config(),
                              {{"model_type", "qwen3_next"},
