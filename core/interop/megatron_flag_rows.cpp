@@ -95,12 +95,6 @@ std::string print_context_sizes(const MegatronFlags& flags) {
     return fmt::format("{}", fmt::join(flags.context_sizes, " "));
 }
 
-void take_schedule(const Setting& setting, MegatronReading& reading) {
-    if (lower_case(first_word(setting).text) != to_string(ScheduleKind::OneFOneB)) {
-        add_problem(reading, setting, "another schedule takes Megatron's place");
-    }
-}
-
 // --- The step. ---
 
 /// "0:16 2.4B:32 4.8B:64": samples of a batch from a number of tokens on. Megatron wants the
@@ -301,17 +295,79 @@ std::string print_window(const MegatronFlags& flags) {
 }
 
 /// A number, a formula of Python's, or a list.
+template <std::optional<std::string> MegatronFlags::*pattern>
 void take_pattern(const Setting& setting, MegatronReading& reading) {
     std::vector<std::string> texts{first_word(setting).text};
     for (std::size_t i = 1; i < setting.values.size(); ++i) {
         texts.push_back(setting.values[i].text);
     }
-    reading.flags.expert_pattern =
-        texts.size() == 1 ? texts.front() : fmt::format("[{}]", fmt::join(texts, ","));
+    const bool is_list = texts.size() > 1 || setting.is_list;
+    const bool is_written_out = texts.front().starts_with('[');
+    reading.flags.*pattern =
+        is_list && !is_written_out ? fmt::format("[{}]", fmt::join(texts, ",")) : texts.front();
 }
 
+template <std::optional<std::string> MegatronFlags::*pattern>
 std::string print_pattern(const MegatronFlags& flags) {
-    return flags.expert_pattern ? fmt::format("\"{}\"", *flags.expert_pattern) : std::string();
+    return flags.*pattern ? fmt::format("\"{}\"", *(flags.*pattern)) : std::string();
+}
+
+/// Kinds of attention by their names in Megatron-LM, old and new.
+void take_variant(const Setting& setting, MegatronReading& reading) {
+    const std::string variant = lower_case(first_word(setting).text);
+    if (has_word("gated_delta_net gdn", variant)) {
+        reading.flags.attention_variant = "gated_delta_net";
+    } else if (variant == "dsa") {
+        reading.flags.attention_variant = variant;
+    } else if (!has_word("null none", variant)) {
+        add_problem(reading, setting, "attention is another one");
+    }
+}
+
+std::string print_variant(const MegatronFlags& flags) {
+    return flags.attention_variant.value_or("");
+}
+
+/// The module and the name of a specification in Python: Megatron's own stack with state spaces,
+/// and Primus's copy of it.
+void take_specification(const Setting& setting, MegatronReading& reading) {
+    std::string words = all_words(setting);
+    std::erase_if(words, [](char c) { return string_view("[],'\"").find(c) != string_view::npos; });
+    const bool is_known = words.starts_with("megatron.core.models.") ||
+                          words.starts_with("primus.backends.megatron.core.models.mamba.");
+    const bool is_stack =
+        is_known && (words.ends_with(" hybrid_stack_spec") || words.ends_with(" mamba_stack_spec"));
+    reading.flags.state_spaces = reading.flags.state_spaces || is_stack;
+    if (!is_stack && !has_word("local null none", lower_case(words))) {
+        add_problem(reading, setting, "Python code describes the model");
+    }
+}
+
+/// What the model is, in words of Megatron-LM's relatives.
+void take_kind(const Setting& setting, MegatronReading& reading) {
+    const std::string kind = lower_case(first_word(setting).text);
+    reading.flags.state_spaces = reading.flags.state_spaces || has_word("mamba hybrid", kind);
+    if (!has_word("gpt decoder null none mamba hybrid", kind)) {
+        add_problem(reading, setting, "the model is not a language model");
+    }
+}
+
+/// What ms-swift trains: the weights, or adapters beside them.
+void take_tuner(const Setting& setting, MegatronReading& reading) {
+    const std::string tuner = lower_case(first_word(setting).text);
+    reading.flags.adapters = tuner == "lora";
+    if (!has_word("full lora null none", tuner)) {
+        add_problem(reading, setting, "something else than the weights is trained");
+    }
+}
+
+std::string print_tuner(const MegatronFlags& flags) {
+    return flags.adapters ? "lora" : "";
+}
+
+/// One of the flags that only versions since April 2026 have.
+void take_end(const Setting&, MegatronReading& reading) {
+    reading.flags.ends_inside = true;
 }
 
 /// The word of a backend; Megatron-Core's files write "AttnBackend.flash", too.
@@ -359,7 +415,20 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"moe-router-topk", WholeFlag{&Flags::experts_per_token}},
     {"moe-ffn-hidden-size", WholeFlag{&Flags::expert_width, 1, 1 << 20}},
     {"moe-shared-expert-intermediate-size", WholeFlag{&Flags::shared_width, 0, 1 << 20}},
+    {"moe-latent-size", WholeFlag{&Flags::latent_experts, 1, 1 << 18}},
     {"mtp-num-layers", WholeFlag{&Flags::prediction_layers, 0, 16}},
+    {"linear-conv-kernel-dim", WholeFlag{&Flags::linear_convolution, 1, 1 << 10}},
+    {"linear-num-key-heads", WholeFlag{&Flags::linear_key_heads, 1, 1 << 14}},
+    {"linear-key-head-dim", WholeFlag{&Flags::linear_key_width, 1, 1 << 14}},
+    {"linear-num-value-heads", WholeFlag{&Flags::linear_value_heads, 1, 1 << 14}},
+    {"linear-value-head-dim", WholeFlag{&Flags::linear_value_width, 1, 1 << 14}},
+    {"dsa-indexer-n-heads", WholeFlag{&Flags::indexer_heads, 1, 1 << 14}},
+    {"dsa-indexer-head-dim", WholeFlag{&Flags::indexer_width, 1, 1 << 14}},
+    {"dsa-indexer-topk", WholeFlag{&Flags::indexer_keys, 1, 1 << 26}},
+    {"mamba-num-heads", WholeFlag{&Flags::mamba_heads, 1, 1 << 14}},
+    {"mamba-head-dim", WholeFlag{&Flags::mamba_width, 1, 1 << 14}},
+    {"mamba-state-dim", WholeFlag{&Flags::mamba_state, 1, 1 << 14}},
+    {"mamba-num-groups", WholeFlag{&Flags::mamba_groups, 1, 1 << 14}},
     // The split.
     {"tensor-model-parallel-size", WholeFlag{&Flags::tensor_size, 1, 1 << 12}},
     {"context-parallel-size", WholeFlag{&Flags::context_size}},
@@ -383,7 +452,6 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"pipeline-model-parallel-layout", OwnFlag{take_layout, print_layout}, FlagRule::Once},
     {"num-layer-list", WholesFlag{&Flags::rank_layers}},
     {"noop-layers", WholesFlag{&Flags::empty_layers, 0}},
-    {"pp-algorithm", OwnFlag{take_schedule}, FlagRule::Plain, false},
     // Kernels, and what else the model is.
     {"attention-backend", OwnFlag{take_backend, print_backend}, FlagRule::Plain, false},
     {"fp8-format", ChoiceFlag{&Flags::fp8, "hybrid e4m3 none false False null", "hybrid e4m3"}},
@@ -392,7 +460,23 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"normalization", OwnFlag{take_norm, print_norm}},
     {"position-embedding-type", OwnFlag{take_positions, print_positions}},
     {"window-size", OwnFlag{take_window, print_window}},
-    {"moe-layer-freq", OwnFlag{take_pattern, print_pattern}},
+    {"window-attn-skip-freq",
+     OwnFlag{take_pattern<&Flags::window_pattern>, print_pattern<&Flags::window_pattern>}},
+    {"softmax-type",
+     ChoiceFlag{&Flags::sinks, "vanilla off-by-one learnable null none", "learnable"}},
+    {"attention-output-gate", &Flags::output_gate},
+    {"experimental-attention-variant", OwnFlag{take_variant, print_variant}},
+    {"linear-attention-freq",
+     OwnFlag{take_pattern<&Flags::linear_pattern>, print_pattern<&Flags::linear_pattern>}},
+    {"hybrid-layer-pattern hybrid-override-pattern", WordFlag{&Flags::hybrid_pattern}},
+    {"hybrid-attention-ratio", &Flags::attention_ratio},
+    {"hybrid-mlp-ratio", &Flags::feed_forward_ratio},
+    {"is-hybrid-model", &Flags::state_spaces, FlagRule::Unprinted},
+    {"spec", OwnFlag{take_specification}, FlagRule::Unprinted},
+    {"model-type", OwnFlag{take_kind}, FlagRule::Unprinted},
+    {"null-tokenizer-eod-id null-tokenizer-pad-id", OwnFlag{take_end}, FlagRule::Unprinted, false},
+    {"moe-layer-freq",
+     OwnFlag{take_pattern<&Flags::expert_pattern>, print_pattern<&Flags::expert_pattern>}},
     {"tokenizer-type", OwnFlag{take_name<&Flags::tokenizer>}, FlagRule::Unprinted, false},
     {"tokenizer-model tokenizer-name-or-path",
      OwnFlag{take_name<&Flags::tokenizer_model>},
@@ -452,6 +536,13 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"clip-grad", &Flags::clip_norm},
     {"hidden-dropout", &Flags::hidden_dropout},
     {"attention-dropout", &Flags::attention_dropout},
+    {"tuner-type", OwnFlag{take_tuner, print_tuner}, FlagRule::Once},
+    {"lora-rank", WholeFlag{&Flags::adapter_rank, 1, 1 << 14}},
+    {"lora-dropout", &Flags::adapter_dropout},
+    {"target-modules",
+     OwnFlag{take_modules<&Flags::adapter_targets>, print_modules<&Flags::adapter_targets>}},
+    {"modules-to-save",
+     OwnFlag{take_modules<&Flags::trained_modules>, print_modules<&Flags::trained_modules>}},
     {"data-parallel-sharding-strategy",
      WordFlag{&Flags::sharding, "no_shard optim optim_grads optim_grads_params"},
      FlagRule::Once},

@@ -23,6 +23,8 @@
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_flag_rows.h"
 #include "core/interop/megatron_memory.h"
+#include "core/interop/megatron_shapes.h"
+#include "core/interop/primus_arguments.h"
 #include "core/interop/swift_arguments.h"
 #include "core/scenario/choices.h"
 #include "core/schedule/generators/generate.h"
@@ -83,8 +85,14 @@ class FlagReader {
         expect_decoder(file.program);
         find_off_tables(file);
         is_printed_ = file.is_printed;
+        is_primus_ = is_primus_run(file);
         for (const Setting& setting : file.settings) {
-            take(setting);
+            if (!is_primus_ || !is_key_of_primus(setting.name)) {
+                take(setting);
+            }
+        }
+        if (is_primus_) {
+            settle_primus(file, flags_);
         }
         warn_of_off_names();
         if (file.is_printed) {
@@ -95,6 +103,9 @@ class FlagReader {
         take_defaults_of_trainer(file);
         take_defaults_of_verl(file);
         settle_recompute(file);
+        if (!file.settings.empty()) {
+            settle_halves(flags_, file.settings.front().place);
+        }
         expect_precision_beside_eight_bits(file);
         settle_batch(file);
         if (!flags_.tokenizer && find(file, "merge-file") != nullptr) {
@@ -121,10 +132,15 @@ class FlagReader {
     /// Whether a word of a program's name names another kind of model than a decoder of text; a
     /// number may follow, as in "mamba2".
     static bool is_other_model(string_view word) {
-        constexpr string_view others =
-            "bert roberta t5 ict retro mamba hybrid vision vlm realm mimo biencoder diffusion "
-            "flux multimodal llava orm";
-        return std::ranges::any_of(words_in(others), [word](string_view other) {
+        return begins_numbered(
+            "bert roberta t5 ict retro vision vlm realm mimo biencoder diffusion flux multimodal "
+            "llava orm",
+            word);
+    }
+
+    /// Whether a word is one of a list, or one with a number behind it.
+    static bool begins_numbered(string_view words, string_view word) {
+        return std::ranges::any_of(words_in(words), [word](string_view other) {
             return word.starts_with(other) &&
                    word.find_first_not_of("0123456789", other.size()) == string_view::npos;
         });
@@ -135,7 +151,9 @@ class FlagReader {
         const std::string name = lower_case(program.substr(program.find_last_of('/') + 1));
         for (std::size_t begin = 0; begin < name.size();) {
             const std::size_t end = std::min(name.find_first_of("_-.", begin), name.size());
-            if (is_other_model(string_view(name).substr(begin, end - begin))) {
+            const string_view word = string_view(name).substr(begin, end - begin);
+            flags_.state_spaces = flags_.state_spaces || begins_numbered("mamba hybrid", word);
+            if (is_other_model(word)) {
                 const std::string file(program.substr(program.find_last_of('/') + 1));
                 reading_.problems.add(
                     file, file, "the program trains another kind of model than a decoder of text");
@@ -375,7 +393,7 @@ class FlagReader {
     }
 
     /// What flags of recompute mean together: those of 2021 say no granularity, and
-    /// --recompute-activations goes before any. A method that leaves layers out is a problem.
+    /// --recompute-activations goes before any.
     void settle_recompute(const LaunchFile& file) {
         const Setting* const old_method = find(file, "activations-checkpoint-method");
         const bool says_granularity = find(file, "recompute-granularity") != nullptr ||
@@ -383,8 +401,6 @@ class FlagReader {
         const bool is_old = old_method != nullptr || reading_.checkpoints_activations;
         flags_.recompute_full =
             (flags_.recompute_full || (is_old && !says_granularity)) && !flags_.recompute_selective;
-        const Setting* const method =
-            old_method != nullptr ? old_method : find(file, "recompute-method");
         if (flags_.recompute_layers == 0) {
             if (flags_.recompute_full && !flags_.recompute_first) {
                 refuse(find(file, "recompute-num-layers") != nullptr
@@ -395,15 +411,6 @@ class FlagReader {
             }
             flags_.recompute_full = false;  // the first 0 layers of each stage
             flags_.recompute_layers.reset();
-        }
-        if (!flags_.recompute_full || !flags_.recompute_first || method == nullptr) {
-            return;
-        }
-        const std::optional<int> layers = largest_stage(flags_, method->place);
-        if (!layers || flags_.recompute_layers.value_or(1) < *layers) {
-            problem(*method,
-                    "recomputes some layers of a stage and keeps the others, which has no word "
-                    "here");
         }
     }
 
@@ -508,6 +515,7 @@ class FlagReader {
     std::set<string_view> refused_tables_;  ///< those with a problem
     std::map<std::string, const Setting*, std::less<>> given_;
     bool is_printed_ = false;             ///< the settings are a block that a program printed
+    bool is_primus_ = false;              ///< they are of a Primus experiment
     std::vector<std::string> off_names_;  ///< unknown, and off
 };
 

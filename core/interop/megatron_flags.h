@@ -110,12 +110,42 @@ struct MegatronFlags {
     std::optional<int> key_width;       ///< --qk-head-dim
     std::optional<int> rotary_width;    ///< --qk-pos-emb-head-dim
     std::optional<int> value_width;     ///< --v-head-dim
+    // Attention of other kinds.
+    std::optional<std::string> attention_variant{};  ///< gated_delta_net or dsa
+    std::optional<std::string> linear_pattern{};     ///< --linear-attention-freq, as written
+    std::optional<int> linear_convolution{};         ///< --linear-conv-kernel-dim
+    std::optional<int> linear_key_heads{};           ///< --linear-num-key-heads
+    std::optional<int> linear_key_width{};           ///< --linear-key-head-dim
+    std::optional<int> linear_value_heads{};         ///< --linear-num-value-heads
+    std::optional<int> linear_value_width{};         ///< --linear-value-head-dim
+    std::optional<int> indexer_heads{};              ///< --dsa-indexer-n-heads
+    std::optional<int> indexer_width{};              ///< --dsa-indexer-head-dim
+    std::optional<int> indexer_keys{};               ///< --dsa-indexer-topk
+    bool output_gate = false;                        ///< --attention-output-gate
+    bool sinks = false;                              ///< --softmax-type learnable
+    std::optional<std::string> window_pattern{};     ///< --window-attn-skip-freq, as written
+    // Adapters that are trained in place of the weights, in ms-swift's words.
+    bool adapters = false;                       ///< --tuner_type lora
+    std::optional<int> adapter_rank{};           ///< --lora_rank
+    std::optional<double> adapter_dropout{};     ///< --lora_dropout
+    std::vector<std::string> adapter_targets{};  ///< --target_modules
+    std::vector<std::string> trained_modules{};  ///< --modules_to_save
+    // State spaces in place of attention.
+    bool state_spaces = false;                    ///< --spec of a model with them
+    std::optional<std::string> hybrid_pattern{};  ///< --hybrid-layer-pattern: "M-M*"
+    std::optional<double> attention_ratio{};      ///< --hybrid-attention-ratio
+    std::optional<double> feed_forward_ratio{};   ///< --hybrid-mlp-ratio
+    std::optional<int> mamba_heads{};             ///< --mamba-num-heads
+    std::optional<int> mamba_width{};             ///< --mamba-head-dim
+    std::optional<int> mamba_state{};             ///< --mamba-state-dim
+    std::optional<int> mamba_groups{};            ///< --mamba-num-groups
     // Experts.
     std::optional<int> experts;                 ///< --num-experts
     std::optional<int> experts_per_token;       ///< --moe-router-topk
     std::optional<int> expert_width;            ///< --moe-ffn-hidden-size
     std::optional<int> shared_width;            ///< --moe-shared-expert-intermediate-size
     bool shared_gate = false;                   ///< --moe-shared-expert-gate
+    std::optional<int> latent_experts{};        ///< --moe-latent-size
     std::optional<std::string> expert_pattern;  ///< --moe-layer-freq, as written
     std::optional<std::string> dispatcher{};    ///< --moe-token-dispatcher-type
     std::optional<std::string> flex_backend{};  ///< --moe-flex-dispatcher-backend
@@ -134,6 +164,9 @@ struct MegatronFlags {
     // What is known besides.
     std::optional<std::string> tokenizer{};        ///< --tokenizer-type
     std::optional<std::string> tokenizer_model{};  ///< --tokenizer-model: a name or a file
+    /// --null-tokenizer-eod-id or --null-tokenizer-pad-id, of versions since April 2026: the word
+    /// that ends a text is one of --vocab-size.
+    bool ends_inside = false;
     /// The program whose configuration says all this, where it is not Megatron-LM.
     std::string program{};
     bool all_forwards_first = false;  ///< of such a program: all micro-batches forward, then back

@@ -107,15 +107,18 @@ std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view pl
     return blocks.empty() ? std::nullopt : std::optional(std::ranges::max(blocks));
 }
 
-RecomputeWord megatron_recompute(const MegatronFlags& flags) {
+RecomputeWord megatron_recompute(const MegatronFlags& flags, std::string_view place) {
     if (flags.recompute_selective) {
         return selective_recompute(flags);
     }
     if (!flags.recompute_full) {
         return {.word = "none"};
     }
-    if (flags.recompute_first) {  // all layers of a stage, or the flags were refused
-        return {.word = "block"};
+    if (flags.recompute_first) {
+        const int first = flags.recompute_layers.value_or(1);
+        const bool is_all = first >= largest_stage(flags, place).value_or(first + 1) &&
+                            flags.prediction_layers.value_or(0) == 0;
+        return {.word = "block", .only = is_all ? 0 : first};
     }
     return {.word = "block", .blocks = flags.recompute_layers.value_or(1)};
 }

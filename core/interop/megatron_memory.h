@@ -19,8 +19,11 @@ namespace pipetwin {
 /// split.
 std::optional<int> largest_stage(const MegatronFlags& flags, std::string_view place);
 
-/// pipeline.recompute of the flags, and pipeline.recompute_blocks.
-RecomputeWord megatron_recompute(const MegatronFlags& flags);
+/// pipeline.recompute of the flags, pipeline.recompute_blocks and pipeline.recompute_only. The
+/// method `block` is of the first layers of each chunk, and of none that predict further tokens
+/// (megatron/core/transformer/transformer_block.py, multi_token_prediction.py). Throws as
+/// `largest_stage`.
+RecomputeWord megatron_recompute(const MegatronFlags& flags, std::string_view place);
 
 /// Modules whose inputs go to host memory.
 struct OffloadWords {

@@ -17,6 +17,7 @@
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
+#include "core/interop/megatron_shapes.h"
 #include "core/interop/tokenizers.h"
 
 namespace pipetwin {
@@ -36,173 +37,6 @@ int default_feed_forward(const MegatronFlags& flags) {
     return flags.gated ? static_cast<int>(std::int64_t{8} * width / 3 / 64 * 64) : 4 * width;
 }
 
-AttentionShape attention_of(const MegatronFlags& flags, std::string_view place) {
-    AttentionShape shape;
-    const int width = *flags.hidden_size;
-    shape.heads = *flags.heads;
-    shape.key_value_heads = flags.grouped ? flags.query_groups.value_or(1) : shape.heads;
-    if (shape.heads % shape.key_value_heads != 0) {
-        refuse_flags(ErrorKind::BadInput,
-                     place,
-                     fmt::format("--num-query-groups {} does not divide --num-attention-heads {}",
-                                 shape.key_value_heads,
-                                 shape.heads),
-                     "equal groups of heads share keys and values");
-    }
-    if (!flags.head_width && width % shape.heads != 0) {
-        refuse_flags(
-            ErrorKind::BadInput,
-            place,
-            fmt::format(
-                "--num-attention-heads {} does not divide --hidden-size {}", shape.heads, width),
-            "or give the width of a head with --kv-channels");
-    }
-    shape.key_width = flags.head_width.value_or(width / shape.heads);
-    shape.value_width = shape.key_width;
-    shape.input_bias = !flags.no_bias || flags.query_bias;
-    shape.output_bias = !flags.no_bias;
-    shape.head_norms = flags.head_norms;
-    shape.window = flags.window ? *flags.window + 1 : 0;
-    if (flags.latent) {
-        LatentShape latent;
-        latent.query_rank = flags.query_rank.value_or(0);
-        latent.key_value_rank = flags.key_value_rank.value_or(32);
-        latent.rotary_width = flags.rotary_width.value_or(64);
-        shape.key_value_heads = shape.heads;
-        shape.key_width = flags.key_width.value_or(128) + latent.rotary_width;
-        shape.value_width = flags.value_width.value_or(128);
-        // Biases of matrices between narrow rows are none of this shape; Megatron has none there.
-        shape.input_bias = false;
-        shape.head_norms = false;
-        shape.latent = latent;
-    }
-    return shape;
-}
-
-/// "([0]*3+[1]*58)", as Python computes it: lists of 0 and 1, sums, and products with a number.
-class LayerPattern {
-  public:
-    LayerPattern(std::string_view text, std::size_t most) : text_(text), most_(most) {}
-
-    /// The list; none for a text that is no such formula, or a list longer than `most`.
-    std::optional<std::vector<int>> list() {
-        std::optional<Value> value = sum();
-        skip();
-        const bool is_list = value && at_ == text_.size() && !value->is_number;
-        return is_list ? std::optional(std::move(value->list)) : std::nullopt;
-    }
-
-  private:
-    struct Value {
-        std::vector<int> list{};
-        bool is_number = false;
-        int number = 0;
-    };
-
-    void skip() {
-        while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '"')) {
-            ++at_;
-        }
-    }
-
-    bool take(char c) {
-        skip();
-        const bool is_there = at_ < text_.size() && text_[at_] == c;
-        at_ += is_there ? 1 : 0;
-        return is_there;
-    }
-
-    std::optional<Value> sum() {
-        std::optional<Value> result = product();
-        while (result && take('+')) {
-            const std::optional<Value> more = product();
-            if (!more || more->is_number || result->is_number ||
-                result->list.size() + more->list.size() > most_) {
-                return std::nullopt;
-            }
-            result->list.insert(result->list.end(), more->list.begin(), more->list.end());
-        }
-        return result;
-    }
-
-    std::optional<Value> product() {
-        std::optional<Value> result = factor();
-        while (result && take('*')) {
-            std::optional<Value> other = factor();
-            if (!other || other->is_number == result->is_number) {
-                return std::nullopt;
-            }
-            const Value& list = result->is_number ? *other : *result;
-            const int times = result->is_number ? result->number : other->number;
-            if (times < 0 || as_index(times) > most_ ||
-                list.list.size() * as_index(times) > most_) {
-                return std::nullopt;
-            }
-            Value repeated;
-            for (int i = 0; i < times && !list.list.empty(); ++i) {
-                repeated.list.insert(repeated.list.end(), list.list.begin(), list.list.end());
-            }
-            result = std::move(repeated);
-        }
-        return result;
-    }
-
-    std::optional<int> number() {
-        skip();
-        int value = 0;
-        const char* const end = text_.data() + text_.size();
-        const auto [rest, status] = std::from_chars(text_.data() + at_, end, value);
-        at_ = static_cast<std::size_t>(rest - text_.data());
-        return status == std::errc{} && value >= 0 ? std::optional(value) : std::nullopt;
-    }
-
-    std::optional<Value> factor() {
-        if (take('(')) {
-            if (++depth_ > 64) {
-                return std::nullopt;
-            }
-            std::optional<Value> inside = sum();
-            --depth_;
-            return take(')') ? inside : std::nullopt;
-        }
-        if (!take('[')) {
-            const std::optional<int> value = number();
-            return value ? std::optional(Value{.is_number = true, .number = *value}) : std::nullopt;
-        }
-        Value value;
-        while (!take(']')) {
-            const std::optional<int> entry = number();
-            if (!entry || *entry > 1 || value.list.size() == most_) {
-                return std::nullopt;
-            }
-            value.list.push_back(*entry);
-            take(',');
-        }
-        return value;
-    }
-
-    std::string_view text_;
-    std::size_t most_;
-    std::size_t at_ = 0;
-    int depth_ = 0;
-};
-
-/// Whether --noop-layers names this layer.
-bool is_empty_layer(const MegatronFlags& flags, int layer) {
-    return std::ranges::find(flags.empty_layers, layer) != flags.empty_layers.end();
-}
-
-/// Takes what belongs to empty layers out of a list with an entry for each layer.
-std::vector<bool> without_empty_layers(const MegatronFlags& flags, const std::vector<bool>& all) {
-    std::vector<bool> kept;
-    for (std::size_t layer = 0; layer < all.size(); ++layer) {
-        if (!is_empty_layer(flags, static_cast<int>(layer))) {
-            kept.push_back(all[layer]);
-        }
-    }
-    return kept;
-}
-
 /// Layers that compute: --num-layers without those that stand for nothing.
 int computing_layers(const MegatronFlags& flags, std::string_view place) {
     std::vector<int> empty = flags.empty_layers;
@@ -220,35 +54,6 @@ int computing_layers(const MegatronFlags& flags, std::string_view place) {
     return *flags.layers - static_cast<int>(empty.size());
 }
 
-/// Which layers have experts, empty ones included: every N-th from the first on, or as a pattern
-/// lists them.
-std::vector<bool> layers_with_experts(const MegatronFlags& flags, std::string_view place) {
-    const std::size_t layers = as_index(*flags.layers);
-    const std::string pattern = flags.expert_pattern.value_or("1");
-    const int every = whole_in(pattern).value_or(0);
-    std::vector<bool> blocks(layers);
-    if (every > 0) {
-        for (std::size_t block = 0; block < layers; ++block) {
-            blocks[block] = block % as_index(every) == 0;
-        }
-        return blocks;
-    }
-    const std::optional<std::vector<int>> list = LayerPattern(pattern, layers).list();
-    if (!list || list->size() != layers) {
-        refuse_flags(
-            ErrorKind::BadInput,
-            place,
-            fmt::format("--moe-layer-freq '{}', expected a number, or a list of {} times 0 "
-                        "or 1",
-                        std::string_view(pattern).substr(0, 60),
-                        layers),
-            fmt::format("for example \"([0]*1+[1]*{})\"", layers - 1));
-    }
-    std::transform(
-        list->begin(), list->end(), blocks.begin(), [](int entry) { return entry == 1; });
-    return blocks;
-}
-
 void add_experts(const MegatronFlags& flags, DecoderModel& model, std::string_view place) {
     if (flags.experts.value_or(0) == 0) {
         return;
@@ -259,6 +64,7 @@ void add_experts(const MegatronFlags& flags, DecoderModel& model, std::string_vi
     experts.width = flags.expert_width.value_or(model.feed_forward);
     experts.shared_width = flags.shared_width.value_or(0);
     experts.shared_gate = flags.shared_gate && experts.shared_width > 0;
+    experts.latent_width = flags.latent_experts.value_or(0);
     if (experts.per_token > experts.count) {
         refuse_flags(ErrorKind::BadInput,
                      place,
@@ -267,7 +73,7 @@ void add_experts(const MegatronFlags& flags, DecoderModel& model, std::string_vi
                                  experts.count),
                      "a token goes through some of the experts; without the flag through 2");
     }
-    model.has_experts = without_empty_layers(flags, layers_with_experts(flags, place));
+    model.has_experts = without_empty_layers(flags, megatron_expert_layers(flags, place));
 }
 
 /// Refuses more stages than any list of stages here holds.
@@ -393,9 +199,9 @@ std::optional<int> padded_vocabulary(const MegatronFlags& flags) {
     if (!given) {
         return std::nullopt;
     }
-    // The tokenizer for ready numbers adds one that ends a text.
-    const int words =
-        *given + flags.extra_vocabulary.value_or(0) + (flags.tokenizer == "NullTokenizer" ? 1 : 0);
+    // Until April 2026 the tokenizer for ready numbers added one that ends a text.
+    const bool adds_end = flags.tokenizer == "NullTokenizer" && !flags.ends_inside;
+    const int words = *given + flags.extra_vocabulary.value_or(0) + (adds_end ? 1 : 0);
     const int multiple = flags.vocabulary_divisor.value_or(128) * flags.tensor_size.value_or(1);
     return (words + multiple - 1) / multiple * multiple;
 }
@@ -428,16 +234,25 @@ DecoderModel megatron_model(const MegatronFlags& flags, std::string_view place) 
     model.norm_bias = !flags.rms_norm;
     model.tied = !flags.untied;
     model.dropout = flags.hidden_dropout.value_or(0.1) > 0;
-    model.attention = attention_of(flags, place);
+    set_megatron_attention(flags, model, place);
     add_experts(flags, model, place);
     model.prediction_blocks = model.further_blocks = flags.prediction_layers.value_or(0);
+    if (has_halves(flags)) {
+        set_halves(flags, model, place);
+    }
+    model.adapters = megatron_adapters(flags, model, place);
     model.precision = flags.bf16 ? "bf16" : flags.fp16 ? "fp16" : "fp32";
     return model;
 }
 
 std::string more_than_gpt(const MegatronFlags& flags, const DecoderModel& model) {
     const AttentionShape& shape = model.attention;
-    const std::array<std::pair<bool, std::string_view>, 16> reasons{{
+    const std::array<std::pair<bool, std::string_view>, 21> reasons{{
+        {flags.adapters, "adapters that are trained in place of the weights"},
+        {has_halves(flags), "layers that are halves: state spaces and attention"},
+        {shape.linear.has_value(), "linear attention"},
+        {shape.gated, "a gate behind attention"},
+        {shape.sinks, "numbers beside the scores of each head"},
         {flags.gated, "a gated inner layer: three matrices in place of two"},
         {flags.squared_relu, "squared ReLU: another activation"},
         {flags.rms_norm, "RMSNorm: norms without a bias"},

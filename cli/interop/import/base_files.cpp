@@ -33,7 +33,9 @@ class Bases {
         : options_(options), folder_(folder), take_(take), add_(add), left_out_(left_out) {}
 
     void add_to(LaunchFile& file, const std::filesystem::path& from) {
-        for (const std::string& name : std::vector<std::string>(file.models)) {
+        // Of several files the last one counts most.
+        const std::vector<std::string> names(file.models.rbegin(), file.models.rend());
+        for (const std::string& name : names) {
             const std::optional<std::filesystem::path> found = base_file(from, name, folder_);
             if (!found || ++files_ > most_base_files) {
                 leave_out_base(file, from, name, found.has_value());
@@ -169,6 +171,27 @@ std::vector<std::string> words_of_key(const LaunchFile& file, std::string_view n
 }
 
 }  // namespace
+
+void add_primus_module(LaunchFile& file,
+                       const ImportOptions& options,
+                       const TakeBase& take,
+                       const AddBase& add,
+                       std::vector<std::string>& left_out) {
+    constexpr std::string_view folder = "modules/megatron";
+    LaunchFile module{.settings = {}, .models = words_of_key(file, "config")};
+    const bool is_found = std::ranges::all_of(module.models, [&](const std::string& name) {
+        return base_file(options.file, name, folder).has_value();
+    });
+    if (module.models.empty() || !is_found) {
+        return;
+    }
+    add_bases(module, options, folder, take, add, left_out);
+    add(file, module);
+    std::erase_if(file.settings, [](const Setting& setting) {
+        return setting.name == "config" && setting.sections.size() == 2 &&
+               setting.sections.front() == "modules";
+    });
+}
 
 LaunchFile primus_settings(const std::string& text,
                            const ImportOptions& options,

@@ -38,6 +38,16 @@ void add_bases(LaunchFile& file,
                const AddBase& add,
                std::vector<std::string>& left_out);
 
+/// Adds what the file says that a Primus module's `config` names, and what that continues, and
+/// takes the key out; where the file is not found, neither beside this one nor below
+/// "modules/megatron", nothing is done. As in Primus, such a file stands between the overrides and
+/// the model's.
+void add_primus_module(LaunchFile& file,
+                       const ImportOptions& options,
+                       const TakeBase& take,
+                       const AddBase& add,
+                       std::vector<std::string>& left_out);
+
 /// The settings of a framework in Primus's YAML, with those of the files that it continues, by
 /// their names in the framework ("training.seq_len").
 LaunchFile primus_settings(const std::string& text,

@@ -149,13 +149,11 @@ Imported import_megatron(const ImportOptions& options) {
     }
     LaunchFile file = parse_launch_file(text, place, given_variables(options, text));
     std::vector<std::string> left_out;
-    add_bases(
-        file,
-        options,
-        "models/megatron",
-        [](const std::string& of, const std::string& at) { return parse_launch_file(of, at); },
-        add_base_settings,
-        left_out);
+    const auto take = [](const std::string& of, const std::string& at) {
+        return parse_launch_file(of, at);
+    };
+    add_primus_module(file, options, take, add_base_settings, left_out);
+    add_bases(file, options, "models/megatron", take, add_base_settings, left_out);
     add_named_model(file, options);
     const bool is_empty = std::ranges::all_of(file.settings, &Setting::is_unset);
     if (is_empty && !file.unseen.empty()) {

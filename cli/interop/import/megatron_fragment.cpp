@@ -124,6 +124,17 @@ class FlagsImport {
 
     std::string model_table() {
         const std::vector<std::string_view> missing = missing_sizes(flags_);
+        if (!missing.empty() && flags_.adapters) {
+            throw Error(
+                ErrorKind::Infeasible,
+                place_,
+                fmt::format("adapters are trained, which belong to the costs of a model, "
+                            "and the file describes no whole one: {} {} missing",
+                            fmt::join(missing, ", "),
+                            missing.size() == 1 ? "is" : "are"),
+                "write the sizes, as in --num-layers; models of profiles/models are known by "
+                "their names");
+        }
         if (!missing.empty()) {
             warn(
                 fmt::format("the file describes no whole model, {} {} missing: the fragment has no "
@@ -137,6 +148,12 @@ class FlagsImport {
         if (vocabulary) {
             parameters_ = parameter_count(model);
         }
+        if (model.adapters) {
+            notes_.push_back(fmt::format("{} parameters are trained, of adapters of rank {}{}",
+                                         with_separators(trained_parameters(model)),
+                                         model.adapters->rank,
+                                         model.adapters->ends ? ", embedding and head" : ""));
+        }
         const std::string more = more_than_gpt(flags_, model);
         if (!options_.hf.has_attention) {
             warn(attention_warning(attention_, options_.hf.device.has_value()));
@@ -144,7 +161,7 @@ class FlagsImport {
         if (more.empty() && !options_.hf.device) {
             return gpt_table(model, vocabulary);
         }
-        if (!vocabulary) {
+        if (!vocabulary && options_.hf.device) {
             throw Error(
                 ErrorKind::Infeasible,
                 place_,
@@ -152,7 +169,7 @@ class FlagsImport {
                 "knows it",
                 "add --vocabulary N to the command");
         }
-        return profile_table(model, more);
+        return profile_table(model, more, vocabulary.has_value());
     }
 
     std::string gpt_table(const DecoderModel& model, std::optional<int> vocabulary) {
@@ -178,7 +195,9 @@ class FlagsImport {
         return has_exact_gelu ? text : text + "gelu = \"tanh\"\n";
     }
 
-    std::string profile_table(const DecoderModel& model, const std::string& more) {
+    std::string profile_table(const DecoderModel& model,
+                              const std::string& more,
+                              bool knows_vocabulary) {
         const std::filesystem::path file = profile_beside(options_.common.out);
         const std::string reason =
             more.empty() ? std::string() : fmt::format("# more than a gpt: {}\n", more);
@@ -188,15 +207,19 @@ class FlagsImport {
         if (options_.hf.device) {
             profile_ = print_profile(estimated(model));
         } else {
-            warn(
-                fmt::format("the model is more than a gpt ({}): its costs are a profile, which the "
-                            "fragment calls {}; 'pipetwin import {} {} --device NAME --out {} "
-                            "--force' estimates and writes it ('pipetwin devices' lists the names)",
-                            more,
-                            file.filename().string(),
-                            options_.format,
-                            shell_word(options_.file.string()),
-                            shell_word(options_.common.out.string())));
+            warn(fmt::format(
+                "the model is more than a gpt ({}): its costs are a profile, which the "
+                "fragment calls {}; 'pipetwin import {} {} --device NAME{} --out {} "
+                "--force' estimates and writes it ('pipetwin devices' lists the "
+                "names){}",
+                more,
+                file.filename().string(),
+                options_.format,
+                shell_word(options_.file.string()),
+                knows_vocabulary ? "" : " --vocabulary N",
+                shell_word(options_.common.out.string()),
+                knows_vocabulary ? ""
+                                 : "; N is the number of words, which the tokenizer alone knows"));
         }
         return text;
     }
@@ -327,8 +350,11 @@ class FlagsImport {
             text += fmt::format("group_size = {}\n", *flags_.group_size);
         }
         text += micro_batches_text;
-        const RecomputeWord recompute = megatron_recompute(flags_);
+        const RecomputeWord recompute = megatron_recompute(flags_, place_);
         text += recompute_lines(recompute.word, recompute.blocks);
+        if (recompute.only > 0) {
+            text += fmt::format("recompute_only = {}\n", recompute.only);
+        }
         if (!recompute.modules.empty()) {
             text += fmt::format("recompute_modules = [\"{}\"]\n",
                                 fmt::join(recompute.modules, "\", \""));

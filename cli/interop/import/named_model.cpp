@@ -11,6 +11,7 @@
 #include "cli/base/input.h"
 #include "core/base/ascii.h"
 #include "core/costs/devices/shipped_profiles.h"
+#include "core/interop/hf_config.h"
 #include "core/interop/launch/setting_values.h"
 #include "core/interop/megatron_config.h"
 #include "core/interop/megatron_flags.h"
@@ -25,7 +26,9 @@ std::string shipped_name(std::string_view theirs) {
     }
     std::string name(theirs.substr(theirs.find_last_of('/') + 1));
     std::ranges::transform(name, name.begin(), [](char c) { return ascii::lower(c); });
-    for (const std::string_view end : {"-hf", "-instruct", "-chat", "-base"}) {
+    // Qwen3's releases of July 2025 have the sizes of the first ones.
+    for (const std::string_view end :
+         {"-2507", "-hf", "-instruct", "-thinking", "-chat", "-base"}) {
         if (name.ends_with(end)) {
             name.erase(name.size() - end.size());
         }
@@ -66,6 +69,25 @@ void add_model(LaunchFile& file, const std::string& name) {
     }
 }
 
+/// Samples of as many tokens as the model takes.
+void add_longest_samples(LaunchFile& file, const std::string& name, const std::string& place) {
+    const std::filesystem::path config = sim::config_file(name, "import megatron --model");
+    const int tokens =
+        parse_hf_config(read_input(config, JsonLimits{}.max_bytes), config.string()).context;
+    if (tokens == 0) {
+        return;
+    }
+    file.settings.push_back({.name = "seq-length",
+                             .written = fmt::format("--max_length of {}", name),
+                             .place = place,
+                             .values = {{.text = fmt::to_string(tokens), .place = place}}});
+    file.notes.push_back(
+        fmt::format("{}: without --max_length a sample has up to {} tokens, as {} takes them",
+                    place,
+                    tokens,
+                    name));
+}
+
 }  // namespace
 
 void add_named_model(LaunchFile& file, const ImportOptions& options) {
@@ -82,6 +104,12 @@ void add_named_model(LaunchFile& file, const ImportOptions& options) {
             setting.name = setting.name == "max-length" ? "seq-length" : setting.name;
         }
         const std::string shipped = word.unknown.empty() ? shipped_name(word.text) : "";
+        // swift/arguments/base_args: without --max_length as many tokens as the model takes, which
+        // later releases of it may have more of.
+        const bool has_own_length = word.text.find("2507") == std::string::npos;
+        if (!shipped.empty() && has_own_length && sequence_of(file) == 1) {
+            add_longest_samples(file, shipped, word.place);
+        }
         if (name.empty() && shipped.empty()) {
             file.notes.push_back(fmt::format(
                 "{}: --model {}: its sizes are not known here; --model FILE names a config.json",

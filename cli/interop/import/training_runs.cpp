@@ -88,7 +88,14 @@ std::string stack_of_run(const TrainingRun& run,
             where,
             stack));
     }
-    if (!run.narrow.empty() && !has_costs) {
+    if (!run.not_narrow.empty()) {
+        notes.push_back(
+            fmt::format("warning: products of blocks are in {}, but those of {} are not, and no "
+                        "costs have both: those with --precision {} are too short",
+                        run.narrow,
+                        run.not_narrow,
+                        run.narrow));
+    } else if (!run.narrow.empty() && !has_costs) {
         notes.push_back(
             fmt::format("warning: products of blocks are in {0}, which only costs say: estimate "
                         "those of the model with --precision {0}",
@@ -148,6 +155,15 @@ std::optional<sim::EstimateQuestion> question_of(const TrainingRun& run,
                         fmt::format("add {} N to the command, or leave --device out", option));
         }
     };
+    if (!run.not_narrow.empty()) {
+        throw Error(ErrorKind::Infeasible,
+                    input_name(options.file),
+                    fmt::format("products of blocks are in {}, but those of {} are not: no costs "
+                                "have both",
+                                run.narrow,
+                                run.not_narrow),
+                    "leave --device out, and estimate costs with one type");
+    }
     const std::optional<int> sequence = options.hf.sequence ? options.hf.sequence : run.sequence;
     const std::optional<int> size =
         options.micro_batch_size ? options.micro_batch_size : micro_batch_size(run);
@@ -253,6 +269,9 @@ Imported tables_of(const TrainingRun& run,
     text += quoted_line("gradients", run.gradients);
     if (run.balances_experts) {
         text += "expert_load = \"balanced\"\n";
+    }
+    if (run.expert_capacity) {
+        text += fmt::format("expert_capacity = {}\n", *run.expert_capacity);
     }
     if (run.optimizer_state_bytes) {
         text += fmt::format("optimizer_state_bytes = {}\n", *run.optimizer_state_bytes);

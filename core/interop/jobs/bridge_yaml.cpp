@@ -141,7 +141,7 @@ class BridgeTables {
         line("  recompute_granularity: {}",
              recomputes ? values_.at("recompute-granularity") : "null");
         line("  recompute_method: {}",
-             !flags_.recompute_full    ? "null"
+             !flags_.recompute_full   ? "null"
              : flags_.recompute_first ? "block"
                                       : "uniform");
         line("  recompute_num_layers: {}",

@@ -98,6 +98,15 @@ std::optional<std::string_view> neutral_value(std::string_view name) {
     return std::nullopt;
 }
 
+/// Whether MaxText's model of this name has no experts (src/maxtext/configs/models).
+bool is_dense_model(std::string_view name) {
+    constexpr std::string_view begins =
+        "llama2- llama3 mistral- gemma- gemma2- gemma3- gpt3- qwen2.5- qwen3-0.6b qwen3-1.7b "
+        "qwen3-4b qwen3-8b qwen3-14b qwen3-32b gemma4-31b";
+    return std::ranges::any_of(words_in(begins),
+                               [name](std::string_view begin) { return name.starts_with(begin); });
+}
+
 /// Reads a configuration of MaxText; one object for each.
 class MaxtextReader {
   public:
@@ -109,6 +118,7 @@ class MaxtextReader {
         read_axes();
         read_batch();
         read_numbers();
+        read_experts();
         read_recompute();
         expect_plain_run();
         reader_.finish(harmless_maxtext, leave_out_, run_);
@@ -123,6 +133,7 @@ class MaxtextReader {
         const auto* const known =
             std::ranges::find(maxtext_models, run_.model, &NamedModel::theirs);
         run_.shipped_model = known == maxtext_models.end() ? "" : std::string(known->ours);
+        is_dense_ = is_dense_model(run_.model);
         const bool overrides = reader_.answer("override_model_config").value_or(false);
         for (const std::string_view size : words_in(maxtext_of_model)) {
             if (!reader_.has(size)) {
@@ -131,6 +142,7 @@ class MaxtextReader {
             if (overrides) {
                 reader_.problem(size, "it changes the model of that name");
                 run_.shipped_model.clear();
+                is_dense_ = false;
             } else {
                 reader_.texts(size);  // as the model of that name has it
             }
@@ -342,12 +354,13 @@ class MaxtextReader {
             run_.optimizer_state_bytes = 4;  // two moments, and no weights in fp32
         }
         const std::string quantization = reader_.text("quantization").value_or("");
-        const bool is_dense =
-            !run_.shipped_model.empty() && run_.model.find("mixtral") == std::string::npos &&
-            run_.model.find("-a") == std::string::npos;  // "qwen3-30b-a3b": 3 of 30 are active
-        if (is_dense && has_word("fp8 fp8_full fp8_gpu nanoo_fp8 te_fp8_delayedscaling "
-                                 "te_fp8_currentscaling",
-                                 quantization)) {
+        // Experts that are computed as products with masks have those of the type, too
+        // (src/maxtext/layers/moe.py, get_einsum); AMD's and Transformer Engine's have none for it.
+        const bool is_of_masks = !is_dense_ && has_masks() && has_word("fp8 fp8_gpu", quantization);
+        if (is_of_masks ||
+            (is_dense_ && has_word("fp8 fp8_full fp8_gpu nanoo_fp8 te_fp8_delayedscaling "
+                                   "te_fp8_currentscaling",
+                                   quantization))) {
             run_.narrow = "fp8";
         } else if (!means_nothing(quantization)) {
             reader_.problem("quantization", "products in 8 bits take other time and memory");
@@ -358,6 +371,53 @@ class MaxtextReader {
             reader_.problem("opt_type", "keeps another state than Adam");
         }
         run_.clip_norm = reader_.real("gradient_clipping_threshold").value_or(1);
+    }
+
+    /// Whether experts take so many tokens at most, which are multiplied by masks to reach them.
+    bool has_masks() { return !reader_.answer("sparse_matmul").value_or(true) && capacity() > 0; }
+
+    double capacity() {
+        const std::string text = reader_.text("capacity_factor").value_or("-1");
+        const std::optional<double> factor = real_in(text);
+        if (!factor) {
+            throw Error(ErrorKind::BadInput,
+                        reader_.place("capacity_factor"),
+                        fmt::format("capacity_factor = '{}', expected a number", text),
+                        "-1, the default, drops no token");
+        }
+        return *factor;
+    }
+
+    /// Experts as src/maxtext/layers/moe.py computes them.
+    void read_experts() {
+        const bool is_sparse = reader_.answer("sparse_matmul").value_or(true);
+        const bool has_kernel = reader_.answer("megablox").value_or(true);
+        const bool has_exchange = reader_.answer("moe_dispatch_no_expert_sharding").value_or(false);
+        const double factor = capacity();
+        if (is_dense_) {
+            return;
+        }
+        if (is_sparse && !has_kernel) {
+            run_.warnings.emplace_back(
+                "megablox = false: the prediction computes the experts of a device in one grouped "
+                "product; XLA's own (ragged_dot) may take longer");
+        }
+        if (is_sparse) {
+            return;
+        }
+        if (factor <= 0) {
+            reader_.problem("sparse_matmul", "every expert computes every token");
+            return;
+        }
+        run_.expert_capacity = factor;
+        run_.warnings.emplace_back(
+            "sparse_matmul = false: the run multiplies tokens by masks to reach their experts, and "
+            "to come back; the prediction sorts and sends rows, so a step is at least as long");
+        if (run_.expert_parallel.value_or(1) > 1 && !has_exchange) {
+            run_.warnings.emplace_back(
+                "moe_dispatch_no_expert_sharding = false: XLA may gather experts where the "
+                "prediction sends rows to them");
+        }
     }
 
     /// MaxText keeps what its policies name (src/maxtext/layers/decoders.py, get_remat_policy).
@@ -433,6 +493,7 @@ class MaxtextReader {
     SettingReader reader_;
     LeaveOut leave_out_;
     TrainingRun run_{};
+    bool is_dense_ = false;     ///< the model is known to have no experts
     std::string open_axis_{};   ///< that has -1 devices; empty: none
     std::int64_t written_ = 1;  ///< devices of all written degrees together
     std::int64_t devices_ = 1;

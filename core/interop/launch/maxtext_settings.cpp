@@ -199,7 +199,7 @@ const std::string_view maxtext_of_model =
     "use_untrainable_positional_embedding v_head_dim v_norm_with_scale vocab_size";
 
 const std::string_view maxtext_defaults =
-    "activations_in_float32=false batch_split_factor=1 capacity_factor=-1.0 "
+    "activations_in_float32=false batch_split_factor=1 "
     "cast_logits_to_fp32=true communication_overlapping_alpha=0.0 compress_ratios=none "
     "compressed_rope_max_timescale=160000 context_parallel_load_balance=true "
     "context_sharding=context custom_mesh=none custom_mesh_and_rule=none "
@@ -211,9 +211,9 @@ const std::string_view maxtext_defaults =
     "float32_logits=false float32_qk_product=false float32_weight_sum=true "
     "fuse_expert_scales=false global_parameter_scale=1 hf_lora_adapter_path=none "
     "hidden_size_per_layer_input=0 learn_to_init_mode=false logits_dot_in_fp32=false "
-    "lora_input_adapters_path=none matmul_precision=default megablox=true mhc_expansion_rate=1 "
+    "lora_input_adapters_path=none matmul_precision=default mhc_expansion_rate=1 "
     "moba=false model_call_mode=none moe_chunk_barrier=false "
-    "moe_dispatch_no_expert_sharding=false moe_expert_input_dim=-1 "
+    "moe_expert_input_dim=-1 "
     "moe_fsdp_use_two_stage_all_gather=false mtp_num_layers=0 "
     "num_communication_overlapping_steps=0 num_diloco_fragments=none num_kv_shared_layers=0 "
     "num_moe_emb_chunks=0 num_moe_token_chunks=1 o_groups=0 o_lora_rank=0 "
@@ -221,7 +221,7 @@ const std::string_view maxtext_defaults =
     "pipeline_delay_activation_forwarding=false pipeline_fsdp_ag_once=false "
     "pipeline_fsdp_ag_per_repeat=false prefuse_moe_weights=false quant_cfg_path=none "
     "ragged_buffer_factor=-1.0 replicate_quant_scale=false sft_train_on_completion_only=false "
-    "shard_exp_on_fsdp=false sparse_matmul=true te_comm_gemm_overlap=disabled "
+    "shard_exp_on_fsdp=false te_comm_gemm_overlap=disabled "
     "trainable_parameters_mask=none training_objective=causal_lm "
     "ulysses_context_sharding=context_usp_ulysses use_2d_fsdp_sharding=false use_audio=false "
     "use_batch_split_schedule=false use_double_wide_mlp=false use_dpo=false use_indexer=false "

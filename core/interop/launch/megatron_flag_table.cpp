@@ -24,40 +24,29 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"retro-add-retriever", "it adds a retriever to the model", off_or_one},
     {"heterogeneous-layers-config-path", "another file makes each layer different"},
     {"heterogeneous-layers-config-encoded-json", "it makes each layer different"},
-    {"is-hybrid-model hybrid-attention-ratio hybrid-mlp-ratio",
-     "the model has state-space layers",
-     off_values},
-    {"hybrid-override-pattern hybrid-layer-pattern", "the model has state-space layers"},
+    {"mamba-d-conv", "the state space sees another number of tokens", "4 null none"},
+    {"mamba-expand", "the state space has another width", "2 null none"},
+    {"mamba-chunk-size", "the state space has other chunks", "128 null none"},
+    {"mamba-training-ssm-states-dtype", "states have another width", "null none"},
+    {"mtp-hybrid-override-pattern", "it says what layers predict further tokens", "null none"},
     {"conv-bias lfm-layer-types", "the model has convolutions", off_values},
-    {"spec", "Python code describes the model", "local"},
     {"use-checkpoint-args", "a checkpoint describes the model", off_values},
     {"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", off_values},
     {"yaml-cfg", "the settings are in another file: import that file"},
     {"vision-pretraining", "the model is not a language model", off_values},
-    {"softmax-type", "it adds a number to each head", "vanilla off-by-one"},
-    {"window-attn-skip-freq", "some blocks see less of a sample than others"},
-    {"linear-attention-type linear-attention-freq "
-     "experimental-attention-variant",
-     "attention is another one"},
-    {"attention-output-gate", "it adds a matrix to each block", off_values},
+    {"linear-attention-type", "attention is another one"},
     {"moe-use-upcycling", "a dense model becomes one of experts", off_values},
-    {"moe-latent-size", "it adds matrices around the experts"},
     {"sft variable-seq-lengths neat-pack packed-sequence "
      "enable-packed-sequences use-packed-sequence no-pad-to-seq-lengths "
      "hybrid-context-parallel rl-use-sequence-packing",
      "samples have different lengths",
      off_values},
     {"perform-rl-step", "a step generates samples, too", off_values},
-    {"model-type", "the model is not a language model", "gpt decoder null none"},
     {"mtp-standalone", "the layers that predict further tokens are a stage", off_values},
     {"mtp-use-repeated-layer", "it adds layers that predict further tokens", off_values},
-    {"enable-dsa-indexer dsa-indexer-topk index-topk",
-     "an indexer chooses keys in each block",
-     off_values},
+    {"enable-dsa-indexer index-topk", "an indexer chooses keys in each block", off_values},
+    {"dsa-indexer-topk-freq", "blocks take the choice of a block before", "1 null none"},
     {"full-attention-interval", "attention is another one in most blocks", "0 1 null"},
-    {"linear-num-key-heads linear-num-value-heads",
-     "attention is another one in most blocks",
-     off_values},
     {"interleave-sliding-window sink-sliding-window",
      "some blocks see less of a sample",
      off_values},
@@ -82,7 +71,7 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"freeze-all-layers", "nothing is trained", off_values},
     {"freeze-base-for-mtp", "parts of the model are not trained", off_values},
     {"flextron", "parts of the model are left out", off_values},
-    {"peft lora lora-r lora-rank lora-alpha lora-target-modules lora-fusion",
+    {"peft lora lora-r lora-target-modules lora-fusion",
      "adapters are trained, and the weights are not",
      off_values},
     {"freeze-llm freeze-parameters-ratio freeze-parameters freeze-parameters-regex "
@@ -103,7 +92,8 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"framework", "the module is of another program", "megatron null none"},
     {"enable-turbo-attention-float8", "attention is in 8 bits", off_values},
     {"turbo-mega-moe-precision", "experts have another precision", "bf16 null none"},
-    {"tuner-type train-type", "adapters are trained, and the weights are not", "full null none"},
+    {"lora-bias", "adapters have biases", "none null"},
+    {"target-regex target-parameters", "adapters stand beside other products", "null none"},
     {"kitchen-recipe-number kitchen-config-file quant-recipe",
      "products in few bits take other time and memory",
      off_values},
@@ -141,6 +131,8 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"use-layer-wise-distributed-optimizer",
      "replicas share the optimizer layer by layer",
      off_values},
+    {"data-parallel-replicate-degree", "groups of replicas each have a copy", off_or_one},
+    {"weight-deosc", "weights are changed between steps", off_values},
     {"tensor-parallel-num-weight-shards", "weights are shared out otherwise", "1 null"},
     {"megatron-fsdp-use-decoupled-grad", "gradients have another width", off_values},
     {"outer-dp-sharding-strategy", "groups of replicas share it", "no_shard"},
@@ -153,7 +145,7 @@ constexpr auto refused = std::to_array<SettingGroup>({
     // Memory.
     {"fp8-param-gather", "weights have 8 bits", off_values},
     {"fp4-format fp4", "products in 4 bits take other time and memory", off_values},
-    {"fp4-param-gather", "weights have 4 bits", off_values},
+    {"fp4-param-gather fp4-param", "weights have 4 bits", off_values},
     {"optimizer-cpu-offload optimizer-offload offload-optimizer-states swap-optimizer",
      "the optimizer's state is in host memory",
      off_values},
@@ -204,7 +196,9 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"overlap-moe-expert-parallel-comm",
      "messages of experts go beside the layers of another micro-batch",
      off_values},
-    {"moe-fb-overlap combined-1f1b", "forwards and backwards are merged", off_values},
+    {"moe-fb-overlap combined-1f1b patch-moe-overlap",
+     "forwards and backwards are merged",
+     off_values},
     {"inference-only skip-train", "nothing is trained", off_values},
     {"fake-process-group", "nothing is sent", off_values},
     {"delay-wgrad-compute", "the gradients of weights wait", off_values},
@@ -274,7 +268,9 @@ constexpr auto noted = std::to_array<SettingGroup>({
     {"fsdp-double-buffer megatron-fsdp-max-pool-double-buffer nccl-ub use-nccl-ub",
      "buffers that messages keep are not in the prediction: the run needs more memory",
      off_values},
-    {"keep-fp8-transpose-cache", "copies of weights that are kept need more memory", off_values},
+    {"keep-fp8-transpose-cache keep-fp8-transpose-cache-when-using-custom-fsdp",
+     "copies of weights that are kept need more memory",
+     off_values},
     {"reuse-grad-buf-for-mxfp8-param-ag",
      "the prediction has a buffer of its own for gathered weights; the run needs less memory",
      off_values},
@@ -319,10 +315,10 @@ constexpr auto noted = std::to_array<SettingGroup>({
      "optimizer-cuda-graph",
      "the prediction launches kernels one by one, and has no memory of graphs",
      off_values},
-    {"first-last-layers-bf16 num-layers-at-start-in-bf16 "
-     "num-layers-at-end-in-bf16 no-fp8-wgrad",
-     all_in_eight_bits,
-     off_values},
+    {"first-last-layers-bf16 no-fp8-wgrad", all_in_eight_bits, off_values},
+    {"dsa-indexer-loss-coeff",
+     "the prediction has no time for the loss of the indexer; a step is longer",
+     "0 0.0 null none"},
     {"fp8-wgrad", all_in_eight_bits, on_values},
     {"fp8-dot-product-attention fp8-multi-head-attention", attention_in_half, off_values},
     {"no-masked-softmax-fusion no-bias-swiglu-fusion no-bias-dropout-fusion "
@@ -375,6 +371,7 @@ constexpr auto aliases = std::to_array<FlagAlias>({
     {"activations-checkpoint-num-layers", "recompute-num-layers"},
     {"checkpoint-num-layers", "recompute-num-layers"},
     {"shared-expert-gate", "moe-shared-expert-gate"},
+    {"train-type", "tuner-type"},
     {"ppo-micro-batch-size-per-gpu", "micro-batch-size"},
     {"fp8", "fp8-format"},
     {"activations-checkpoint-method", "recompute-method"},
@@ -384,6 +381,14 @@ constexpr auto aliases = std::to_array<FlagAlias>({
 /// Names of harmless flags, in alphabetical order, apart by blanks: their values change no kernel,
 /// size, message or order of a training step.
 constexpr std::string_view harmless =
+    // Numbers of layers in bf16, which --first-last-layers-bf16 alone makes so.
+    "num-layers-at-end-in-bf16 num-layers-at-start-in-bf16 "
+    // Primus: reports, and what enable_odc, fp4 and weight_deosc alone read.
+    "generate-tracelens-report mxfp4-gradient-stochastic-rounding odc-gda-defer-reduce "
+    "odc-gda-pipe odc-gda-rs-blocks odc-gda-stride-bytes odc-gda-warmup-mode "
+    "odc-grad-spike-threshold odc-max-buffer-size odc-mori-init odc-p2p-backend odc-phase "
+    "odc-rocshmem-gda odc-rocshmem-lib use-dist-ckpt-deprecated weight-deosc-log-freq "
+    "weight-deosc-period weight-deosc-ratio weight-deosc-start-step "
     "DDP-impl activation-func-clamp-value adam-beta1 adam-beta2 adam-eps add-rmsnorm-offset "
     "adlr-autoresume adlr-autoresume-interval adv-estimator ai-framework align-grad-reduce "
     "align-param-gather allow-ambiguous-pad-tokens aml-data-download-path app-tag-run-name "
@@ -435,7 +440,7 @@ constexpr std::string_view harmless =
     "distrib-optim-fully-reshardable-mem-efficient distributed-backend "
     "distributed-timeout-minutes distributed-timeout-seconds-after-init ds-pipeline-enabled "
     "dsa-indexer-rotate-activation dsa-indexer-scoring-relu dsa-indexer-skip-topk-offset "
-    "dsa-indexer-topk-freq dump-param-to-param-group-map dump-pp-data embedding-init-method "
+    "dump-param-to-param-group-map dump-pp-data embedding-init-method "
     "embedding-init-method-std embedding-multiplier-scale embedding-path enable-experimental "
     "enable-experimental-features enable-ft-package enable-full-sharding-in-hsdp "
     "enable-gloo-process-groups enable-hf2mg-convert enable-mg2hf-convert enable-msc "
@@ -516,11 +521,11 @@ constexpr std::string_view harmless =
     "logits-load-msc-prefetch-depth logits-load-prefetch-factor logits-save-dtype "
     "logits-save-top-p-min-k long-factor long-mscale longrope-freqs-type loss-agg-mode loss-alpha "
     "loss-scale loss-scale-window low-freq-factor lr lr-decay-iters lr-decay-samples "
-    "lr-decay-steps lr-decay-style lr-mult-router lr-warmup-fraction lr-warmup-init "
+    "lora-alpha lr-decay-steps lr-decay-style lr-mult-router lr-warmup-fraction lr-warmup-init "
     "lr-warmup-iters lr-warmup-samples lr-warmup-steps lr-wsd-decay-iters lr-wsd-decay-samples "
-    "lr-wsd-decay-style mamba-chunk-size mamba-d-conv mamba-expand mamba-head-dim "
-    "mamba-inference-conv-states-dtype mamba-inference-ssm-states-dtype mamba-int-list "
-    "mamba-num-groups mamba-num-heads mamba-state-dim mamba-training-ssm-states-dtype manual-gc "
+    "lr-wsd-decay-style mamba-inference-conv-states-dtype mamba-inference-ssm-states-dtype "
+    "mamba-int-list "
+    "manual-gc "
     "manual-gc-eval manual-gc-interval mask-factor mask-prob mask-type master-addr master-port "
     "max-restarts max-tokens-to-oom megatron-fsdp-enable-fine-grained-param-gather "
     "megatron-fsdp-version mem-batch-size mem-efficient-ln mem-infer-seq-len "
@@ -561,7 +566,7 @@ constexpr std::string_view harmless =
     "no-yarn-correction-range-round-to-int node-rank non-persistent-ckpt-type "
     "non-persistent-global-ckpt-dir non-persistent-local-ckpt-algo non-persistent-local-ckpt-dir "
     "non-persistent-save-interval norm-epsilon norm-topk-prob npu-deterministic "
-    "null-tokenizer-eod-id null-tokenizer-pad-id num-buckets num-channels num-classes "
+    "num-buckets num-channels num-classes "
     "num-dataset-builder-threads num-experts-teacher num-speculative-tokens num-workers "
     "nvtx-ranges object-storage-cache-path offset-sampling-seed-by-dp-rank one-logger-async "
     "one-logger-entity one-logger-project one-logger-run-name onnx-safe "
@@ -682,7 +687,9 @@ constexpr std::string_view harmless_in_tables =
     "inprocess_restart.termination_grace_time inprocess_restart.granularity "
     "inprocess_restart.active_world_size inprocess_restart.empty_cuda_cache "
     "inprocess_restart.max_rank_faults inprocess_restart.monitor_process_logdir "
-    "profiling.profile_ranks profiling.memory_snapshot_path platform_config.name ";
+    "profiling.profile_ranks profiling.memory_snapshot_path platform_config.name "
+    "mock_dataset.class mock_dataset.params.num_samples mock_dataset.params.image_size "
+    "torch_compile.enable torch_compile.backend torch_compile.mode torch_compile.fullgraph ";
 
 /// Tables whose keys, taken together, train something else.
 constexpr auto refused_tables = std::to_array<SettingGroup>({

@@ -162,11 +162,12 @@ class TitanReader {
     /// What sets the run apart from a plain training.
     void expect_plain_run() {
         reader_.refuse(refused_titan);
-        const bool has_turbo = reader_.answer("primus_turbo.use_turbo_grouped_mm").value_or(false);
-        if (reader_.answer("primus_turbo.use_moe_fp8").value_or(false) && has_turbo &&
-            !is_dense()) {
+        if (has_turbo_experts() && run_.narrow.empty()) {
+            run_.narrow = "fp8";
+            run_.not_narrow = "linear layers";
+        } else if (has_turbo_experts() && run_.narrow != "fp8") {
             reader_.problem("primus_turbo.use_moe_fp8",
-                            "products of experts in 8 bits take other time and memory");
+                            "products of experts have other 8 bits than those of linear layers");
         }
         warn_of_code();
         run_.sequence = reader_.whole("training.seq_len", 1).value_or(2048);
@@ -197,6 +198,13 @@ class TitanReader {
         const std::string name = reader_.text("model.name").value_or("");
         const std::string flavor = reader_.text("model.flavor").value_or("");
         model_ = titan_model(name, flavor);
+        // Primus makes a model of so many layers of it (primus/backends/torchtitan/patches).
+        if (const std::optional<int> blocks = reader_.whole("model.n_layers", 1, 49'999);
+            blocks && blocks != model_.blocks) {
+            model_.name += fmt::format(" of {}", counted(*blocks, "layer"));
+            model_.blocks = blocks;
+            model_.shipped.clear();
+        }
         run_.model = model_.name;
         run_.shipped_model = model_.shipped;
         read_converters();
@@ -222,10 +230,9 @@ class TitanReader {
             has_experts = has_experts || word.find("grouped_mm") != std::string::npos;
             has_linear = has_linear || word.find("grouped_mm") == std::string::npos;
         }
+        has_experts = has_experts || (run_.narrow == "fp8" && has_turbo_experts());
         if (!run_.narrow.empty() && (!has_linear || (!is_dense() && !has_experts))) {
-            reader_.problem("model.converters",
-                            has_linear ? "experts have other products than linear layers"
-                                       : "linear layers have other products than experts");
+            run_.not_narrow = has_linear ? "experts" : "linear layers";
         }
         for (const std::string_view gathers :
              {"float8.enable_fsdp_float8_all_gather",
@@ -236,6 +243,16 @@ class TitanReader {
                     gathers));
             }
         }
+    }
+
+    /// Whether AMD's kernels compute experts in 8 bits
+    /// (primus/backends/torchtitan/patches/turbo/moe_grouped_mm_patches.py).
+    bool has_turbo_experts() {
+        const bool has_kernels =
+            reader_.answer("primus_turbo.enable_primus_turbo").value_or(false) &&
+            reader_.answer("primus_turbo.use_turbo_grouped_mm").value_or(false);
+        return reader_.answer("primus_turbo.use_moe_fp8").value_or(false) && has_kernels &&
+               !is_dense();
     }
 
     /// Whether the model is known to have no experts.

@@ -27,8 +27,9 @@ struct TrainingRun {
     std::optional<int> data_parallel{};
     /// Devices that the settings leave open: the run has those of one of what is left.
     bool has_open_devices = false;
-    std::optional<int> sequence{};  ///< tokens of a sample
-    bool balances_experts = false;  ///< training.expert_load = "balanced"
+    std::optional<int> sequence{};            ///< tokens of a sample
+    bool balances_experts = false;            ///< training.expert_load = "balanced"
+    std::optional<double> expert_capacity{};  ///< training.expert_capacity
     std::optional<int> tensor_parallel{};
     std::optional<int> context_parallel{};
     std::string context_method{};  ///< pipeline.context_method
@@ -41,6 +42,8 @@ struct TrainingRun {
     bool recompute_early_stop = false;
     std::string precision{};
     std::string narrow{};  ///< type of the blocks' products where it is another one: "fp8"
+    /// Whose products are not narrow all the same: "experts" or "linear layers"; empty: of none.
+    std::string not_narrow{};
     std::optional<int> optimizer_state_bytes{};  ///< the key; none: the state is in fp32
     std::string gradients{};  ///< training.gradients; empty also where weights have four bytes
     std::string optimizer{};
@@ -62,6 +65,7 @@ struct TrainingRun {
 struct RecomputeWord {
     std::string word;                         ///< as a scenario has it
     int blocks = 1;                           ///< pipeline.recompute_blocks, with "block"
+    int only = 0;                             ///< pipeline.recompute_only, with "block"
     std::vector<std::string_view> modules{};  ///< pipeline.recompute_modules, with "none"
     /// What the word says otherwise than the run has it, for a warning; empty: nothing.
     std::string left_out{};

@@ -143,22 +143,68 @@ TEST(ParseMegatronFlags, RecomputeActivationsGoesBeforeAGranularity) {
     }
 }
 
-/// The method "block" recomputes the first N layers of each stage; with as many as a stage has it
-/// recomputes all.
-TEST(ParseMegatronFlags, ABlockMethodThatLeavesLayersOutIsRefused) {
-    const std::string flags =
+/// The method "block" recomputes the first N layers of each stage.
+TEST(ParseMegatronFlags, ABlockMethodHasANumberOfLayers) {
+    const MegatronFlags flags = parse(
         "--num-layers 16 --pipeline-model-parallel-size 4 --recompute-granularity full "
-        "--recompute-method block --recompute-num-layers ";
-    EXPECT_TRUE(parse(flags + "4").recompute_first);
-    const Error error = error_of([&] { parse(flags + "3"); });
-    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    EXPECT_THAT(error.text(),
-                HasSubstr("--recompute-method block: recomputes some layers of a stage"));
-    EXPECT_THAT(parse(flags + "3", LeaveOut::All).warnings,
-                ElementsAre(HasSubstr("left out: --recompute-method block")));
-    EXPECT_THAT(
-        error_of([&] { parse("--recompute-granularity full --recompute-method block"); }).text(),
-        HasSubstr("--recompute-method block"));
+        "--recompute-method block --recompute-num-layers 3");
+    EXPECT_TRUE(flags.recompute_full && flags.recompute_first);
+    EXPECT_EQ(flags.recompute_layers, 3);
+    EXPECT_THAT(flags.warnings, IsEmpty());
+    EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
+}
+
+TEST(ParseMegatronFlags, ReadsOtherKindsOfAttention) {
+    const MegatronFlags flags = parse(
+        "--experimental-attention-variant gdn --linear-attention-freq 4 --linear-key-head-dim 64 "
+        "--linear-num-value-heads 8 --attention-output-gate --softmax-type learnable "
+        "--window-size 127,0 --window-attn-skip-freq 1 0 1 0 --moe-latent-size 512");
+    EXPECT_EQ(flags.attention_variant, "gated_delta_net");
+    EXPECT_EQ(flags.linear_pattern, "4");
+    EXPECT_EQ(flags.linear_key_width, 64);
+    EXPECT_EQ(flags.linear_value_heads, 8);
+    EXPECT_TRUE(flags.output_gate && flags.sinks);
+    EXPECT_EQ(flags.window_pattern, "[1,0,1,0]");
+    EXPECT_EQ(flags.latent_experts, 512);
+    EXPECT_EQ(parse(print_megatron_flags(flags)), flags);
+    EXPECT_FALSE(parse("--softmax-type off-by-one").sinks);
+    for (const std::string refused : {"--experimental-attention-variant gdn2",
+                                      "--dsa-indexer-topk-freq 4",
+                                      "--spec my.module layer_spec",
+                                      "--mamba-expand 4"}) {
+        EXPECT_EQ(error_of([&] { parse(refused); }).kind(), ErrorKind::BadInput) << refused;
+    }
+}
+
+/// megatron/core/models/hybrid/hybrid_layer_allocation.py: bars are bounds of stages, and what
+/// stands behind a slash predicts further tokens.
+TEST(ParseMegatronFlags, LettersOfHalvesAreLayersAndStages) {
+    const MegatronFlags flags = parse(
+        "--hybrid-layer-pattern \"M-M*-|M-ME/*E/*E\" --num-experts 4 --num-layers 7 "
+        "--spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec");
+    EXPECT_EQ(flags.layers, 9);
+    EXPECT_EQ(flags.prediction_layers, 2);
+    ASSERT_TRUE(flags.layout);
+    EXPECT_THAT(flags.layout->stages, ElementsAre("Ettttt", "ttttmmL"));
+    EXPECT_THAT(error_of([] { parse("--hybrid-layer-pattern MG"); }).text(),
+                HasSubstr("has the letter G"));
+    EXPECT_EQ(parse("python pretrain_mamba.py --num-layers 3").hybrid_pattern, "MMM");
+    EXPECT_THAT(error_of([] { parse("python pretrain_hybrid.py --seq-length 8"); }).text(),
+                HasSubstr("without --num-layers"));
+}
+
+/// pattern_from_ratios of that file computes the same letters.
+TEST(ParseMegatronFlags, LettersOfRatiosStandEvenly) {
+    const auto letters = [](int layers, std::string_view ratios) {
+        return parse(fmt::format("--is-hybrid-model --num-layers {} {}", layers, ratios))
+            .hybrid_pattern;
+    };
+    EXPECT_EQ(letters(8, "--hybrid-attention-ratio 0.25"), "MM*MM*MM");
+    EXPECT_EQ(letters(10, "--hybrid-attention-ratio 0.1"), "MMMMM*MMMM");
+    EXPECT_EQ(letters(8, "--hybrid-attention-ratio 0.25 --hybrid-mlp-ratio 0.25"), "MM*-M*M-");
+    EXPECT_EQ(letters(24, "--hybrid-attention-ratio 0.08 --hybrid-mlp-ratio 0.5"),
+              "M-M-M--*M-M-M-M-*M--M-M-");
+    EXPECT_EQ(letters(4, ""), "MMMM");
 }
 
 TEST(ParseMegatronFlags, ALayoutIsNoFlags) {
@@ -345,7 +391,7 @@ TEST(ParseMegatronFlags, ReadsHowSamplesAndExpertsAreDivided) {
         "modules:\n  pre_trainer:\n    overrides:\n      expert_model_parallel_size: 8\n"
         "      use_turbo_deepep: true\n");
     EXPECT_EQ(primus.expert_size, 8);
-    EXPECT_TRUE(primus.deepep);
+    EXPECT_FALSE(primus.deepep);  // without enable_primus_turbo it has no effect
     EXPECT_THAT(error_of([&] { method("--cp-comm-type p2p a2a"); }).text(),
                 HasSubstr("layers exchange keys and values in different ways"));
     EXPECT_THAT(error_of([&] { method("--cp-comm-type mail"); }).text(), HasSubstr("p2p, all_"));
@@ -359,11 +405,8 @@ TEST(UnknownMegatronFlags, ProgramsForOtherModelsAreNamed) {
     EXPECT_EQ(error_of([] { parse("python pretrain_bert.py --num-layers 8"); }).text(),
               "the program trains another kind of model than a decoder of text");
     EXPECT_EQ(parse("python examples/t5/pretrain_gpt.py --num-layers 8").layers, 8);
-    for (const std::string program : {"pretrain_t5.py",
-                                      "pretrain-vlm.py",
-                                      "mamba2_train.py",
-                                      "pretrain_ict.py",
-                                      "x/Pretrain_BERT.py"}) {
+    for (const std::string program :
+         {"pretrain_t5.py", "pretrain-vlm.py", "pretrain_ict.py", "x/Pretrain_BERT.py"}) {
         EXPECT_EQ(error_of([&] { parse("python " + program + " --num-layers 8"); }).text(),
                   "the program trains another kind of model than a decoder of text")
             << program;
@@ -446,6 +489,40 @@ TEST(MegatronYaml, DefaultsOfAPrimusTrainerAreTold) {
     EXPECT_FALSE(written.bf16);
     EXPECT_TRUE(written.fp16);
     EXPECT_THAT(written.warnings, Contains(HasSubstr("which is not read; write")));
+}
+
+/// primus/backends/megatron/patches of August 2026: mock data have a vocabulary of their own,
+/// stages of experts turn others on, and Megatron-LM works the number of chunks out anew.
+TEST(MegatronYaml, PrimusTurnsKeysIntoOthers) {
+    const auto of = [](std::string_view keys) {
+        return parse(fmt::format("modules:\n  pre_trainer:\n    overrides:\n{}", keys));
+    };
+    const MegatronFlags mock =
+        of("      mock_data: true\n      tokenizer_type: HuggingFaceTokenizer\n"
+           "      tokenizer_model: Qwen/Qwen3-8B\n");
+    EXPECT_EQ(mock.vocabulary, 131'073);
+    EXPECT_EQ(mock.tokenizer_model, std::nullopt);
+    EXPECT_THAT(mock.warnings, Contains(HasSubstr("131072 words")));
+    EXPECT_EQ(of("      mock_data: true\n      vocab_size: 163840\n").vocabulary, 163'841);
+    EXPECT_EQ(of("      mock_data: false\n").vocabulary, std::nullopt);
+    const std::string turbo = "      enable_primus_turbo: true\n";
+    EXPECT_TRUE(of(turbo + "      use_turbo_deepep: true\n").deepep);
+    EXPECT_FALSE(of(turbo + "      turbo_sync_free_moe_stage: 1\n").deepep);
+    EXPECT_TRUE(of(turbo + "      turbo_sync_free_moe_stage: 2\n").deepep);
+    const MegatronFlags narrow =
+        of(turbo + "      turbo_sync_free_moe_stage: 1\n      fp8: hybrid\n      bf16: true\n");
+    EXPECT_TRUE(narrow.fills_rows);
+    const MegatronFlags sinks = of(turbo +
+                                   "      use_turbo_attention: true\n      use_sink_attention: "
+                                   "true\n      sink_sliding_window: 128\n");
+    EXPECT_TRUE(sinks.sinks);
+    EXPECT_EQ(sinks.window, 128);
+    EXPECT_EQ(sinks.window_pattern, "2");
+    EXPECT_FALSE(of("      use_sink_attention: true\n").sinks);
+    const MegatronFlags chunks = of("      virtual_pipeline_model_parallel_size: 2\n");
+    EXPECT_EQ(chunks.virtual_stages, std::nullopt);
+    EXPECT_THAT(chunks.warnings, Contains(HasSubstr("takes no notice of it")));
+    EXPECT_EQ(error_of([&] { of("      patch_zero_bubble: true\n"); }).kind(), ErrorKind::BadInput);
 }
 
 /// megatron.bridge.models.llama.llama_provider: RMSNorm, a gated unit, 8 groups of queries, ...

@@ -23,7 +23,7 @@ MegatronFlags flags_of(std::string_view text) {
 RecomputeWord recompute_of(const std::string& text) {
     const MegatronFlags flags =
         flags_of("--num-layers 16 --pipeline-model-parallel-size 4 " + text);
-    return megatron_recompute(flags);
+    return megatron_recompute(flags, "x.sh");
 }
 
 std::string uniform(int layers) {
@@ -44,6 +44,21 @@ TEST(MegatronRecompute, OneLayerAtATimeIsABlock) {
 TEST(MegatronRecompute, GroupsOfLayersAreGroupsOfBlocks) {
     EXPECT_EQ(recompute_of(uniform(2)), (RecomputeWord{.word = "block", .blocks = 2}));
     EXPECT_EQ(recompute_of(uniform(4)), (RecomputeWord{.word = "block", .blocks = 4}));
+}
+
+/// megatron/core/transformer/transformer_block.py: the first layers of each chunk; those that
+/// predict further tokens keep everything (multi_token_prediction.py).
+TEST(MegatronRecompute, TheFirstLayersOfAStageAreANumberOfBlocks) {
+    const std::string method = "--recompute-granularity full --recompute-method block ";
+    EXPECT_EQ(recompute_of(method), (RecomputeWord{.word = "block", .only = 1}));
+    EXPECT_EQ(recompute_of(method + "--recompute-num-layers 3"),
+              (RecomputeWord{.word = "block", .only = 3}));
+    EXPECT_EQ(recompute_of(method + "--recompute-num-layers 2 "
+                                    "--num-layers-per-virtual-pipeline-stage 2"),
+              (RecomputeWord{.word = "block"}));
+    EXPECT_EQ(recompute_of(method + "--recompute-num-layers 4 --mtp-num-layers 1"),
+              (RecomputeWord{.word = "block", .only = 4}));
+    EXPECT_EQ(recompute_of(method + "--recompute-num-layers 0"), (RecomputeWord{.word = "none"}));
 }
 
 TEST(MegatronRecompute, SelectiveIsCoreAttentionUnlessModulesSayOtherwise) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,6 +143,9 @@ TEST(MegatronModel, PadsTheVocabulary) {
     EXPECT_EQ(padded_vocabulary(flags_of("--vocab-size 100 --make-vocab-size-divisible-by 1")),
               100);
     EXPECT_EQ(padded_vocabulary(flags_of("--tokenizer-type NullTokenizer --vocab-size 128")), 256);
+    EXPECT_EQ(padded_vocabulary(flags_of("--tokenizer-type NullTokenizer --vocab-size 128 "
+                                         "--null-tokenizer-eod-id 0")),
+              128);
     EXPECT_EQ(padded_vocabulary(flags_of("--tokenizer-type GPT2BPETokenizer")), 50'304);
     EXPECT_EQ(padded_vocabulary(flags_of("--num-layers 2")), std::nullopt);
     // --vocab-size 8: (4 * 2 / 3) h in multiples of 64, Megatron's default for gated ones.
@@ -149,6 +153,84 @@ TEST(MegatronModel, PadsTheVocabulary) {
                        "--swiglu")
                   .feed_forward,
               10'880);
+}
+
+/// The model of megatron/core's own tests of gated delta rules has this kind of attention in two
+/// layers of three, with 512 x (2 x 4 x 64 + 2 x 8 x 64 + 2 x 8) weights in front of it.
+TEST(MegatronModel, HasLinearAttentionInMostLayers) {
+    const DecoderModel model = model_of(
+        "--num-layers 6 --hidden-size 512 --num-attention-heads 8 --group-query-attention "
+        "--num-query-groups 2 --seq-length 1024 --swiglu --position-embedding-type rope "
+        "--disable-bias-linear --attention-output-gate --experimental-attention-variant "
+        "gated_delta_net --linear-attention-freq 3 --linear-conv-kernel-dim 4 "
+        "--linear-key-head-dim 64 --linear-value-head-dim 64 --linear-num-key-heads 4 "
+        "--linear-num-value-heads 8 --vocab-size 1024");
+    EXPECT_THAT(model.attention.linear_blocks, ElementsAre(true, true, false, true, true, false));
+    EXPECT_TRUE(model.attention.gated);
+    EXPECT_EQ(model.attention.linear,
+              (LinearAttentionShape{.key_heads = 4,
+                                    .key_width = 64,
+                                    .value_heads = 8,
+                                    .value_width = 64,
+                                    .convolution = 4}));
+    EXPECT_THAT(error_of([] {
+                    model_of(
+                        "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 8 "
+                        "--experimental-attention-variant gdn --linear-attention-freq [1,0,1]");
+                }).text(),
+                HasSubstr("expected a number, or a list of 2 times 0 or 1"));
+}
+
+/// transformer_config.py, is_layer_window_attention: with N all but each N-th layer, from 1 on.
+TEST(MegatronModel, HasAWindowInSomeLayers) {
+    constexpr std::string_view sizes =
+        "--num-layers 4 --hidden-size 64 --num-attention-heads 2 --seq-length 8 --window-size 3,0 ";
+    const auto blocks = [&](std::string_view pattern) {
+        return model_of(fmt::format("{}--window-attn-skip-freq {}", sizes, pattern))
+            .attention.window_blocks;
+    };
+    EXPECT_THAT(blocks("2"), ElementsAre(true, false, true, false));
+    EXPECT_THAT(blocks("[0]*3+[1]"), ElementsAre(false, false, false, true));
+    EXPECT_EQ(model_of(sizes).attention.window, 4);
+}
+
+TEST(MegatronModel, ChoosesKeysWithAnIndexer) {
+    constexpr std::string_view latent =
+        "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
+        "--multi-latent-attention --q-lora-rank 192 --kv-lora-rank 64 ";
+    const DecoderModel model =
+        model_of(fmt::format("{}--experimental-attention-variant dsa --dsa-indexer-n-heads 64 "
+                             "--dsa-indexer-head-dim 128 --dsa-indexer-topk 2048",
+                             latent));
+    ASSERT_TRUE(model.attention.latent);
+    EXPECT_EQ(model.attention.latent->indexer,
+              (IndexerShape{.heads = 64, .width = 128, .keys = 2048}));
+    EXPECT_THAT(error_of([&] {
+                    model_of(fmt::format("{}--experimental-attention-variant dsa", latent));
+                }).text(),
+                HasSubstr("dsa without --dsa-indexer-n-heads"));
+}
+
+/// Nemotron 3.5 Lightning: the files of its weights have 31,577,940,288 numbers, and 1,335,325,952
+/// that predict a further token; of both a number for each expert, which is no parameter, is not
+/// counted here.
+TEST(MegatronModel, HasHalvesInPlaceOfBlocks) {
+    const DecoderModel model = model_of(
+        "--hybrid-layer-pattern MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME/*E "
+        "--hidden-size 2688 --ffn-hidden-size 1856 --num-attention-heads 32 "
+        "--group-query-attention --num-query-groups 2 --kv-channels 128 --seq-length 8192 "
+        "--mamba-num-heads 64 --mamba-head-dim 64 --mamba-state-dim 128 --mamba-num-groups 8 "
+        "--num-experts 128 --moe-router-topk 6 --moe-ffn-hidden-size 1856 "
+        "--moe-shared-expert-intermediate-size 3712 --position-embedding-type none "
+        "--normalization RMSNorm --squared-relu --disable-bias-linear "
+        "--untie-embeddings-and-output-weights --vocab-size 131072");
+    EXPECT_EQ(model.blocks, 52);
+    EXPECT_EQ(parameter_count(model), 31'577'940'288 - 23 * 128);
+    EXPECT_EQ(prediction_parameters(model), 1'335'325'952 - 128);
+    EXPECT_FALSE(has_feed_forward(model, 0));
+    EXPECT_FALSE(has_attention(model, 1));
+    EXPECT_TRUE(attention_in(model, 0).mamba);
+    EXPECT_FALSE(attention_in(model, 5).mamba);
 }
 
 TEST(MegatronModel, NamesWhatNoGptHas) {

@@ -90,6 +90,7 @@ TEST_F(ImportMegatron, SavedArgumentsOfSwiftAreFlags) {
     EXPECT_EQ(import_json(R"(, "global_world_size": 0)").code, 3);
     const Outcome adapters = import_json(R"(, "train_type": "lora")");
     EXPECT_EQ(adapters.code, 3);
+    EXPECT_THAT(adapters.err, HasSubstr("both keys mean the same"));
     const Outcome compared = import_json(R"(, "rlhf_type": "dpo", "beta": 0.1)");
     EXPECT_EQ(compared.code, 3);
     EXPECT_THAT(compared.err, HasSubstr("rlhf_type"));
@@ -176,8 +177,11 @@ TEST_F(ImportMegatron, TheWordsOfATokenizerAreKnownOrAsked) {
     // 128256 is a multiple of 128: 512 numbers for each word that there is more.
     EXPECT_EQ(known - parameters("my/tokenizer", {"--vocabulary", "128128"}), 128 * 512);
     const Outcome asked = import(flags + "--tokenizer-model my/x", {"--device", "h100-sxm"});
-    EXPECT_NE(asked.code, 0);
-    EXPECT_THAT(asked.err, HasSubstr("--vocabulary N"));
+    EXPECT_EQ(asked.code, 4);
+    EXPECT_THAT(asked.err, HasSubstr("add --vocabulary N"));
+    const Outcome open = import(flags + "--tokenizer-model my/x", {});
+    EXPECT_EQ(open.code, 0);
+    EXPECT_THAT(open.err, HasSubstr("--vocabulary N --out"));
     EXPECT_EQ(import(flags + "--vocab-size 1000", {"--vocabulary", "128"}).code, 2);
 }
 
@@ -193,13 +197,64 @@ TEST_F(ImportMegatron, ACommandOfSwiftNamesItsModel) {
     EXPECT_EQ(outcome.json()["parameters"], 7'615'616'512);
     EXPECT_THAT(content_of(path("x.toml")),
                 AllOf(HasSubstr("tensor_parallel = 4\n"), Not(HasSubstr("sequence_parallel"))));
-    EXPECT_EQ(import(command + "--tuner_type lora").code, 3);
     EXPECT_EQ(import(command + "--tuner_type full").code, 0);
+    EXPECT_EQ(import(command + "--tuner_type adalora").code, 3);
     const Outcome strange = import(
         "megatron pt --model my/model --micro_batch_size 1 "
         "--pipeline_model_parallel_size 2");
     EXPECT_EQ(strange.code, 0);
     EXPECT_THAT(strange.err, HasSubstr("--model my/model: its sizes are not known here"));
+}
+
+/// Without a length ms-swift takes samples of as many tokens as the model does: 40,960 of Qwen3 8B.
+TEST_F(ImportMegatron, ACommandOfSwiftMayLeaveTheLengthToTheModel) {
+    const std::string command =
+        "megatron sft --micro_batch_size 1 --global_batch_size 16 --bf16 true "
+        "--pipeline_model_parallel_size 1 --model ";
+    const Outcome outcome = import(command + "Qwen/Qwen3-8B", {"--device", "h100-sxm"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("a sample has up to 40960 tokens, as qwen3-8b takes them"));
+    EXPECT_EQ(nlohmann::json::parse(content_of(path("x.profile.json")))["tokens_per_sample"],
+              40'960);
+    // The releases of 2507 take more tokens than the first one.
+    EXPECT_THAT(import(command + "Qwen/Qwen3-30B-A3B-Instruct-2507").err,
+                HasSubstr("the sequence length is missing"));
+}
+
+/// Rank 8 beside the four products of a block of Qwen 2.5 7B, whose rows have 3,584 numbers: 8 x
+/// (3,584
+/// + 4,608), 8 x 2 x 3,584, 8 x (3,584 + 2 x 18,944) and 8 x (18,944 + 3,584), in 28 blocks.
+TEST_F(ImportMegatron, ACommandOfSwiftTrainsAdapters) {
+    const std::string command =
+        "NPROC_PER_NODE=2 megatron sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora "
+        "--lora_rank 8 --lora_alpha 32 --tensor_model_parallel_size 2 --micro_batch_size 1 "
+        "--global_batch_size 16 --pipeline_model_parallel_size 1 --max_length 2048 --bf16 true ";
+    const Outcome outcome =
+        import(command + "--target_modules all-linear", {"--device", "h100-sxm"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("17,776,640 parameters are trained, of adapters of rank 8"));
+    const nlohmann::json profile = nlohmann::json::parse(content_of(path("x.profile.json")));
+    const nlohmann::json& block = profile["layers"][1];
+    EXPECT_EQ(block["parameter_count"], 8 * (3584 + 4608 + 2 * 3584));
+    EXPECT_EQ(profile["layers"][0]["frozen_bytes"], 2LL * 152'064 * 3584);
+    const Outcome simulated = pipetwin({"simulate", path("x.toml"), "--json"});
+    EXPECT_EQ(simulated.code, 0) << simulated.err;
+    const Outcome some = import(command +
+                                "--target_modules linear_qkv linear_proj "
+                                "--modules_to_save word_embeddings output_layer");
+    EXPECT_EQ(some.code, 0) << some.err;
+    EXPECT_THAT(some.err, HasSubstr("of rank 8, embedding and head"));
+    for (const std::string refused : {"--target_modules router",
+                                      "--modules_to_save linear_fc1",
+                                      "--use_megatron_fsdp true "
+                                      "--data_parallel_sharding_strategy optim_grads_params",
+                                      "--model my/model"}) {
+        std::string text = command + refused;
+        if (refused.starts_with("--model")) {
+            text.replace(text.find("--model Qwen/Qwen2.5-7B-Instruct"), 32, "");
+        }
+        EXPECT_NE(import(text).code, 0) << refused;
+    }
 }
 
 /// The option completes a file without a model.
@@ -374,9 +429,10 @@ TEST_F(ImportMegatron, YamlProgramsHaveWordsOfTheirOwn) {
                                       path("n.yaml"),
                                       path("n.toml"))));
     const Outcome asked = import_text("nemo", wordless);
-    EXPECT_EQ(asked.code, 4);
+    EXPECT_EQ(asked.code, 0);
     EXPECT_THAT(asked.err,
-                AllOf(HasSubstr("how many words the vocabulary has"), HasSubstr("--vocabulary N")));
+                AllOf(HasSubstr("--device NAME --vocabulary N --out"),
+                      HasSubstr("the number of words, which the tokenizer alone knows")));
     const Outcome split =
         import_text("nanotron",
                     "model:\n  dtype: float32\n  model_config:\n    hidden_size: 64\n"

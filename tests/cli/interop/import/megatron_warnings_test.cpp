@@ -104,26 +104,26 @@ TEST_F(ImportMegatron, SharesThatMegatronRefusesOrLeavesOpenAreTold) {
     EXPECT_EQ(import(llama_in(1) + "--outer-dp-sharding-strategy optim").code, 3);
 }
 
-/// Mamba's layers came out as a transformer of another size, with exit code 0.
+/// Another model's layers came out as a transformer of another size, with exit code 0.
 TEST_F(ImportMegatron, AnotherModelIsAskedForTwiceAndTheAnswerSaysSo) {
-    const std::string flags = "torchrun --nproc_per_node 8 pretrain_mamba.py " +
+    const std::string flags = "torchrun --nproc_per_node 8 pretrain_vlm.py " +
                               std::string(small_gpt) +
-                              "--global-batch-size 64 --is-hybrid-model "
+                              "--global-batch-size 64 --perform-rl-step "
                               "--spec megatron.core.models.mamba.mamba_layer_specs x "
                               "--new-logging-flag 3";
     EXPECT_EQ(import(flags).code, 3);
     const Outcome refused = import(flags, {"--ignore-unknown"});
     EXPECT_EQ(refused.code, 3);
     EXPECT_THAT(refused.err,
-                AllOf(HasSubstr("pretrain_mamba.py"),
-                      HasSubstr("--is-hybrid-model: the model has state-space layers"),
+                AllOf(HasSubstr("pretrain_vlm.py"),
+                      HasSubstr("--perform-rl-step: a step generates samples"),
                       Not(HasSubstr("--new-logging-flag")),
                       HasSubstr("hint: "),
                       HasSubstr("--insist")));
     const Outcome insisted = import(flags, {"--insist"});
     EXPECT_EQ(insisted.code, 0) << insisted.err;
     EXPECT_THAT(insisted.out,
-                AllOf(HasSubstr("another run than that of "), HasSubstr("; --is-hybrid-model")));
+                AllOf(HasSubstr("another run than that of "), HasSubstr("; --perform-rl-step")));
     EXPECT_THAT(content_of(path("x.toml")), HasSubstr("# ANOTHER RUN than the file's"));
     const nlohmann::json json = import(flags, {"--insist", "--json"}).json();
     EXPECT_EQ(json["left_out"].size(), 3U);

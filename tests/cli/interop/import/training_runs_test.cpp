@@ -200,6 +200,37 @@ TEST_F(ImportRuns, TheTrainersFileNamesDeepSpeeds) {
                       HasSubstr("stack = \"deepspeed\"\n")));
 }
 
+/// primus/core/launcher/parser.py: overrides count most, then what `config` names, then the model's
+/// file; of several files that one continues the last.
+TEST_F(ImportRuns, PrimusTakesATrainersDefaultsFromItsFile) {
+    static_cast<void>(file("base.yaml",
+                           "bf16: true\nmicro_batch_size: 2\nclip_grad: 0.5\n"
+                           "use_distributed_optimizer: false\n"));
+    static_cast<void>(file("other.yaml", "clip_grad: 2.0\n"));
+    static_cast<void>(file("trainer.yaml",
+                           "extends:\n  - base.yaml\n  - other.yaml\nglobal_batch_size: 16\n"
+                           "use_distributed_optimizer: true\nseq_length: 1024\n"));
+    static_cast<void>(file("model.yaml",
+                           "num_layers: 8\nhidden_size: 512\nnum_attention_heads: 8\n"
+                           "vocab_size: 1000\nmax_position_embeddings: 4096\nclip_grad: 8.0\n"
+                           "sequence_parallel: true\n"));
+    const std::string run = file("run.yaml",
+                                 "modules:\n  pre_trainer:\n    framework: megatron\n"
+                                 "    config: trainer.yaml\n    model: model.yaml\n"
+                                 "    overrides:\n      global_batch_size: 64\n"
+                                 "      tensor_model_parallel_size: 2\n");
+    const Outcome outcome = import("auto", run);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("batch = 64\n"),
+                      HasSubstr("precision = \"bf16\"\n"),
+                      HasSubstr("clip_norm = 2\n"),
+                      HasSubstr("micro_batches = 32\n"),
+                      HasSubstr("sequence_parallel = true\n"),
+                      HasSubstr("shard = \"optimizer\"\n")));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("which is not read")));
+}
+
 /// Primus has torchtitan's settings in a YAML of its own, which continues others.
 TEST_F(ImportRuns, PrimusWritesTorchtitanInYaml) {
     static_cast<void>(file("llama.yaml",

@@ -11,6 +11,7 @@
 namespace pipetwin {
 namespace maxtext_test {
 
+using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -59,6 +60,32 @@ TEST(Maxtext, ExpertsAreReplicas) {
     EXPECT_EQ(run.context_method, "ring");
     EXPECT_TRUE(run.balances_experts);
     EXPECT_EQ(run.batch, 64);
+}
+
+/// src/maxtext/layers/moe.py: without sparse_matmul an expert takes capacity_factor times the mean
+/// of tokens, which masks of products lead to it, in the type of all products.
+TEST(Maxtext, ExpertsMayTakeSoManyTokensAtMost) {
+    const std::string experts =
+        "model_name: mixtral-8x7b\nper_device_batch_size: 1\ndcn_data_parallelism: 1\n"
+        "ici_fsdp_parallelism: 1\nici_expert_parallelism: 8\nmegablox: false\n";
+    const TrainingRun run = run_of(experts + "sparse_matmul: false\ncapacity_factor: 1.25\n");
+    EXPECT_EQ(run.expert_capacity, 1.25);
+    EXPECT_THAT(run.warnings,
+                ElementsAre(HasSubstr("multiplies tokens by masks"),
+                            HasSubstr("moe_dispatch_no_expert_sharding = false")));
+    const std::string masks = experts + "sparse_matmul: false\ncapacity_factor: 1\n";
+    EXPECT_EQ(run_of(masks + "quantization: fp8\n").narrow, "fp8");
+    EXPECT_THAT(refusal_of(masks + "quantization: nanoo_fp8\n"), HasSubstr("quantization"));
+    EXPECT_THAT(refusal_of(experts + "sparse_matmul: false\n"),
+                HasSubstr("every expert computes every token"));
+    EXPECT_THAT(run_of(experts).warnings, ElementsAre(HasSubstr("megablox = false")));
+    const TrainingRun dense = run_of(
+        "model_name: llama3.1-405b\nper_device_batch_size: 1\ndcn_data_parallelism: 1\n"
+        "ici_fsdp_parallelism: 8\nmegablox: false\nsparse_matmul: false\n"
+        "quantization: nanoo_fp8\n");
+    EXPECT_EQ(dense.expert_capacity, std::nullopt);
+    EXPECT_EQ(dense.narrow, "fp8");
+    EXPECT_THAT(dense.warnings, IsEmpty());
 }
 
 /// A pipeline of MaxText computes all forwards first.

@@ -317,10 +317,38 @@ TEST(TorchtitanRun, ConvertersSayTheTypeOfProducts) {
     EXPECT_EQ(titan(with("llama3", "")).narrow, "");
     const std::string both = "\"quantize.linear.float8\", \"quantize.grouped_mm.float8\"";
     EXPECT_EQ(titan(with("deepseek_v3", both)).narrow, "fp8");
-    for (const std::string& text : {with("deepseek_v3", "\"float8\""),
-                                    with("llama3", "\"float8\", \"quantize.linear.mx\"")}) {
-        EXPECT_THAT(error_of([&] { titan(text); }).text(), HasSubstr("model.converters"));
-    }
+    EXPECT_EQ(titan(with("deepseek_v3", both)).not_narrow, "");
+    const TrainingRun linear = titan(with("deepseek_v3", "\"float8\""));
+    EXPECT_EQ(linear.narrow, "fp8");
+    EXPECT_EQ(linear.not_narrow, "experts");
+    EXPECT_EQ(titan(with("deepseek_v3", "\"quantize.grouped_mm.mx\"")).not_narrow, "linear layers");
+    const std::string two = with("llama3", "\"float8\", \"quantize.linear.mx\"");
+    EXPECT_THAT(error_of([&] { titan(two); }).text(), HasSubstr("model.converters"));
+}
+
+/// Primus: kernels of AMD's compute experts in 8 bits, whatever the converters.
+TEST(TorchtitanRun, KernelsMaySayTheTypeOfExperts) {
+    const std::string turbo =
+        "[primus_turbo]\nenable_primus_turbo = true\nuse_turbo_grouped_mm = true\n"
+        "use_moe_fp8 = true\n[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n";
+    EXPECT_EQ(titan(turbo + "converters = [\"quantize.linear.float8\"]\n").narrow, "fp8");
+    const TrainingRun experts = titan(turbo);
+    EXPECT_EQ(experts.narrow, "fp8");
+    EXPECT_EQ(experts.not_narrow, "linear layers");
+    EXPECT_THAT(error_of([&] { titan(turbo + "converters = [\"quantize.linear.mx\"]\n"); }).text(),
+                HasSubstr("primus_turbo.use_moe_fp8"));
+}
+
+/// Primus makes a model of so many layers of a flavour.
+TEST(TorchtitanRun, AModelMayHaveAnotherNumberOfLayers) {
+    const std::string model = "[model]\nname = \"llama3\"\nflavor = \"405B\"\nn_layers = ";
+    const TrainingRun whole = titan(model + "126\n");
+    EXPECT_EQ(whole.shipped_model, "llama-3.1-405b");
+    EXPECT_THAT(whole.blocks, ElementsAre(126));
+    const TrainingRun cut = titan(model + "8\n");
+    EXPECT_EQ(cut.shipped_model, "");
+    EXPECT_EQ(cut.model, "llama3 405B of 8 layers");
+    EXPECT_THAT(cut.blocks, ElementsAre(8));
 }
 
 TEST(TorchtitanRun, WhatItCannotSayIsRefusedWithItsPlaceOrLeftOut) {
