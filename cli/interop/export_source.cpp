@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/interop/export_source.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -271,6 +272,15 @@ ExportSource::Placed ExportSource::placed() const {
             transformer_blocks(names);
         } catch (const Error& error) {
             throw error.at(found->file.string());
+        }
+        const bool has_adapters = std::ranges::any_of(
+            found->profile.layers,
+            [](const LayerCost& layer) { return layer.frozen_bytes > Bytes{}; });
+        if (has_adapters) {
+            throw Error(ErrorKind::Infeasible,
+                        found->file.string(),
+                        "costs of adapters, which no file of a training system names here",
+                        "export a plan that trains the weights themselves");
         }
     }
     std::optional<Partition> partition = scenario_partition(read, model);

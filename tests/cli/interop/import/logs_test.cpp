@@ -221,9 +221,9 @@ TEST_F(ImportMegatron, ACommandOfSwiftMayLeaveTheLengthToTheModel) {
                 HasSubstr("the sequence length is missing"));
 }
 
-/// Rank 8 beside the four products of a block of Qwen 2.5 7B, whose rows have 3,584 numbers: 8 x
-/// (3,584
-/// + 4,608), 8 x 2 x 3,584, 8 x (3,584 + 2 x 18,944) and 8 x (18,944 + 3,584), in 28 blocks.
+/// Rank 8 beside the four products of a block of Qwen 2.5 7B, whose rows have 3,584 numbers:
+/// 8 x (3,584 + 4,608), 8 x 2 x 3,584, 8 x (3,584 + 2 x 18,944) and 8 x (18,944 + 3,584), in 28
+/// blocks.
 TEST_F(ImportMegatron, ACommandOfSwiftTrainsAdapters) {
     const std::string command =
         "NPROC_PER_NODE=2 megatron sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora "
@@ -239,6 +239,9 @@ TEST_F(ImportMegatron, ACommandOfSwiftTrainsAdapters) {
     EXPECT_EQ(profile["layers"][0]["frozen_bytes"], 2LL * 152'064 * 3584);
     const Outcome simulated = pipetwin({"simulate", path("x.toml"), "--json"});
     EXPECT_EQ(simulated.code, 0) << simulated.err;
+    const Outcome exported = pipetwin({"export", "megatron-flags", path("x.toml")});
+    EXPECT_THAT(exported.err, HasSubstr("costs of adapters"));
+    EXPECT_NE(exported.code, 0);
     const Outcome some = import(command +
                                 "--target_modules linear_qkv linear_proj "
                                 "--modules_to_save word_embeddings output_layer");
