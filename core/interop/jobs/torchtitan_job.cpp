@@ -26,23 +26,24 @@ struct SizedFlavor {
     int heads;
     int feed_forward;  ///< of a dense block
     int experts;       ///< 0: it has none
+    int vocabulary;
 };
 
 constexpr auto sized_flavors = std::to_array<SizedFlavor>({
-    {{"llama3", "8B", "Llama-3.1-8B"}, 32, 4096, 32, 14336, 0},
-    {{"llama3", "70B", "Llama-3.1-70B"}, 80, 8192, 64, 28672, 0},
-    {{"llama3", "405B", "Llama-3.1-405B"}, 126, 16384, 128, 53248, 0},
-    {{"qwen3", "0.6B", "Qwen3-0.6B"}, 28, 1024, 16, 3072, 0},
-    {{"qwen3", "1.7B", "Qwen3-1.7B"}, 28, 2048, 16, 6144, 0},
-    {{"qwen3", "4B", "Qwen3-4B"}, 36, 2560, 32, 9728, 0},
-    {{"qwen3", "8B", "Qwen3-8B"}, 36, 4096, 32, 12288, 0},
-    {{"qwen3", "14B", "Qwen3-14B"}, 40, 5120, 40, 17408, 0},
-    {{"qwen3", "32B", "Qwen3-32B"}, 64, 5120, 64, 25600, 0},
-    {{"qwen3", "30B-A3B", "Qwen3-30B-A3B"}, 48, 2048, 32, 6144, 128},
-    {{"qwen3", "235B-A22B", "Qwen3-235B-A22B"}, 94, 4096, 64, 12288, 128},
-    {{"deepseek_v3", "16B", "deepseek-moe-16b-base"}, 27, 2048, 16, 10944, 64},
-    {{"deepseek_v3", "236B", "DeepSeek-V2"}, 60, 5120, 128, 12288, 160},
-    {{"deepseek_v3", "671B", "DeepSeek-V3.1-Base"}, 61, 7168, 128, 18432, 256},
+    {{"llama3", "8B", "Llama-3.1-8B"}, 32, 4096, 32, 14336, 0, 128256},
+    {{"llama3", "70B", "Llama-3.1-70B"}, 80, 8192, 64, 28672, 0, 128256},
+    {{"llama3", "405B", "Llama-3.1-405B"}, 126, 16384, 128, 53248, 0, 128256},
+    {{"qwen3", "0.6B", "Qwen3-0.6B"}, 28, 1024, 16, 3072, 0, 151936},
+    {{"qwen3", "1.7B", "Qwen3-1.7B"}, 28, 2048, 16, 6144, 0, 151936},
+    {{"qwen3", "4B", "Qwen3-4B"}, 36, 2560, 32, 9728, 0, 151936},
+    {{"qwen3", "8B", "Qwen3-8B"}, 36, 4096, 32, 12288, 0, 151936},
+    {{"qwen3", "14B", "Qwen3-14B"}, 40, 5120, 40, 17408, 0, 151936},
+    {{"qwen3", "32B", "Qwen3-32B"}, 64, 5120, 64, 25600, 0, 151936},
+    {{"qwen3", "30B-A3B", "Qwen3-30B-A3B"}, 48, 2048, 32, 6144, 128, 151936},
+    {{"qwen3", "235B-A22B", "Qwen3-235B-A22B"}, 94, 4096, 64, 12288, 128, 151936},
+    {{"deepseek_v3", "16B", "deepseek-moe-16b-base"}, 27, 2048, 16, 10944, 64, 102400},
+    {{"deepseek_v3", "236B", "DeepSeek-V2"}, 60, 5120, 128, 12288, 160, 102400},
+    {{"deepseek_v3", "671B", "DeepSeek-V3.1-Base"}, 61, 7168, 128, 18432, 256, 129280},
 });
 
 /// Finds the words of torchtitan for a plan; one object for each.
@@ -272,7 +273,8 @@ std::optional<TitanFlavor> titan_flavor(const MegatronFlags& sizes) {
     for (const SizedFlavor& known : sized_flavors) {
         if (sizes.layers == known.layers && sizes.hidden_size == known.hidden &&
             sizes.heads == known.heads && sizes.experts.value_or(0) == known.experts &&
-            sizes.feed_forward == known.feed_forward && sizes.gated) {
+            sizes.feed_forward == known.feed_forward && sizes.gated &&
+            sizes.vocabulary == known.vocabulary) {
             return known.name;
         }
     }
