@@ -404,7 +404,7 @@ class AutoModelRecipe {
         line("  sequence_parallel: {}",
              pipeline_.tensor_parallel > 1 && pipeline_.sequence_parallel);
         if (pipeline_.tensor_parallel > 1 && pipeline_.sequence_parallel && plan_.hides_tensor) {
-            line("  enable_async_tensor_parallel: true");
+            line("  enable_async_tensor_parallel: true\n  enable_compile: true  # which it needs");
         }
         if (!in_pipeline() && shares) {
             line("  reshard_after_forward: {}", pipeline_.shard == Shard::Weights);
