@@ -199,6 +199,15 @@ TEST_F(JobExports, WhatASystemCannotSayIsRefusedByName) {
          "set it to 12"},
         {"bridge", {"training.batch=20"}, "training.batch = 20", "set it to 32"},
     };
+    const std::vector<std::string> first_blocks{"pipeline.recompute=block",
+                                                "pipeline.recompute_only=3"};
+    for (const std::string format : {"torchtitan-toml", "automodel", "deepspeed"}) {
+        const Outcome outcome = exported(format, first_blocks);
+        EXPECT_EQ(outcome.code, 3) << format;
+        EXPECT_THAT(outcome.err, HasSubstr("pipeline.recompute_only = 3")) << format;
+    }
+    EXPECT_THAT(text_of("bridge", first_blocks),
+                HasSubstr("recompute_method: block\n  recompute_num_layers: 3\n"));
     for (const Refusal& refusal : refusals) {
         const Outcome outcome = exported(refusal.format, refusal.settings);
         EXPECT_EQ(outcome.code, 3) << refusal.format << ' ' << refusal.said;
