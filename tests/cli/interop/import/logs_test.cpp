@@ -239,7 +239,8 @@ TEST_F(ImportMegatron, ACommandOfSwiftTrainsAdapters) {
     EXPECT_EQ(profile["layers"][0]["frozen_bytes"], 2LL * 152'064 * 3584);
     const Outcome simulated = pipetwin({"simulate", path("x.toml"), "--json"});
     EXPECT_EQ(simulated.code, 0) << simulated.err;
-    const Outcome exported = pipetwin({"export", "megatron-flags", path("x.toml")});
+    const Outcome exported =
+        pipetwin({"export", "megatron-flags", path("x.toml"), "--out", path("flags")});
     EXPECT_THAT(exported.err, HasSubstr("costs of adapters"));
     EXPECT_NE(exported.code, 0);
     const Outcome some = import(command +
