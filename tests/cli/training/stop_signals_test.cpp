@@ -23,6 +23,12 @@ class StopSignals : public InFolder {
   protected:
     const std::string program = places::program_folder() + "/pipetwin";
 
+    /// What nohup, or a shell behind `&`, has ignored would stay ignored in each training.
+    void SetUp() override {
+        std::signal(SIGHUP, SIG_DFL);
+        std::signal(SIGINT, SIG_DFL);
+    }
+
     /// A training of more steps than any test waits for.
     std::vector<std::string> train(const std::string& run,
                                    const std::vector<std::string>& more = {}) const {
