@@ -42,7 +42,7 @@ struct TrainingRun {
     bool recompute_early_stop = false;
     std::string precision{};
     std::string narrow{};  ///< type of the blocks' products where it is another one: "fp8"
-    /// Whose products are not narrow all the same: "experts" or "linear layers"; empty: of none.
+    /// Products that are not narrow all the same: "experts" or "linear layers"; empty: none.
     std::string not_narrow{};
     std::optional<int> optimizer_state_bytes{};  ///< the key; none: the state is in fp32
     std::string gradients{};  ///< training.gradients; empty also where weights have four bytes
