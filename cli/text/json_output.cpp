@@ -339,6 +339,10 @@ Json comparison_json(const Comparison& comparison, const std::optional<ErrorRang
             {"predicted_ms", to_milliseconds(by_op.total.predicted)},
             {"measured_ms", to_milliseconds(by_op.total.measured)}};
     }
+    json["in_groups_ms"] =
+        comparison.in_groups ? Json{{"predicted", to_milliseconds(comparison.in_groups->predicted)},
+                                    {"measured", to_milliseconds(comparison.in_groups->measured)}}
+                             : Json(nullptr);
     const auto side = [](const std::optional<Breakdown>& breakdown) {
         return breakdown ? breakdown_json(*breakdown) : Json(nullptr);
     };

@@ -391,6 +391,9 @@ std::vector<std::vector<std::string>> part_rows(const Comparison& comparison) {
         return rows;
     }
     for (const BreakdownPart& part : breakdown_parts) {
+        if (part.value == &Breakdown::communication_wait && comparison.in_groups) {
+            rows.push_back(pair_row(std::string(in_groups_words), *comparison.in_groups));
+        }
         const Pair pair{.predicted = *comparison.predicted_breakdown.*part.value,
                         .measured = *comparison.measured_breakdown.*part.value};
         if (pair.predicted == Duration{} && pair.measured == Duration{}) {

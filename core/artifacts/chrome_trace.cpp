@@ -103,7 +103,8 @@ class Reader {
 
     void read_slice(const JsonObject& event) {
         const JsonObject args = event.object("args");
-        args.expect_keys(std::array<string_view, 4>{"step", "cell", "edge", "wait_us"});
+        args.expect_keys(
+            std::array<string_view, 5>{"step", "cell", "edge", "wait_us", "groups_us"});
         const std::size_t step = index_in(args, "step", begins_.size());
         const std::int64_t lane = event.whole("tid");
         Span span;
@@ -131,6 +132,13 @@ class Reader {
         }
         seen_[step][place][cell] = true;
         row[cell] = span;
+        if (args.has("groups_us")) {
+            Timeline& timeline = trace_.timelines.steps[step];
+            if (place >= timeline.ranks.size()) {
+                args.refuse("groups_us", "none in rows of other replicas");
+            }
+            note_in_groups(timeline, place, cell, time_in(args, "groups_us"));
+        }
     }
 
     /// The action of a link's span is its k-th send: messages travel in order.

@@ -103,8 +103,9 @@ bool read_event(const element& value, Event& event) {
 
 bool read_place(const simdjson::dom::object& arguments, Place& place) {
     for (const auto& [key, value] : arguments) {
-        if (key == "wait_us") {
-            if (place.wait >= Duration{0} || !read_time(value, place.wait)) {
+        if (key == "wait_us" || key == "groups_us") {
+            Duration& time = key == "wait_us" ? place.wait : place.in_groups;
+            if (time >= Duration{0} || !read_time(value, time)) {
                 return false;
             }
             continue;

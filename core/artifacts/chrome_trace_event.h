@@ -49,6 +49,7 @@ struct Place {
     std::int64_t cell = -1;
     std::int64_t edge = -1;
     Duration wait{-1};
+    Duration in_groups{-1};
 };
 
 /// Reads the arguments of a slice; false for an unknown or doubled key, and for a value of the

@@ -149,13 +149,17 @@ class Writer {
             for (std::size_t cell = 0; cell < spans.size(); ++cell) {
                 const Span& span = spans[cell];
                 const Op op = span.action.op;
+                const bool has_groups = row < timeline.in_groups.size() && is_compute(op);
                 slice(span,
                       step,
                       fmt::format(R"("cat":"{}","pid":{},"tid":{})",
                                   category_of(op),
                                   row,
                                   static_cast<int>(lane_of(op))),
-                      fmt::format(R"("cell":{})", cell));
+                      has_groups ? fmt::format(R"("cell":{},"groups_us":{})",
+                                               cell,
+                                               microseconds(timeline.in_groups[row][cell]))
+                                 : fmt::format(R"("cell":{})", cell));
                 if (can_wait(op)) {
                     arrow(span, step, row);
                 }

@@ -161,6 +161,12 @@ class Rows {
         seen_[first_cell_[place_of_row] + cell] = true;
         --missing_;
         timeline.row_at(place_of_row)[cell] = span;
+        if (place.in_groups >= Duration{0}) {
+            if (place_of_row != rank) {
+                return false;
+            }
+            note_in_groups(timeline, rank, cell, place.in_groups);
+        }
         return true;
     }
 

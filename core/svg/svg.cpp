@@ -86,22 +86,27 @@ class Picture {
         body_ += text_at(x, y_ + height / 2 + style.size * 0.36, text, style);
     }
 
-    /// One row of spans of a side, 0 or 1, of a step that ends at `end`; moves down by its height.
-    void row(const std::vector<Span>& spans, Duration end, int side = 0) {
+    /// One row of a side, 0 or 1; moves down by its height.
+    void row(const Timeline& timeline, std::size_t rank, int side = 0) {
+        const std::vector<Span>& spans = timeline.ranks[rank];
+        const std::vector<Duration> in_groups =
+            timeline.in_groups.empty() ? std::vector<Duration>() : timeline.in_groups[rank];
         Thin thin;
         const std::vector<int> stages = stages_of(spans);
         Duration drawn{};
         body_ += fmt::format("<g font-size=\"{}\" text-anchor=\"middle\">\n", number(name_size()));
-        for (const Span& span : spans) {
+        for (std::size_t cell = 0; cell < spans.size(); ++cell) {
+            const Span& span = spans[cell];
             add_curve_end(span, side);
-            const Piece piece = piece_of(span);
+            Piece piece = piece_of(span);
+            piece.in_groups = cell < in_groups.size() ? in_groups[cell] : Duration{};
             if (piece.end > piece.begin) {
                 add_gap(thin, drawn, piece.begin);
                 add(thin, piece, lines_of(span.action, stages));
                 drawn = piece.end;
             }
         }
-        add_gap(thin, drawn, end);
+        add_gap(thin, drawn, step_time(timeline));
         flush(thin);
         body_ += "</g>\n";
         y_ += row_height();
@@ -159,6 +164,7 @@ class Picture {
         Duration begin{};
         Duration end{};
         const Action* action = nullptr;
+        Duration in_groups{};  ///< Timeline::in_groups
     };
 
     /// A send or a receive is drawn for as long as it waits, any other action without its wait.
@@ -240,19 +246,36 @@ class Picture {
         const double gap = x.end - x.begin > 3 ? 0.7 : 0;
         const bool idle = is_idle(piece.look);
         const std::string who = piece.action == nullptr ? "idle" : to_string(*piece.action);
-        body_ += fmt::format("<g><title>{}{}: {:.3f} to {:.3f} ms, {}</title>",
-                             escaped(who),
-                             idle && piece.action != nullptr ? " waits" : "",
-                             to_milliseconds(piece.begin),
-                             to_milliseconds(piece.end),
-                             format_duration(piece.end - piece.begin));
+        const bool in_groups = piece.in_groups > Duration{};
+        body_ += fmt::format(
+            "<g><title>{}{}: {:.3f} to {:.3f} ms, {}{}</title>",
+            escaped(who),
+            idle && piece.action != nullptr ? " waits" : "",
+            to_milliseconds(piece.begin),
+            to_milliseconds(piece.end),
+            format_duration(piece.end - piece.begin),
+            in_groups ? ", of it in messages of groups " + format_duration(piece.in_groups) : "");
         const Box box = bar_box(x.begin, x.end - gap);
         const Style& style = style_of(piece.look);
         body_ += swatch(box, piece.look) + stage_lines(box, lines, style.ink);
+        if (in_groups) {
+            const double share = static_cast<double>(piece.in_groups.count()) /
+                                 static_cast<double>((piece.end - piece.begin).count());
+            body_ += groups_strip(box, std::min(1.0, share));
+            has_groups_ = true;
+        }
         if (!idle) {
             add_name(box, *piece.action, style);
         }
         body_ += "</g>\n";
+    }
+
+    /// At the lower edge of a bar, as wide as the share of its time in messages of groups.
+    static std::string groups_strip(const Box& box, double share) {
+        const double height = std::max(2.0, box.height / 6);
+        return rect(
+                   {box.x, box.y + box.height - height, box.width * share, height}, "#FFFFFF", "") +
+               rect({box.x, box.y + box.height - height, box.width * share, height / 2}, ink, "");
     }
 
     /// Names of an action, the one to be preferred first: "F12" and "12"; "RG"; "OPT".
@@ -336,6 +359,10 @@ class Picture {
             const Box box = legend_box(x, stage_words.at(as_index(lines - 1)));
             body_ += rect(box, grid_ink, " rx=\"2\"") + stage_lines(box, lines, ink) + "\n";
         }
+        if (has_groups_) {
+            const Box box = legend_box(x, "share in messages of groups");
+            body_ += rect(box, grid_ink, " rx=\"2\"") + groups_strip(box, 0.5) + "\n";
+        }
         curve_legend(x);
         y_ += legend_line;
     }
@@ -386,6 +413,7 @@ class Picture {
     SkipCurves curves_;
     std::set<Look> looks_;  ///< what occurs, for the legend
     int lines_ = 0;         ///< most lines across a bar
+    bool has_groups_ = false;
 };
 
 std::string rank_label(std::size_t rank) {
@@ -411,7 +439,7 @@ std::string render_svg(const Timeline& timeline, const SvgOptions& options) {
     for (std::size_t rank = 0; rank < shown.ranks.size(); ++rank) {
         picture.background(picture.row_height());
         picture.label(margin, picture.row_height(), rank_label(rank), {});
-        picture.row(shown.ranks[rank], step_time(shown));
+        picture.row(shown, rank);
         picture.skip(2);
     }
     return picture.finish();
@@ -440,7 +468,7 @@ std::string render_svg_pair(const Timeline& predicted,
                           to_string(side.origin),
                           {.size = 10, .anchor = Anchor::End, .fill = pale_ink});
             if (rank < side.ranks.size()) {
-                picture.row(side.ranks[rank], step_time(side), which);
+                picture.row(side, rank, which);
             } else {
                 picture.skip(row);
             }
@@ -469,7 +497,7 @@ std::string render_svg_list(const std::vector<NamedTimeline>& timelines,
         for (std::size_t rank = 0; rank < shown[i].ranks.size(); ++rank) {
             picture.background(picture.row_height());
             picture.label(margin, picture.row_height(), rank_label(rank), {});
-            picture.row(shown[i].ranks[rank], step_time(shown[i]));
+            picture.row(shown[i], rank);
             picture.skip(2);
         }
         picture.skip(8);

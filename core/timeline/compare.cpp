@@ -2,6 +2,7 @@
 #include "core/timeline/compare.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -232,6 +233,26 @@ double bubble_beside(const Timeline& timeline, Duration overhead) {
                                     static_cast<double>(area.count());
 }
 
+/// Mean over ranks, of the median step.
+std::optional<Duration> time_in_groups(const TimelineSet& set) {
+    const Timeline& step = median_step(set);
+    if (step.in_groups.empty()) {
+        return std::nullopt;
+    }
+    Duration sum{};
+    for (const std::vector<Duration>& row : step.in_groups) {
+        sum = std::accumulate(row.begin(), row.end(), sum);
+    }
+    return sum / static_cast<int>(step.in_groups.size());
+}
+
+std::optional<Pair> in_groups_of(const TimelineSet& predicted, const TimelineSet& measured) {
+    const std::optional<Duration> planned = time_in_groups(predicted);
+    const std::optional<Duration> taken = time_in_groups(measured);
+    return planned && taken ? std::optional(Pair{.predicted = *planned, .measured = *taken})
+                            : std::nullopt;
+}
+
 Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
     require_comparable(predicted, measured);
     const auto bubble = [overhead = predicted.breakdown.value_or(Breakdown{}).overhead](
@@ -245,6 +266,7 @@ Comparison compare(const TimelineSet& predicted, const TimelineSet& measured) {
             .measured_bubble_total = median_over(measured, bubble),
             .peaks = peak_deltas(predicted, measured),
             .by_op = op_totals(predicted, measured),
+            .in_groups = in_groups_of(predicted, measured),
             .actions = action_deltas(predicted, measured),
             .predicted_breakdown = predicted.breakdown,
             .measured_breakdown = measured.breakdown,

@@ -74,6 +74,9 @@ struct Pair {
     double error_percent() const;
 };
 
+/// What `Comparison::in_groups` is for a reader, below the parts that have it.
+inline constexpr std::string_view in_groups_words = "of these, messages of groups";
+
 /// One action on both sides, joined by its place in the row.
 struct ActionDelta {
     int rank = 0;
@@ -106,6 +109,9 @@ struct Comparison {
         Pair total;  ///< sum over ranks of the op's durations
     };
     std::vector<ByOp> by_op;  ///< F, B, I, W, R in this order, those that occur
+    /// Part of the actions' time in messages of groups (Timeline::in_groups), mean over ranks; none
+    /// unless both sides know theirs.
+    std::optional<Pair> in_groups;
     std::vector<ActionDelta> actions;
     std::optional<Breakdown> predicted_breakdown;
     std::optional<Breakdown> measured_breakdown;

@@ -48,6 +48,15 @@ Duration step_time(const Timeline& timeline) {
     return extent(timeline, [](Op) { return true; });
 }
 
+void note_in_groups(Timeline& timeline, std::size_t rank, std::size_t cell, Duration time) {
+    if (timeline.in_groups.empty()) {
+        for (const std::vector<Span>& row : timeline.ranks) {
+            timeline.in_groups.emplace_back(row.size());
+        }
+    }
+    timeline.in_groups[rank][cell] = time;
+}
+
 Timeline aligned(Timeline timeline) {
     Duration first = Duration::max();
     for (std::size_t row = 0; row < timeline.row_count(); ++row) {

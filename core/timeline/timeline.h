@@ -54,6 +54,11 @@ struct Timeline {
     /// `end`: the copy is complete. Predicted timelines of plans that offload only; else empty.
     std::vector<std::vector<Span>> host_copies;
 
+    /// [rank][cell]: part of end - ready that an action passes in messages of the groups that
+    /// divide its layers (tensor parallelism, ZeRO-2 and ZeRO-3). Empty: there are no such groups,
+    /// or nothing is known of them.
+    std::vector<std::vector<Duration>> in_groups{};
+
     /// [replica - 1][rank]: rows of the plan's other replicas, alike. Measured timelines only; what
     /// is said of a timeline is said of the first replica.
     std::vector<std::vector<std::vector<Span>>> replicas;
@@ -78,6 +83,9 @@ Duration pipeline_time(const Timeline& timeline);
 
 /// Step time: the same with gradient reduction and optimizer.
 Duration step_time(const Timeline& timeline);
+
+/// Writes `in_groups` of one cell, and 0 for all that are not known yet.
+void note_in_groups(Timeline& timeline, std::size_t rank, std::size_t cell, Duration time);
 
 /// Moves every span so that the first begin of the step, of all replicas, is 0.
 Timeline aligned(Timeline timeline);

@@ -386,9 +386,12 @@ Score Executor::Impl::score() const {
     return sum;
 }
 
+bool Executor::Impl::divides_layers() const {
+    return !edges.groups.empty() || !edges.shards.empty();
+}
+
 std::span<const char> Executor::Impl::waits_in_groups() {
-    const bool has_groups = !edges.groups.empty() || !edges.shards.empty();
-    group_waits.assign(has_groups ? workers.size() : 0, 0);
+    group_waits.assign(divides_layers() ? workers.size() : 0, 0);
     const auto note = [this](std::size_t stage, const Group& group) {
         if (group.is_waiting()) {
             group_waits[as_index(plan->schedule.rank_of_stage[stage])] = 1;
@@ -434,6 +437,8 @@ void Executor::Impl::collect_result(StepResult& result) {
     result.timeline.ranks.resize(workers.size());
     result.timeline.links.clear();
     result.timeline.host_copies.clear();
+    const bool has_groups = divides_layers() && !traits(options.backend).is_emulated;
+    result.timeline.in_groups.resize(has_groups ? workers.size() : 0);
     result.groups = group_use().since(groups_before);
     result.peak.resize(workers.size());
     result.host_peak.clear();
@@ -442,6 +447,9 @@ void Executor::Impl::collect_result(StepResult& result) {
         const std::size_t index = as_index(rank);
         const Worker& worker = *workers[index];
         worker.recorder().spans(start, result.timeline.ranks[index]);
+        if (has_groups) {
+            worker.recorder().times_in_groups(result.timeline.in_groups[index]);
+        }
         result.peak[index] = worker.arena().peak();
         if (const StashOffload* const offload = worker.offload()) {
             std::ranges::move(offload->spans(start),

@@ -148,6 +148,8 @@ struct Executor::Impl {
     void stop_all(const Hang& hang);
     /// Waits for workers that hung in the last step. Throws Error(Hang) if they are still away.
     void await_stragglers();
+    /// Whether groups of devices or replicas divide the layers of stages.
+    bool divides_layers() const;
     /// [rank] Whether it waits for other devices of its stage; empty: no device has others.
     std::span<const char> waits_in_groups();
     /// What the ranks here have spent in groups of devices so far.

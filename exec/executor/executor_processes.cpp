@@ -333,6 +333,8 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
     mine.put(is_first ? result.loss : 0.0).put(is_first ? result.accuracy.right : 0.0);
     mine.put(time.wall).put(time.cpu).put(result.peak[own]);
     mine.put_all(std::span<const Span>(result.timeline.ranks[own]));
+    auto& in_groups = result.timeline.in_groups;
+    mine.put_all(in_groups.empty() ? std::span<const Duration>() : in_groups[own]);
     GradientNorm::Squares squares(as_index(model_stage_count(plan->schedule)));
     for (int stage = 0; stage < std::ssize(squares); ++stage) {
         if (is_here(stage)) {
@@ -353,6 +355,7 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         time.cpu += theirs.get<Duration>();
         const auto peak = theirs.get<MemoryUse>();
         std::vector<Span> row = theirs.get_all<Span>();
+        std::vector<Duration> times = theirs.get_all<Duration>();
         const DeviceOfPlan where = place_of_process(plan, process);
         const std::size_t rank = as_index(where.rank);
         const int of = where.replica;
@@ -366,6 +369,9 @@ void Executor::Impl::share(StepResult& result, ComputeTime& time) const {
         }
         result.peak[rank] = peak;
         result.timeline.ranks[rank] = std::move(row);
+        if (!in_groups.empty()) {
+            in_groups[rank] = std::move(times);
+        }
         while (!theirs.at_end()) {
             const int stage = theirs.get<int>();
             squares[as_index(stage)] = theirs.get_all<double>();

@@ -28,9 +28,9 @@ void Recorder::end_compute() {
     cpu_ += thread_cpu_time() - cpu_began_;
 }
 
-void Recorder::record(TimePoint begin, TimePoint ready, TimePoint end) {
+void Recorder::record(TimePoint begin, TimePoint ready, TimePoint end, Duration in_groups) {
     PIPETWIN_EXPECT(moments_.size() < row_.size(), "a row has one span for each action");
-    moments_.push_back({.begin = begin, .ready = ready, .end = end});
+    moments_.push_back({.begin = begin, .ready = ready, .end = end, .in_groups = in_groups});
 }
 
 void Recorder::spans(TimePoint start, std::vector<Span>& spans) const {
@@ -41,6 +41,13 @@ void Recorder::spans(TimePoint start, std::vector<Span>& spans) const {
                          .begin = moments.begin - start,
                          .ready = moments.ready - start,
                          .end = moments.end - start});
+    }
+}
+
+void Recorder::times_in_groups(std::vector<Duration>& times) const {
+    times.clear();
+    for (const Moments& moments : moments_) {
+        times.push_back(moments.in_groups);
     }
 }
 

@@ -25,11 +25,14 @@ class Recorder {
     /// Ends the compute that `begin_compute` began: adds its wall and CPU time.
     void end_compute();
 
-    /// The next action of the row is done.
-    void record(TimePoint begin, TimePoint ready, TimePoint end);
+    /// The next action of the row is done; it has spent `in_groups` in messages of groups.
+    void record(TimePoint begin, TimePoint ready, TimePoint end, Duration in_groups);
 
     /// The spans since `start`; one for each action recorded so far. In place of what `spans` were.
     void spans(TimePoint start, std::vector<Span>& spans) const;
+
+    /// As a row of Timeline::in_groups. In place of what `times` were.
+    void times_in_groups(std::vector<Duration>& times) const;
 
     Duration compute_wall() const { return wall_; }
     Duration compute_cpu() const { return cpu_; }
@@ -39,6 +42,7 @@ class Recorder {
         TimePoint begin;
         TimePoint ready;
         TimePoint end;
+        Duration in_groups;
     };
     std::vector<Action> row_;
     std::vector<Moments> moments_;

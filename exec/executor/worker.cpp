@@ -276,6 +276,8 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
     arena_.turn_to(cell);
     const TimePoint begin = device_->now();
     TimePoint ready = offload_ ? turn_to(cell, action, begin) : begin;
+    Duration before{};
+    Duration in_groups{};
     if (is_compute(action.op)) {
         mark_begin(action.op, action.stage);
     }
@@ -294,7 +296,9 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
         case Op::BackwardInput:
         case Op::BackwardWeight:
             recorder_.begin_compute();
+            before = waited(action.stage);
             compute(action, step);
+            in_groups = waited(action.stage) - before;
             recorder_.end_compute();
             break;
         case Op::ReduceGradient:
@@ -315,7 +319,7 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
     if (issued_ > 1) {
         device_->prepare_launch();
     }
-    return {.cell = cell, .begin = begin, .ready = ready};
+    return {.cell = cell, .begin = begin, .ready = ready, .in_groups = in_groups};
 }
 
 /// The next action needs nothing but what this rank has, so that it may be issued while the device
@@ -338,7 +342,7 @@ void Worker::finish(const Begun& begun) {
     const TimePoint begin = std::max(begun.begin, last_end_);  // until then the device was at work
     const TimePoint ready = std::max(begin, begun.ready);
     last_end_ = device_->complete(action, ready, plan_.duration(action));
-    recorder_.record(begin, ready, last_end_);
+    recorder_.record(begin, ready, last_end_, begun.in_groups);
     --issued_;
     if (!is_send(action.op) && !is_receive(action.op) && issued_ == 0) {
         receive_buffers_.settle();

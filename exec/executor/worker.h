@@ -145,6 +145,7 @@ class Worker {
         std::size_t cell = 0;
         TimePoint begin;
         TimePoint ready;
+        Duration in_groups{};  ///< spent in messages of groups
     };
     /// Turns to the action in a cell of the row and issues all of it. The device may still compute
     /// the action before.

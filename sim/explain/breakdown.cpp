@@ -109,6 +109,17 @@ MessagesInActions messages_in_actions(const Plan& plan, const Timeline& timeline
     return result;
 }
 
+std::vector<std::vector<Duration>> times_in_groups(const Plan& plan) {
+    std::vector<std::vector<Duration>> times;
+    for (const std::vector<Action>& row : plan->schedule.ranks) {
+        std::vector<Duration>& of_rank = times.emplace_back();
+        for (const Action& action : row) {
+            of_rank.push_back(plan.shard_wait(action) + plan.tensor_sums(action));
+        }
+    }
+    return times;
+}
+
 bool is_notable(Duration messages, Duration step) {
     return messages > Duration{} && messages >= step / 100;
 }

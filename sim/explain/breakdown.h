@@ -56,6 +56,9 @@ struct MessagesInActions {
 /// Computes the messages inside of actions of a predicted step.
 MessagesInActions messages_in_actions(const Plan& plan, const Timeline& timeline);
 
+/// As Timeline::in_groups, of a predicted step.
+std::vector<std::vector<Duration>> times_in_groups(const Plan& plan);
+
 /// Whether messages take enough of a step to be spoken of: 1 % or more.
 bool is_notable(Duration messages, Duration step);
 

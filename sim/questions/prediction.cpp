@@ -63,6 +63,9 @@ Prediction predict(Plan plan) {
     Metrics metrics = measure(plan, timeline);
     const Breakdown parts = breakdown(plan, timeline);
     const MessagesInActions messages = messages_in_actions(plan, timeline);
+    if (messages.shards > Duration{} || messages.tensor > Duration{}) {
+        timeline.in_groups = times_in_groups(plan);
+    }
     const IdleTime idle = idle_time(plan, timeline);
     std::vector<CriticalStep> critical = critical_path(plan, timeline);
     std::optional<OffloadEffect> offload = offload_effect(plan);

@@ -41,6 +41,13 @@ Duration wait_of(const RunData& run, const SpanRef& ref) {
     return wait_before(*run.twin.row(ref), ref.cell);
 }
 
+/// Time of the action in messages of groups; 0 where nothing is known of them.
+Duration in_groups_of(const RunData& run, const SpanRef& ref) {
+    const StepRows& rows = *run.twin.step(ref.side, ref.step);
+    return rows.in_groups.empty() ? Duration{0}
+                                  : rows.in_groups[as_index(ref.rank)][as_index(ref.cell)];
+}
+
 enum class ErrorAs { Difference, Percent };
 
 DetailLine line_of(
@@ -156,6 +163,11 @@ ActionDetails details_of(const RunData& run, const SpanRef& ref) {
     if (std::optional<DetailLine> median = median_line(run, ref)) {
         median->error = message ? "" : median->error;
         details.lines.push_back(*std::move(median));
+    }
+    const std::optional<SpanRef> other = twin_of(run.twin, ref);
+    if (in_groups_of(run, ref) > Duration{0} ||
+        (other && in_groups_of(run, *other) > Duration{0})) {
+        add("in messages of groups", in_groups_of, ErrorAs::Difference);
     }
     add(message ? "wait" : "idle before", wait_of, ErrorAs::Difference);
     return details;
@@ -373,6 +385,13 @@ std::vector<DetailLine> breakdown_lines(const RunData& run) {
     const auto& predicted = run.comparison->predicted_breakdown;
     const auto& measured = run.comparison->measured_breakdown;
     for (const BreakdownPart& part : breakdown_parts) {
+        if (part.value == &Breakdown::communication_wait && run.comparison->in_groups) {
+            const Pair& in_groups = *run.comparison->in_groups;
+            lines.push_back({.name = std::string(in_groups_words),
+                             .predicted = short_time(in_groups.predicted),
+                             .measured = short_time(in_groups.measured),
+                             .error = signed_duration(in_groups.predicted - in_groups.measured)});
+        }
         // Means over ranks are rounded: less than a nanosecond for each rank is nothing.
         const auto mean_of = [&](const std::optional<Breakdown>& breakdown) {
             const Duration mean = breakdown ? (*breakdown).*part.value : Duration{0};

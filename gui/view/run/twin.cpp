@@ -91,7 +91,10 @@ Mode next(Mode mode) {
 }
 
 StepRows::StepRows(const Timeline& timeline)
-    : origin(timeline.origin), links(timeline.links), host_copies(timeline.host_copies) {
+    : origin(timeline.origin),
+      links(timeline.links),
+      host_copies(timeline.host_copies),
+      in_groups(timeline.in_groups) {
     Duration zero = Duration::max();
     for (const std::vector<Span>& row : timeline.ranks) {
         zero = row.empty() ? zero : std::min(zero, row.front().begin);
@@ -163,8 +166,12 @@ void StepRows::begin_at(Duration zero) {
 }
 
 Timeline StepRows::timeline() const {
-    Timeline timeline{
-        .origin = origin, .ranks = {}, .links = links, .host_copies = host_copies, .replicas = {}};
+    Timeline timeline{.origin = origin,
+                      .ranks = {},
+                      .links = links,
+                      .host_copies = host_copies,
+                      .in_groups = in_groups,
+                      .replicas = {}};
     timeline.ranks.reserve(ranks.size());
     for (const RowIndex& row : ranks) {
         timeline.ranks.push_back(row.spans());

@@ -60,10 +60,11 @@ struct RowPlace {
 struct StepRows {
     Origin origin{};
     std::vector<RowIndex> ranks;
-    std::vector<std::vector<Span>> links;        ///< as in Timeline; their spans may overlap
-    std::vector<std::vector<Span>> host_copies;  ///< as in Timeline; their spans may overlap
-    Duration length{};                           ///< step time
-    Duration pipeline{};                         ///< pipeline time
+    std::vector<std::vector<Span>> links;            ///< as in Timeline; their spans may overlap
+    std::vector<std::vector<Span>> host_copies;      ///< as in Timeline; their spans may overlap
+    std::vector<std::vector<Duration>> in_groups{};  ///< as in Timeline
+    Duration length{};                               ///< step time
+    Duration pipeline{};                             ///< pipeline time
 
     StepRows() = default;
     explicit StepRows(const Timeline& timeline);

@@ -166,6 +166,20 @@ Trace replicated() {
     return trace;
 }
 
+TEST(ChromeTrace, TimesInGroupsAreReadBack) {
+    Trace trace = replicated();
+    Timeline& step = trace.timelines.steps.front();
+    for (std::size_t cell = 0; cell < step.ranks[1].size(); ++cell) {
+        const bool computes = is_compute(step.ranks[1][cell].action.op);
+        note_in_groups(step, 1, cell, Duration{computes ? 1234 + static_cast<int>(cell) : 0});
+    }
+    const std::string text = print_chrome_trace(trace);
+    EXPECT_THAT(text, HasSubstr("\"groups_us\":1.23"));
+    const Trace found = parse_chrome_trace(text, "x");
+    expect_equal(found, trace);
+    EXPECT_EQ(found.timelines.steps.front().in_groups, step.in_groups);
+}
+
 TEST(ChromeTrace, RowsOfReplicasAreReadBack) {
     const Trace trace = replicated();
     const std::string text = print_chrome_trace(trace);

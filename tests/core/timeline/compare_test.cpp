@@ -52,6 +52,20 @@ TEST(Compare, TakesMediansOverTheSteps) {
     EXPECT_EQ(even.actions[0].duration.measured, Duration(milliseconds(10)));
 }
 
+TEST(Compare, GivesTheMeanTimeInMessagesOfGroupsWhereBothSidesKnowIt) {
+    Timeline predicted = step(10, 20);
+    Timeline measured = step(8, 24);
+    EXPECT_FALSE(compare(set_of({predicted}), set_of({measured})).in_groups);
+    note_in_groups(predicted, 0, 0, milliseconds(2));
+    note_in_groups(predicted, 0, 1, milliseconds(3));
+    EXPECT_FALSE(compare(set_of({predicted}), set_of({measured})).in_groups);
+    note_in_groups(measured, 0, 1, milliseconds(4));
+    const Comparison comparison = compare(set_of({predicted}), set_of({measured}));
+    ASSERT_TRUE(comparison.in_groups);
+    EXPECT_EQ(comparison.in_groups->predicted, Duration(milliseconds(5)));
+    EXPECT_EQ(comparison.in_groups->measured, Duration(milliseconds(4)));
+}
+
 /// Of the drawn step, so that the breakdown of that sums to it.
 TEST(Compare, TheStepTimeIsThatOfTheMedianStep) {
     const TimelineSet measured = set_of({step(8, 10), step(12, 10)});

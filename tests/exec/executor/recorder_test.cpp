@@ -26,29 +26,32 @@ std::vector<Span> spans_of(const Recorder& recorder, TimePoint start) {
 
 TEST(Recorder, GivesTheSpansOfItsRowSinceTheStart) {
     Recorder recorder({forward, receive});
-    recorder.record(at(100), at(100), at(130));
-    recorder.record(at(130), at(150), at(155));
+    recorder.record(at(100), at(100), at(130), {});
+    recorder.record(at(130), at(150), at(155), Duration(3));
     EXPECT_THAT(spans_of(recorder, at(100)),
                 ::testing::ElementsAre(Span{forward, Duration(0), Duration(0), Duration(30)},
                                        Span{receive, Duration(30), Duration(50), Duration(55)}));
+    std::vector<Duration> in_groups{Duration(9)};
+    recorder.times_in_groups(in_groups);
+    EXPECT_THAT(in_groups, ::testing::ElementsAre(Duration(0), Duration(3)));
 }
 
 TEST(Recorder, AnotherStepForgetsTheFirst) {
     Recorder recorder({forward});
-    recorder.record(at(1), at(1), at(2));
+    recorder.record(at(1), at(1), at(2), {});
     recorder.begin_compute();
     recorder.end_compute();
     recorder.restart();
     EXPECT_TRUE(spans_of(recorder, at(0)).empty());
     EXPECT_EQ(recorder.compute_wall(), Duration{});
-    recorder.record(at(5), at(5), at(6));
+    recorder.record(at(5), at(5), at(6), {});
     EXPECT_EQ(spans_of(recorder, at(0)).size(), 1U);
 }
 
 TEST(Recorder, RefusesMoreSpansThanTheRowHasActions) {
     Recorder recorder({forward});
-    recorder.record(at(1), at(1), at(2));
-    EXPECT_THROW(recorder.record(at(2), at(2), at(3)), InternalError);
+    recorder.record(at(1), at(1), at(2), {});
+    EXPECT_THROW(recorder.record(at(2), at(2), at(3), {}), InternalError);
 }
 
 TEST(Recorder, SleepingIsWallTimeWithoutCpuTime) {

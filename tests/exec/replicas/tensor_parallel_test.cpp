@@ -129,6 +129,34 @@ TEST_P(DividedLayers, ComputeTheSameWithPartsOfRows) {
     EXPECT_EQ(loss(true), loss(false));
 }
 
+/// What actions spend in their group is part of them, and all of it is theirs.
+TEST_P(DividedLayers, TellHowLongActionsAreInTheirGroup) {
+    const Model model = model_of_case();
+    Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .schedule = "1f1b"};
+    StepResult alone;
+    Replicas(test::plan_of(model, shape), model, settings_of(shape))
+        .run_step(random_batch(model, shape.batch, 1), 0, alone);
+    EXPECT_TRUE(alone.timeline.in_groups.empty());
+    shape = divided(shape);
+    StepResult step;
+    Replicas pipelines(test::plan_of(model, shape), model, settings_of(shape));
+    pipelines.run_step(random_batch(model, shape.batch, 1), 0, step);
+    ASSERT_EQ(step.timeline.in_groups.size(), step.timeline.ranks.size());
+    Duration all{};
+    for (std::size_t rank = 0; rank < step.timeline.ranks.size(); ++rank) {
+        const std::vector<Span>& row = step.timeline.ranks[rank];
+        ASSERT_EQ(step.timeline.in_groups[rank].size(), row.size());
+        for (std::size_t cell = 0; cell < row.size(); ++cell) {
+            const Duration in_group = step.timeline.in_groups[rank][cell];
+            EXPECT_LE(in_group, row[cell].end - row[cell].ready);
+            EXPECT_EQ(in_group > Duration{}, is_compute(row[cell].action.op))
+                << to_string(row[cell].action);
+            all += in_group;
+        }
+    }
+    EXPECT_LE(all, step.groups.time);
+}
+
 TEST_P(DividedLayers, HaveReplicas) {
     const Model model = model_of_case(0.1);
     Shape shape{.stages = 2, .micro_batches = 2, .batch = batch, .replicas = 2};
