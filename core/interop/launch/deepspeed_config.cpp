@@ -489,11 +489,11 @@ class DeepSpeedReader {
             run_.context_parallel = devices;
             run_.context_method = to_string(ContextMethod::AllToAll);
         }
-        const int replicas = reader_.whole("data_parallel_size", 1).value_or(1);  // of the mesh
-        if (run_.data_parallel && devices > 1 && replicas != *run_.data_parallel) {
+        const std::optional<int> replicas = reader_.whole("data_parallel_size", 1);  // of a mesh
+        if (replicas && run_.data_parallel && devices > 1 && *replicas != *run_.data_parallel) {
             reader_.infeasible("data_parallel_size",
                                fmt::format("{}, but the batch is that of {}",
-                                           counted(replicas, "replica"),
+                                           counted(*replicas, "replica"),
                                            *run_.data_parallel),
                                "compare it with train_batch_size");
         }
