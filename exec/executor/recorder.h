@@ -31,7 +31,7 @@ class Recorder {
     /// The spans since `start`; one for each action recorded so far. In place of what `spans` were.
     void spans(TimePoint start, std::vector<Span>& spans) const;
 
-    /// As a row of Timeline::in_groups. In place of what `times` were.
+    /// Fills a row of Timeline::in_groups, in place of what `times` were.
     void times_in_groups(std::vector<Duration>& times) const;
 
     Duration compute_wall() const { return wall_; }

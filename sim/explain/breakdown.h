@@ -56,7 +56,7 @@ struct MessagesInActions {
 /// Computes the messages inside of actions of a predicted step.
 MessagesInActions messages_in_actions(const Plan& plan, const Timeline& timeline);
 
-/// As Timeline::in_groups, of a predicted step.
+/// Times of a predicted step for Timeline::in_groups.
 std::vector<std::vector<Duration>> times_in_groups(const Plan& plan);
 
 /// Whether messages take enough of a step to be spoken of: 1 % or more.

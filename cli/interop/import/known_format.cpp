@@ -14,9 +14,9 @@
 #include "core/base/error.h"
 #include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/printed_arguments.h"
+#include "core/interop/launch/swift_arguments.h"
 #include "core/interop/launch/training_run.h"
 #include "core/interop/program_flags.h"
-#include "core/interop/swift_arguments.h"
 
 namespace pipetwin::cli {
 

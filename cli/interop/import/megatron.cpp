@@ -15,9 +15,9 @@
 #include "core/base/number_text.h"
 #include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/shell_words.h"
+#include "core/interop/launch/swift_arguments.h"
 #include "core/interop/megatron_flags.h"
 #include "core/interop/megatron_layout.h"
-#include "core/interop/swift_arguments.h"
 
 namespace pipetwin::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/swift_arguments.h"
+#include "core/interop/launch/swift_arguments.h"
 
 #include <algorithm>
 #include <string>
