@@ -15,10 +15,10 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/interop/launch/setting_values.h"
+#include "core/interop/launch/tokenizers.h"
 #include "core/interop/megatron_layout.h"
 #include "core/interop/megatron_memory.h"
 #include "core/interop/megatron_shapes.h"
-#include "core/interop/tokenizers.h"
 
 namespace pipetwin {
 

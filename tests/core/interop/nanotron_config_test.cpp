@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/interop/launch/tokenizers.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/megatron_model.h"
 #include "core/interop/program_flags.h"
-#include "core/interop/tokenizers.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

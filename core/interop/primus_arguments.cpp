@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/launch/primus_arguments.h"
+#include "core/interop/primus_arguments.h"
 
 #include <algorithm>
 

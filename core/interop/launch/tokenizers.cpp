@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/tokenizers.h"
+#include "core/interop/launch/tokenizers.h"
 
 #include <algorithm>
 #include <array>
