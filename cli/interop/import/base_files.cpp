@@ -33,7 +33,8 @@ class Bases {
         : options_(options), folder_(folder), take_(take), add_(add), left_out_(left_out) {}
 
     void add_to(LaunchFile& file, const std::filesystem::path& from) {
-        // Of several files the last one counts most.
+        // A value in a later file replaces the same value in an earlier one, so the last is read
+        // first.
         const std::vector<std::string> names(file.models.rbegin(), file.models.rend());
         for (const std::string& name : names) {
             const std::optional<std::filesystem::path> found = base_file(from, name, folder_);
