@@ -22,6 +22,9 @@
 #include "core/model/model.h"
 #include "core/plan/plain_plan.h"
 #include "core/plan/plan.h"
+#include "core/scenario/cluster.h"
+#include "core/scenario/layer_costs.h"
+#include "core/scenario/planner.h"
 #include "core/scenario/rank_device.h"
 #include "core/schedule/generators/generate.h"
 #include "core/schedule/rows_hash.h"
@@ -294,6 +297,12 @@ ExportSource::Placed ExportSource::placed() const {
     }
     if (!partition) {
         partition = sim::make_settled_plan(settled, model, found->profile)->partition;
+    }
+    if (found && settled.pipeline.stages == 1 && settled.pipeline.offload_blocks.is_auto() &&
+        Cluster(settled, found->profile, settled.pipeline.stages).offloads_as_needed()) {
+        const Plan plan = sim::make_settled_plan(settled, model, found->profile);
+        settled.pipeline.offload_blocks =
+            layer_costs(plan, settled, model, found->profile).offloaded_blocks;
     }
     const bool has_own_type = found && (found->profile.precision == "fp16" ||
                                         has_narrow_products(found->profile.precision));

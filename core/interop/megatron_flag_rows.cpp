@@ -553,6 +553,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"offload-modules",
      OwnFlag{take_modules<&Flags::offload_modules>, print_modules<&Flags::offload_modules>}},
     {"activation-offload-fraction", &Flags::offload_fraction},
+    {"cpu-offloading-num-layers", WholeFlag{&Flags::offloaded_layers, 0}},
     {"recompute-method",
      ChoiceFlag{&Flags::recompute_first, "uniform block", "block"},
      FlagRule::Unprinted},

@@ -62,6 +62,7 @@ struct MegatronFlags {
     bool offloads_inputs = false;                  ///< --fine-grained-activation-offloading
     std::vector<std::string> offload_modules{};    ///< --offload-modules
     std::optional<double> offload_fraction{};      ///< --activation-offload-fraction
+    std::optional<int> offloaded_layers{};         ///< --cpu-offloading-num-layers
     bool gradients_fp32 = false;                   ///< --accumulate-allreduce-grads-in-fp32
     bool gradients_narrow = false;                 ///< --grad-reduce-in-bf16
     bool state_types = false;                      ///< --use-precision-aware-optimizer

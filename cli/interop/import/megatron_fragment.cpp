@@ -107,10 +107,13 @@ class FlagsImport {
         }
     }
 
-    /// Modules whose inputs go to host memory.
+    /// Blocks whose activations go to host memory, or modules whose inputs do.
     std::string offload_lines() {
         const OffloadWords offload = megatron_offload(flags_);
         warn(offload.left_out);
+        if (const int blocks = flags_.offloaded_layers.value_or(0); blocks > 0) {
+            return fmt::format("offload_blocks = {}\n", blocks);
+        }
         if (offload.modules.empty()) {
             return {};
         }

@@ -150,6 +150,10 @@ class BridgeTables {
         key("fine_grained_activation_offloading", "fine-grained-activation-offloading");
         list("offload_modules", "offload-modules");
         key("activation_offload_fraction", "activation-offload-fraction");
+        if (flags_.offloaded_layers.value_or(0) > 0) {
+            line("  cpu_offloading: true");
+            key("cpu_offloading_num_layers", "cpu-offloading-num-layers");
+        }
         if (flags_.separate_accumulation) {
             line("  gradient_accumulation_fusion: false");
         }

@@ -213,6 +213,12 @@ class DeepSpeedFile {
                        "DeepSpeed computes whole blocks again, but no modules",
                        "set pipeline.recompute to \"block\" instead");
         }
+        if (pipeline_.offload_blocks.value_or(0) > 0) {
+            refuse_key("pipeline.offload_blocks",
+                       fmt::to_string(pipeline_.offload_blocks.value_or(0)),
+                       "DeepSpeed keeps the activations of blocks on the device",
+                       "set it to 0");
+        }
         if (!pipeline_.offload_modules.empty()) {
             refuse_key("pipeline.offload_modules",
                        "",

@@ -85,12 +85,6 @@ void add_lacks_of_memory(const PlacedPlan& plan, std::string_view system, LackLi
               "\"stash\"",
               fmt::format("{} has no setting that keeps inputs of stages in host memory", system),
               "set it to \"none\"");
-    lacks.add(
-        pipeline.offload_blocks.value_or(0) > 0,
-        "pipeline.offload_blocks",
-        fmt::to_string(pipeline.offload_blocks.value_or(0)),
-        fmt::format("{} has no setting that keeps activations of blocks in host memory", system),
-        "set it to 0");
 }
 
 void add_lacks_of_training(const PlacedPlan& plan, std::string_view system, LackList& lacks) {

@@ -294,6 +294,28 @@ void set_modules(const SettledScenario& scenario, MegatronFlags& flags) {
     }
 }
 
+/// Megatron hands activations of whole layers to host memory in one stage alone, without recompute,
+/// and never those of all layers (megatron/core/transformer/transformer_config.py).
+void set_offloaded_blocks(const SettledScenario& scenario, int blocks, MegatronFlags& flags) {
+    const SettledScenario::PipelinePart& pipeline = scenario.pipeline;
+    const int offloaded = pipeline.offload_blocks.value_or(0);
+    if (offloaded == 0) {
+        return;
+    }
+    const bool recomputes = pipeline.layer_recompute != LayerRecompute::None ||
+                            pipeline.recompute != RecomputeRules(Recompute::None);
+    if (pipeline.stages > 1 || recomputes || !flags.offload_modules.empty() ||
+        offloaded >= blocks) {
+        refuse_plan("pipeline.offload_blocks",
+                    fmt::format("pipeline.offload_blocks = {}: Megatron offloads fewer than the {} "
+                                "layers of one stage, without recompute and modules of its own",
+                                offloaded,
+                                blocks),
+                    "set it to 0");
+    }
+    flags.offloaded_layers = offloaded;
+}
+
 /// Megatron keeps the input of every N layers of a stage, and N has to divide them: the more, the
 /// nearer to keeping that of the stage alone.
 void set_recompute(const SettledScenario& scenario,
@@ -592,6 +614,7 @@ MegatronPlanFlags megatron_plan_flags(const PlacedPlan& plan, PlanNotes& notes) 
     set_rows_of_experts(plan, flags, notes);
     set_batch(scenario, flags);
     set_recompute(scenario, layout, flags, notes);
+    set_offloaded_blocks(scenario, plan.blocks(), flags);
     note_schedule(plan, notes);
     return {.flags = flags, .further = further, .knows_model = !plan.config.empty()};
 }

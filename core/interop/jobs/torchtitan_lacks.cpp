@@ -137,6 +137,12 @@ void add_memory_lacks(const PlacedPlan& plan, std::vector<Lack>& found) {
              .why = "torchtitan computes whole blocks or single operators again, but no modules",
              .hint = "set pipeline.recompute to \"block\" instead"});
     }
+    if (const int blocks = pipeline.offload_blocks.value_or(0); blocks > 0) {
+        found.push_back({.key = "pipeline.offload_blocks",
+                         .subject = fmt::format("pipeline.offload_blocks = {}", blocks),
+                         .why = "torchtitan keeps the activations of blocks on the device",
+                         .hint = "set it to 0"});
+    }
     if (!pipeline.offload_modules.empty()) {
         found.push_back({.key = "pipeline.offload_modules",
                          .subject = "pipeline.offload_modules",

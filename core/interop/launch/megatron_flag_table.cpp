@@ -149,8 +149,6 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"optimizer-cpu-offload optimizer-offload offload-optimizer-states swap-optimizer",
      "the optimizer's state is in host memory",
      off_values},
-    {"cpu-offloading-num-layers", "what some layers keep goes to host memory", off_values},
-    {"cpu-offloading", "what layers keep goes to host memory", off_values},
     {"distribute-saved-activations distribute-checkpointed-activations",
      "what is kept is shared out",
      off_values},
@@ -415,7 +413,8 @@ constexpr std::string_view harmless =
     "ckpt-pg-tensors-cache-path ckpt-step classes-fraction clip-ratio clip-ratio-c "
     "clip-ratio-high clip-ratio-low clone-scatter-output-in-embedding cluster-time-out "
     "config-logger-dir config-name config-path consumed-train-tokens contigious-checkpointing "
-    "conv-L-cache cpu-offloading-activations cpu-offloading-weights create-all-gather-group "
+    "conv-L-cache cpu-offloading cpu-offloading-activations cpu-offloading-weights "
+    "create-all-gather-group "
     "create-attention-mask create-attention-mask-in-dataloader critic-warmup "
     "cross-entropy-fusion-impl cross-entropy-loss-fusion cuda-graph-modules "
     "cuda-graph-retain-backward-graph cuda-graph-scope cuda-graph-use-single-mempool "

@@ -283,5 +283,65 @@ device = "h100-sxm"
                 AllOf(HasSubstr("qwen3 had no pipelines"), HasSubstr("torchtitan-python")));
 }
 
+/// NVIDIA's recipe of Llama 3 70B on 64 GB200 offloads 40 of 80 layers
+/// (Megatron-Bridge, perf_recipes/llama, fp8_cs, two samples): "auto" is what the plan needs.
+TEST_F(JobExports, BlocksInHostMemoryGoToMegatronAlone) {
+    ASSERT_EQ(pipetwin({"import",
+                        "hf",
+                        find_model("llama-3-70b").string(),
+                        "--whole-blocks",
+                        "--device",
+                        "gb200",
+                        "--stack",
+                        "megatron-bridge-2026",
+                        "--precision",
+                        "fp8",
+                        "--sequence",
+                        "8192",
+                        "--micro-batch-size",
+                        "2",
+                        "--out",
+                        path("model.profile.json")})
+                  .code,
+              0);
+    const std::string scenario = file(run_file::scenario,
+                                      R"toml([model]
+kind = "profile"
+file = "model.profile.json"
+[training]
+batch = 256
+gradients = "fp32"
+[pipeline]
+stages = 1
+micro_batches = 2
+data_parallel = 64
+shard = "weights"
+recompute = "none"
+schedule = "1f1b"
+partition = [82]
+[cluster]
+profile = "gb200-nvl72"
+count = 64
+stack = "megatron-bridge-2026"
+)toml");
+    const auto exported = [&](const std::string& format) {
+        return pipetwin({"export", format, scenario, "--force", "--out", path("job")});
+    };
+    ASSERT_EQ(exported("sbatch").code, 0) << exported("sbatch").err;
+    const std::string job = content_of(path("job"));
+    const std::string flag = "--cpu-offloading-num-layers ";
+    ASSERT_THAT(job, HasSubstr(flag));
+    EXPECT_NEAR(std::stoi(job.substr(job.find(flag) + flag.size())), 40, 12);
+    ASSERT_EQ(exported("bridge").code, 0);
+    EXPECT_THAT(
+        content_of(path("job")),
+        AllOf(HasSubstr("  cpu_offloading: true\n"), HasSubstr("  cpu_offloading_num_layers: 4")));
+    for (const std::string format : {"torchtitan-toml", "torchtitan-python"}) {
+        const Outcome refused = exported(format);
+        EXPECT_EQ(refused.code, 3) << format;
+        EXPECT_THAT(refused.err, HasSubstr("pipeline.offload_blocks")) << format;
+    }
+}
+
 }  // namespace job_exports_test
 }  // namespace pipetwin::cli

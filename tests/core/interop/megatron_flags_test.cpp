@@ -108,6 +108,7 @@ TEST(ParseMegatronFlags, PrintedFlagsReadBack) {
     flags.offloads_inputs = true;
     flags.offload_modules = {"attn_norm", "expert_fc1"};
     flags.offload_fraction = 0.75;
+    flags.offloaded_layers = 5;
     flags.sequence_parallel = flags.whole_boundaries = flags.tensor_overlap = true;
     flags.optimizer_groups = 2;
     flags.fp8_recipe = "mxfp8";

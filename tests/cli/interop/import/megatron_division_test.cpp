@@ -319,6 +319,13 @@ TEST_F(ImportMegatron, InputsThatGoToHostMemoryComeInAndGoOut) {
     }
 }
 
+TEST_F(ImportMegatron, LayersThatGoToHostMemoryAreOffloadedBlocks) {
+    EXPECT_THAT(fragment(llama_in(1) + "--cpu-offloading-num-layers 3", {"--device", "h100-sxm"}),
+                HasSubstr("offload_blocks = 3\n"));
+    EXPECT_THAT(fragment(llama_in(1) + "--cpu-offloading-num-layers 0", {"--device", "h100-sxm"}),
+                Not(HasSubstr("offload_blocks")));
+}
+
 /// The parts of v2.5, of 2021 (Narayanan et al., arXiv 2104.04473, section 4.1).
 TEST_F(ImportMegatron, BoundariesAreScatteredByVersionsThatDidSo) {
     const std::string split = llama_in(2) + "--tensor-model-parallel-size 4 ";
