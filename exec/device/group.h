@@ -2,7 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "core/base/units.h"
 #include "exec/base/element_range.h"
@@ -29,6 +33,49 @@ struct GroupUse {
     }
 };
 
+/// Time that a rank has spent in its groups so far.
+struct GroupTimes {
+    Duration devices{};   ///< that divide its layers
+    Duration replicas{};  ///< that divide its gradients or weights
+
+    Duration sum() const { return devices + replicas; }
+    GroupTimes& operator+=(const GroupTimes& more) {
+        devices += more.devices;
+        replicas += more.replicas;
+        return *this;
+    }
+    GroupTimes operator-(const GroupTimes& then) const {
+        return {.devices = devices - then.devices, .replicas = replicas - then.replicas};
+    }
+    GroupTimes& operator/=(std::int64_t parts) {
+        devices /= parts;
+        replicas /= parts;
+        return *this;
+    }
+};
+
+/// What the members of a group do in one call.
+enum class GroupCall : std::uint8_t { AllReduce, ReduceScatter, AllGather };
+/// "all-reduce"
+std::string_view to_string(GroupCall call);
+
+/// Who is in a group: the devices of a rank, replicas that divide layers, or one of each of their
+/// groups.
+enum class GroupKind : std::uint8_t { Devices, Replicas, GroupsOfReplicas };
+
+/// What a member waits for in a group.
+struct GroupWait {
+    GroupCall call = GroupCall::AllReduce;
+    GroupKind kind = GroupKind::Devices;
+    std::int16_t member = 0;  ///< that has not come: number of the device, or of the replica
+    std::int32_t layer = -1;  ///< of the model, at which the call stands; -1: of no single one
+
+    bool operator==(const GroupWait&) const = default;
+};
+
+/// Says that a member waits for no other.
+constexpr GroupWait no_wait{.member = -1};
+
 /// Devices that compute layers together, as one of them sees it. Every member calls the same
 /// functions in the same order, with tensors of the same shape. All calls wait for the others, and
 /// throw ChannelClosed where another member stops.
@@ -48,6 +95,9 @@ class Group {
     /// order of the members, and then `skip`, in fp32 at least, so that all have the same bits. A
     /// skip is the same on all members, or empty.
     virtual void all_reduce(View numbers, ConstView skip = {}) = 0;
+    /// As `all_reduce`, over `count` neighbours alone: members 0 to count - 1, the next so many,
+    /// and so on.
+    virtual void all_reduce_of_neighbours(View numbers, int count) = 0;
     /// `own` becomes the sums of the caller's part of `numbers`, with the bits of `all_reduce`;
     /// `skip` is of this part, and may be `own` itself. Each member has the part that `parts` says,
     /// [member]; where that is empty, `share_of` its size and index. What is left in `numbers` is
@@ -79,16 +129,46 @@ class Group {
     /// What the caller has spent here so far.
     const GroupUse& use() const { return use_; }
 
-    /// Whether the caller is in a call, and waits for another member there. Any thread.
-    bool is_waiting() const { return is_waiting_; }
+    /// The calls that follow stand at a layer of the model; -1: at no single one.
+    void at_layer(int layer) { layer_ = layer; }
+
+    /// Which member the caller waits for, and in which call; none: it does not wait. Any thread.
+    std::optional<GroupWait> waits_for() const;
+    /// The wait that another member's stop has ended, if one has. On the caller's thread.
+    const std::optional<GroupWait>& broken_wait() const { return broken_wait_; }
+    void forget_broken_wait() { broken_wait_.reset(); }
 
     /// The caller stops: ends the waits of the others. Any thread, any number of times.
     virtual void close() = 0;
 
   protected:
+    /// Says that the caller waits for a member, as long as it lives.
+    class Waiting {
+      public:
+        Waiting(Group& group, const GroupWait& wait);
+        Waiting(const Waiting&) = delete;
+        Waiting& operator=(const Waiting&) = delete;
+        ~Waiting();
+
+      private:
+        Group& group_;
+        const GroupWait wait_;
+        const int exceptions_;
+    };
+
+    int layer() const { return layer_; }
+
     GroupUse use_;
-    std::atomic<bool> is_waiting_ = false;
+
+  private:
+    int layer_ = -1;
+    std::atomic<GroupWait> wait_{no_wait};
+    std::optional<GroupWait> broken_wait_;
 };
+
+/// A group as texts name it: "devices 0-1 of the rank", "replicas 2-3", "replicas 1, 3". `size`:
+/// of its members; `member`: one of them, by its number among all devices or replicas.
+std::string group_text(GroupKind kind, int member, int size, int replicas);
 
 /// A group in which nothing is sent, for where nothing is computed: its calls return at once, and
 /// leave their tensors as they are.

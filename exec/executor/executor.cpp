@@ -122,7 +122,7 @@ Executor::Impl::Impl(Plan plan_to_walk,
       progress(workers.size()),
       cells(workers.size()),
       all_ready(std::ssize(here), BeginTogether{this}),
-      watchdog(plan, options.hang_limits),
+      watchdog(plan, options.hang_limits, [this](int rank) { return group_wait_of(rank); }),
       threads(here.size()) {
     refuse_what_cannot_be_executed(plan, model, options.backend, options.precision);
     const ProcessPlace& place = options.place;
@@ -331,6 +331,8 @@ void Executor::Impl::walk(const Batch& data,
     input.optimizer = options.optimizer;
     input.step = step;
     input.evaluation = evaluation;
+    seen_wait = no_wait;
+    for_each_group([](std::size_t, Group& group) { group.forget_broken_wait(); });
     groups_before = group_use();
     shards_before = shard_use();
     repeat_addresses();
@@ -392,19 +394,15 @@ bool Executor::Impl::divides_layers() const {
 
 std::span<const char> Executor::Impl::waits_in_groups() {
     group_waits.assign(divides_layers() ? workers.size() : 0, 0);
-    const auto note = [this](std::size_t stage, const Group& group) {
-        if (group.is_waiting()) {
-            group_waits[as_index(plan->schedule.rank_of_stage[stage])] = 1;
+    GroupWait of_first = no_wait;
+    for_each_group([&](std::size_t stage, const Group& group) {
+        if (const std::optional<GroupWait> wait = group.waits_for()) {
+            const int rank = plan->schedule.rank_of_stage[stage];
+            group_waits[as_index(rank)] = 1;
+            of_first = rank == here.front() ? *wait : of_first;
         }
-    };
-    for (std::size_t stage = 0; stage < edges.groups.size(); ++stage) {
-        if (edges.groups[stage] != nullptr) {
-            note(stage, *edges.groups[stage]);
-        }
-    }
-    for (std::size_t stage = 0; stage < edges.shards.size(); ++stage) {
-        edges.shards[stage].for_each([&](const Group& group) { note(stage, group); });
-    }
+    });
+    seen_wait = of_first;
     return group_waits;
 }
 

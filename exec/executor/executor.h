@@ -138,6 +138,10 @@ class Executor {
 
     /// Where the last step failed; none where it did not.
     std::optional<Failure> last_failure() const;
+    /// Which ranks here waited in groups of devices or replicas when another member's stop ended
+    /// the last step, a line for each: "rank 0, device 0: waited in the all-reduce of layer
+    /// 'block1.mlp' among devices 0-1 of the rank: device 1 has not come".
+    std::vector<std::string> broken_waits() const;
     /// The plan whose rows are walked.
     const Plan& plan() const;
     /// A stage of this process. Throws InternalError where another process has it.

@@ -85,7 +85,10 @@ void Executor::Impl::connect_shards() {
         return make_channel_group(
             {.size = inside ? size : plan->replicas / size,
              .index = inside ? index : replica() / size,
-             .are_remote = are_remote},
+             .are_remote = are_remote,
+             .kind = inside ? GroupKind::Replicas : GroupKind::GroupsOfReplicas,
+             .first = first,
+             .step = step},
             *devices[as_index(plan->schedule.rank_of_stage[as_index(stage)])],
             [&](int from, int to) -> Channel& {
                 const int sender = first + from * step;

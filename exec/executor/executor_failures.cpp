@@ -39,6 +39,50 @@ void Executor::Impl::refuse_lost_device() const {
     }
 }
 
+std::string Executor::Impl::text_of(const GroupWait& wait) const {
+    const bool are_devices = wait.kind == GroupKind::Devices;
+    const int size = are_devices                        ? plan->tensor_parallel
+                     : wait.kind == GroupKind::Replicas ? plan->gradient_shards
+                                                        : plan->replicas / plan->gradient_shards;
+    const std::string layer =
+        wait.layer < 0 ? "" : fmt::format(" of layer '{}'", model.layer(wait.layer).spec.name);
+    return fmt::format("the {}{} among {}: {} {} has not come",
+                       to_string(wait.call),
+                       layer,
+                       group_text(wait.kind, wait.member, size, plan->replicas),
+                       are_devices ? "device" : "replica",
+                       wait.member);
+}
+
+std::string Executor::Impl::group_wait_of(int rank) const {
+    std::string text;
+    for_each_group([&](std::size_t stage, const Group& group) {
+        const std::optional<GroupWait> wait = group.waits_for();
+        if (wait && plan->schedule.rank_of_stage[stage] == rank) {
+            text = text_of(*wait);
+        }
+    });
+    return text;
+}
+
+std::vector<std::string> Executor::broken_waits() const {
+    std::vector<std::string> all;
+    impl_->for_each_group([&](std::size_t stage, const Group& group) {
+        if (const std::optional<GroupWait>& wait = group.broken_wait()) {
+            const TensorPlace& tensor = impl_->options.tensor;
+            all.push_back(
+                fmt::format("rank {}{}{}: waited in {}",
+                            impl_->plan->schedule.rank_of_stage[stage],
+                            impl_->plan->replicas > 1
+                                ? fmt::format(" of replica {}", impl_->options.replica.index)
+                                : "",
+                            tensor.devices > 1 ? fmt::format(", device {}", tensor.device) : "",
+                            impl_->text_of(*wait)));
+        }
+    });
+    return all;
+}
+
 /// A rank that hangs has failed, but it does not know.
 void Executor::Impl::stop_all(const Hang& hang) {
     const std::size_t rank = as_index(hang.rank);

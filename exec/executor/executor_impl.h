@@ -150,8 +150,24 @@ struct Executor::Impl {
     void await_stragglers();
     /// Whether groups of devices or replicas divide the layers of stages.
     bool divides_layers() const;
+    /// Calls act(stage, group) for all groups in which ranks here compute.
+    template <class Do>
+    void for_each_group(const Do& act) const {
+        for (std::size_t stage = 0; stage < edges.groups.size(); ++stage) {
+            if (edges.groups[stage] != nullptr) {
+                act(stage, *edges.groups[stage]);
+            }
+        }
+        for (std::size_t stage = 0; stage < edges.shards.size(); ++stage) {
+            edges.shards[stage].for_each([&](Group& group) { act(stage, group); });
+        }
+    }
     /// [rank] Whether it waits for other devices of its stage; empty: no device has others.
     std::span<const char> waits_in_groups();
+    /// "the all-reduce of layer 'block1.mlp' among devices 0-1 of the rank: device 1 has not come".
+    std::string text_of(const GroupWait& wait) const;
+    /// What a rank here waits for in a group; empty: nothing.
+    std::string group_wait_of(int rank) const;
     /// What the ranks here have spent in groups of devices so far.
     GroupUse group_use() const;
     /// Likewise in sums and gathers over replicas that divide gradients.
@@ -238,7 +254,9 @@ struct Executor::Impl {
     bool is_over = false;                  ///< a process failed: no other step follows
     std::vector<Progress> progress;        ///< [rank]: where its worker is
     std::vector<char> group_waits;         ///< [rank]: likewise
-    std::vector<int> cells;                ///< [rank]: the cell of its row, at the last look
+    /// What the first rank here waits for in a group, at the last look.
+    std::atomic<GroupWait> seen_wait{no_wait};
+    std::vector<int> cells;  ///< [rank]: the cell of its row, at the last look
     TimePoint start;
     bool all_begin = true;  ///< no process is known that will never begin this step
     std::barrier<BeginTogether> all_ready;

@@ -184,7 +184,7 @@ Channel& Executor::Impl::shard_channel(int stage, ReplicaLane lane, int other, b
 /// Which walk this process is in, and at which cell of its row.
 Position Executor::Impl::position() const {
     const Progress& own = progress[as_index(here.front())];
-    return {.walk = walks, .cell = own.cell, .turned_to = own.turned_to};
+    return {.walk = walks, .cell = own.cell, .turned_to = own.turned_to, .wait = seen_wait};
 }
 
 /// Where the other ranks of this pipeline are, as far as they have said.
@@ -214,7 +214,7 @@ void Executor::Impl::throw_lost() const {
         const auto& row = plan->schedule.ranks[rank];
         const bool is_own = static_cast<int>(process) == group().index();
         const Position& theirs = positions[process];
-        text += fmt::format("\n  process {}: ", process);
+        text += fmt::format("\n  {}: ", monitor.names()[process]);
         if (!is_own && theirs.walk != walks) {
             text += theirs.walk < walks ? "in an earlier step when it was last heard of"
                                         : "in a later step";
@@ -224,6 +224,10 @@ void Executor::Impl::throw_lost() const {
         text += cell < 0                  ? "before its first action"
                 : cell >= std::ssize(row) ? "at the end of its row"
                                           : "at " + in_full(row[as_index(cell)]);
+        const GroupWait wait = is_own ? seen_wait.load() : theirs.wait;
+        if (wait != no_wait) {
+            text += ", waits in " + text_of(wait);
+        }
     }
     throw Error(ErrorKind::Hang, fmt::format("step {}", input.step), text, hint_of_lost_host());
 }

@@ -2,6 +2,7 @@
 #include "exec/executor/watchdog.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -84,9 +85,12 @@ Duration planned_time(const Plan& plan, const Action& action, Duration copies) {
 
 }  // namespace
 
-Watchdog::Watchdog(const Plan& plan, const HangLimits& limits)
+Watchdog::Watchdog(const Plan& plan,
+                   const HangLimits& limits,
+                   std::function<std::string(int rank)> group_wait)
     : plan_(plan),
       limits_(limits),
+      group_wait_(std::move(group_wait)),
       interval_(std::max(limits.least / looks, Duration(1))),
       awaited_(cross_rank_dependencies(plan->schedule, plan->channel_capacity.value_or(-1))),
       last_norms_(last_norms(plan->schedule)),
@@ -240,8 +244,10 @@ Duration Watchdog::limit(int rank) const {
 }
 
 std::string Watchdog::report(int rank) const {
-    std::string text = fmt::format("it has hung for {}, waiting for no other rank",
-                                   format_duration(stays_[as_index(rank)].own));
+    const std::string wait = wait_in_group(rank);
+    std::string text = fmt::format("it has hung for {}, {}",
+                                   format_duration(stays_[as_index(rank)].own),
+                                   wait.empty() ? "waiting for no other rank" : "in " + wait);
     if (is_in_row(rank)) {
         text += fmt::format("; it was expected to last {}", format_duration(expected(rank)));
     }
@@ -249,6 +255,11 @@ std::string Watchdog::report(int rank) const {
         text += "\n  " + line(each);
     }
     return text;
+}
+
+/// What the rank waits for in a group, where it did so at the last look; else empty.
+std::string Watchdog::wait_in_group(int rank) const {
+    return stays_[as_index(rank)].waits_in_group && group_wait_ ? group_wait_(rank) : std::string();
 }
 
 /// "rank 2: at 2RECV_F0 (...) for 10.2 s, waits for 1SEND_F0 of rank 1".
@@ -266,6 +277,9 @@ std::string Watchdog::line(int rank) const {
     const std::optional<int> other = waits_for(rank);
     if (!is_in_row(rank)) {
         return text + (other ? fmt::format(", waits for rank {}", *other) : "");
+    }
+    if (const std::string wait = wait_in_group(rank); !wait.empty()) {
+        return text + ", waits in " + wait;
     }
     const std::optional<Cell> cell = awaited_by(rank);
     if (!cell) {

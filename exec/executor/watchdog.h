@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,7 +48,11 @@ struct Hang {
 /// the machine slept.
 class Watchdog {
   public:
-    Watchdog(const Plan& plan, const HangLimits& limits);
+    /// `group_wait`: what a rank waits for in a group, "the all-reduce of layer 'block1.mlp' among
+    /// devices 0-1: device 1 has not come"; of ranks that `look` is told of.
+    Watchdog(const Plan& plan,
+             const HangLimits& limits,
+             std::function<std::string(int rank)> group_wait = {});
 
     /// How long to wait between two looks.
     Duration interval() const { return interval_; }
@@ -84,9 +89,11 @@ class Watchdog {
     Duration expected(int rank) const;
     std::string report(int rank) const;
     std::string line(int rank) const;
+    std::string wait_in_group(int rank) const;
 
     const Plan& plan_;
     HangLimits limits_;
+    std::function<std::string(int rank)> group_wait_;
     Duration interval_{};
     std::vector<std::vector<std::optional<Cell>>> awaited_;
     std::vector<int> last_norms_;                  ///< [rank]

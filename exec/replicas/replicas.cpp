@@ -135,7 +135,23 @@ void Replicas::on_all(const Work& work) {
     }
     are_closed_ = true;
     failed_ = static_cast<std::size_t>(first - errors.begin());
-    std::rethrow_exception(*first);
+    try {
+        std::rethrow_exception(*first);
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::Hang) {
+            throw;
+        }
+        std::string text = error.text();
+        for (std::size_t index = 0; index < pipelines_.size(); ++index) {
+            if (stopped[index] == 0) {
+                continue;  // a worker of it may still be stuck
+            }
+            for (const std::string& wait : pipelines_[index]->broken_waits()) {
+                text += "\n  " + wait;
+            }
+        }
+        throw error.with_text(text);
+    }
 }
 
 void Replicas::run_step(const Batch& batch, int step, StepResult& result) {

@@ -193,6 +193,9 @@ void Stage::Impl::allocate_value(Stash& stash, std::size_t index) {
 void Stage::Impl::compute_layer(
     LayerCall& call, Stash& stash, std::size_t index, View y, Kept& kept) {
     need_weights(index);
+    if (options.group != nullptr) {
+        options.group->at_layer(place.first_layer + static_cast<int>(index));
+    }
     if (joining[index] != nullptr) {
         find_operands(stash, index);
         joining[index]->join(call, operands, y, kept);
@@ -475,6 +478,9 @@ void Stage::Impl::backward_layer(
 
 void Stage::Impl::compute_backward(
     LayerCall& call, Stash& stash, std::size_t index, std::span<Tensor> gradients, Op op) {
+    if (options.group != nullptr) {
+        options.group->at_layer(place.first_layer + static_cast<int>(index));
+    }
     if (joining[index] != nullptr) {
         backward_joining(call, stash, index, gradients, op);
         return;

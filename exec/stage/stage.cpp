@@ -164,7 +164,7 @@ void Stage::Impl::enter_rooms(bool has_both_ends) {
             uses.back().push_back({.numbers = numbers.get(), .is_second = true});
         }
     }
-    number_in_rooms = options.rooms->add_stage(std::move(uses), *options.shards);
+    number_in_rooms = options.rooms->add_stage(std::move(uses), *options.shards, place.first_layer);
 }
 
 /// `share`: of the optimizer's state, null for all.
@@ -510,6 +510,7 @@ void Stage::add_up_terms() {
         return;
     }
     zero_missing_gradients();
+    impl_->options.group->at_layer(-1);
     for (Parameter* const parameter : parameters()) {
         if (parameter->is_partial) {
             impl_->options.group->all_reduce(parameter->sum());
@@ -525,6 +526,7 @@ void Stage::share_squares() {
     const std::vector<Parameter*>& all = parameters();
     std::vector<double>& of_devices = impl_->squares_of_devices;
     of_devices.resize(all.size() * as_index(group.size()));
+    group.at_layer(-1);
     group.all_gather_on_host(impl_->squares, of_devices);
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i]->cut.cuts()) {

@@ -37,7 +37,7 @@ bool& has_sum_of(Parameter& parameter, bool is_second) {
 
 }  // namespace
 
-std::size_t WeightRooms::add_stage(Layers layers, const ShardGroups& groups) {
+std::size_t WeightRooms::add_stage(Layers layers, const ShardGroups& groups, int first_layer) {
     OneStage& stage = stages_.emplace_back();
     std::int64_t all_weights = 0;
     std::int64_t all_gradients = 0;
@@ -57,6 +57,7 @@ std::size_t WeightRooms::add_stage(Layers layers, const ShardGroups& groups) {
     stage.gradients = std::min(stage.gradients, all_gradients);
     stage.layers = std::move(layers);
     stage.groups = groups;
+    stage.first_layer = first_layer;
     for (std::size_t layer = 0; layer < stage.layers.size(); ++layer) {
         if (has_weights(stages_.size() - 1, layer)) {
             stage.weights = std::min(largest * (1 + prefetch_), all_weights);
@@ -177,6 +178,8 @@ bool WeightRooms::begin_gather() {
         return false;
     }
     std::int64_t begin = room.begin;
+    const OneStage& of = stages_[turn.stage];
+    of.groups.gathers->at_layer(of.first_layer + static_cast<int>(turn.layer));
     for (const Use& use : stages_[turn.stage].layers[turn.layer]) {
         DividedNumbers& numbers = *use.numbers;
         const DType type = numbers.parameters.front()->value.dtype();
@@ -234,6 +237,12 @@ void WeightRooms::begin_gradients(std::size_t stage, std::size_t layer) {
 void WeightRooms::end_gradients(std::size_t stage, std::size_t layer) {
     if (rehearses_) {
         return;
+    }
+    const ShardGroups& groups = stages_[stage].groups;
+    for (Group* const group : {groups.sums, groups.between}) {
+        if (group != nullptr) {
+            group->at_layer(stages_[stage].first_layer + static_cast<int>(layer));
+        }
     }
     for (const Use& use : stages_[stage].layers[layer]) {
         const std::vector<Parameter*>& all = use.numbers->parameters;
@@ -303,12 +312,15 @@ void WeightRooms::add_part(const OneStage& stage,
 }
 
 void WeightRooms::settle(std::size_t stage) {
+    stages_[stage].groups.gathers->at_layer(-1);
     stages_[stage].groups.gathers->settle_gathers();
 }
 
 void WeightRooms::spread(std::size_t stage) {
     const OneStage& of = stages_[stage];
+    int index = of.first_layer;
     for (const std::vector<Use>& layer : of.layers) {
+        of.groups.gathers->at_layer(index++);
         for (const Use& use : layer) {
             DividedNumbers& numbers = *use.numbers;
             if (!use.is_second && !numbers.whole.empty()) {

@@ -42,8 +42,9 @@ class WeightRooms {
     WeightRooms(Arena& arena, const Kernels& kernels, int prefetch)
         : arena_(arena), kernels_(kernels), prefetch_(prefetch) {}
 
-    /// Adds a stage of the rank, and returns its number here.
-    std::size_t add_stage(Layers layers, const ShardGroups& groups);
+    /// Adds a stage of the rank, whose layers are those of the model from `first_layer` on, and
+    /// returns its number here.
+    std::size_t add_stage(Layers layers, const ShardGroups& groups, int first_layer);
     /// Takes the room; once all stages are there.
     void reserve();
 
@@ -73,6 +74,7 @@ class WeightRooms {
     struct OneStage {
         Layers layers;
         ShardGroups groups;
+        int first_layer = 0;         ///< of the model
         std::int64_t gradients = 0;  ///< bytes of room
         std::int64_t weights = 0;    ///< likewise
     };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/transport/channel_group.h"
 
-#include <atomic>
 #include <bit>
 #include <chrono>
 #include <deque>
@@ -19,18 +18,6 @@
 
 namespace pipetwin::exec {
 namespace {
-
-/// Says that a member waits, as long as it lives.
-class Waiting {
-  public:
-    explicit Waiting(std::atomic<bool>& says) : says_(says) { says_ = true; }
-    Waiting(const Waiting&) = delete;
-    Waiting& operator=(const Waiting&) = delete;
-    ~Waiting() { says_ = false; }
-
-  private:
-    std::atomic<bool>& says_;
-};
 
 class ChannelGroup final : public Group {
   public:
@@ -50,20 +37,21 @@ class ChannelGroup final : public Group {
     int index() const override { return member_.index; }
 
     void all_reduce(View numbers, ConstView skip) override {
-        const View own = share(numbers, index());
-        note(2, numbers, [&] {
-            sum_up(numbers, skip.empty() ? skip : share(skip, index()), own, {});
-            spread(numbers, own);
-        });
+        all_reduce_over(all_members(), numbers, skip);
+    }
+
+    void all_reduce_of_neighbours(View numbers, int count) override {
+        all_reduce_over({.first = index() / count * count, .count = count}, numbers, {});
     }
 
     void reduce_scatter(View numbers,
                         ConstView skip,
                         View own,
                         std::span<const ElementRange> parts) override {
+        begin(GroupCall::ReduceScatter);
         note(1, numbers, [&] {
-            sum_up(numbers, skip, own, parts);
-            await_readers();
+            sum_up(all_members(), numbers, skip, own, parts);
+            await_readers(all_members());
         });
     }
 
@@ -88,7 +76,7 @@ class ChannelGroup final : public Group {
 
     void begin_gather(ConstView own, View all) override {
         PIPETWIN_EXPECT(own.size() == share(all, index()).size(), "the caller's share");
-        begun_.push_back({.own = own, .all = all});
+        begun_.push_back({.own = own, .all = all, .layer = layer()});
         note(0, all, [&] {
             for_each_other([&](int other) { expect(other, share(all, other)); });
             for_each_other([&](int other) { send(other, own); });
@@ -99,6 +87,8 @@ class ChannelGroup final : public Group {
         PIPETWIN_EXPECT(!begun_.empty(), "a gather that was begun");
         const Gather gather = begun_.front();
         begun_.pop_front();
+        begin(GroupCall::AllGather);
+        wait_.layer = gather.layer;
         note(1, gather.all, [&] {
             copy(gather.own, share(gather.all, index()));
             for_each_other([&](int other) { copy(receive(other), share(gather.all, other)); });
@@ -106,7 +96,8 @@ class ChannelGroup final : public Group {
     }
 
     void settle_gathers() override {
-        note(0, {}, [&] { await_readers(); });
+        begin(GroupCall::AllGather);
+        note(0, {}, [&] { await_readers(all_members()); });
     }
 
     void abandon() override { begun_.clear(); }
@@ -119,6 +110,13 @@ class ChannelGroup final : public Group {
     }
 
   private:
+    void begin(GroupCall call) { wait_ = {.call = call, .kind = member_.kind, .layer = layer()}; }
+    GroupWait wait_for(int other) const {
+        GroupWait wait = wait_;
+        wait.member = static_cast<std::int16_t>(member_.first + other * member_.step);
+        return wait;
+    }
+
     /// Makes a call once the device has its operands, and notes what it has taken to carry the
     /// numbers so many times.
     template <class Do>
@@ -132,42 +130,72 @@ class ChannelGroup final : public Group {
                  .carried = times * Bytes{static_cast<std::int64_t>(numbers.bytes())}};
     }
 
+    /// Neighbours among the members.
+    struct Some {
+        int first = 0;
+        int count = 1;
+    };
+    Some all_members() const { return {.first = 0, .count = size()}; }
+
+    void all_reduce_over(const Some& members, View numbers, ConstView skip) {
+        const View own = share(numbers, index(), members);
+        begin(GroupCall::AllReduce);
+        note(2, numbers, [&] {
+            sum_up(members, numbers, skip.empty() ? skip : share(skip, index(), members), own, {});
+            spread(members, numbers, own);
+        });
+    }
+
     /// Makes the part of the sums that is the caller's, of those that `reduce_scatter` says.
-    void sum_up(View numbers, ConstView skip, View own, std::span<const ElementRange> parts) {
+    void sum_up(const Some& members,
+                View numbers,
+                ConstView skip,
+                View own,
+                std::span<const ElementRange> parts) {
         const auto of = [&](int member) {
-            return parts.empty() ? share(numbers, member)
+            return parts.empty() ? share(numbers, member, members)
                                  : part_of(numbers, parts[as_index(member)]);
         };
         const View mine = of(index());
         PIPETWIN_EXPECT(own.size() == mine.size(), "a part for each member");
-        for_each_other([&](int other) { expect(other, inbox(other, mine)); });
-        for_each_other([&](int other) { send(other, of(other)); });
-        for_each_other([&](int other) { parts_[as_index(other)] = receive(other); });
+        for_each_other(members, [&](int other) { expect(other, inbox(other, mine)); });
+        for_each_other(members, [&](int other) { send(other, of(other)); });
+        for_each_other(members, [&](int other) { parts_[as_index(other)] = receive(other); });
         parts_[as_index(index())] = mine;
-        device_.kernels().add_up(parts_, skip, own);
+        device_.kernels().add_up(
+            std::span(parts_).subspan(as_index(members.first), as_index(members.count)), skip, own);
         device_.finish();
     }
 
     /// The sums of all. A member that has those of another knows that this one has read its part.
-    void spread(View numbers, ConstView own) {
-        for_each_other([&](int other) { expect(other, share(numbers, other)); });
-        for_each_other([&](int other) { send(other, own); });
-        for_each_other([&](int other) { copy(receive(other), share(numbers, other)); });
-        await_readers();
+    void spread(const Some& members, View numbers, ConstView own) {
+        for_each_other(members, [&](int other) { expect(other, share(numbers, other, members)); });
+        for_each_other(members, [&](int other) { send(other, own); });
+        for_each_other(members,
+                       [&](int other) { copy(receive(other), share(numbers, other, members)); });
+        await_readers(members);
     }
 
     template <class Do>
-    void for_each_other(const Do& act) const {
-        for (int other = 0; other < size(); ++other) {
+    void for_each_other(const Some& members, const Do& act) const {
+        for (int other = members.first; other < members.first + members.count; ++other) {
             if (other != index()) {
                 act(other);
             }
         }
     }
+    template <class Do>
+    void for_each_other(const Do& act) const {
+        for_each_other(all_members(), act);
+    }
 
     template <class AnyView>
+    AnyView share(const AnyView& of, int member, const Some& members) const {
+        return part_of(of, share_of(of.size(), member - members.first, members.count));
+    }
+    template <class AnyView>
     AnyView share(const AnyView& of, int member) const {
-        return part_of(of, share_of(of.size(), member, size()));
+        return share(of, member, all_members());
     }
 
     Tensor tensor_of(ConstView numbers) const {
@@ -210,26 +238,31 @@ class ChannelGroup final : public Group {
     }
 
     ConstView receive(int other) {
-        const Waiting waiting(is_waiting_);
+        const Waiting waiting(*this, wait_for(other));
         const Channel::Received received = from_[as_index(other)]->receive();
         return ConstView(received.message.tensor);
     }
 
     /// Returns when all others have read what this member has shown.
-    void await_readers() {
+    void await_readers(const Some& members) {
         if (member_.are_remote) {
-            for_each_other([&](int other) { to_[as_index(other)]->settle(); });
+            for_each_other(members, [&](int other) {
+                const Waiting waiting(*this, wait_for(other));
+                to_[as_index(other)]->settle();
+            });
             return;
         }
-        for_each_other([&](int other) { to_[as_index(other)]->send({}); });
-        for_each_other([&](int other) { receive(other); });
+        for_each_other(members, [&](int other) { to_[as_index(other)]->send({}); });
+        for_each_other(members, [&](int other) { receive(other); });
     }
 
     struct Gather {
         ConstView own;
         View all;
+        int layer = -1;
     };
     GroupMember member_;
+    GroupWait wait_{};  ///< of the call at work; the member is set where one is waited for
     Device& device_;
     std::deque<Gather> begun_;
     std::vector<Channel*> to_;    ///< [member]; null: its own

@@ -18,6 +18,10 @@ struct GroupMember {
     int size = 1;
     int index = 0;
     bool are_remote = false;  ///< the others are other processes, not threads of this one
+    GroupKind kind = GroupKind::Devices;
+    /// Numbers of the members among all devices of the rank, or all replicas.
+    int first = 0;
+    int step = 1;
 };
 
 /// Makes a member of a group whose tensors lie in the device's memory. Each member adds up its

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "exec/device/group.h"
 #include "exec/transport/process_group.h"
 
 namespace pipetwin::exec {
@@ -21,9 +22,10 @@ Hint hint_of_lost_host();
 
 /// Where a process is in its training.
 struct Position {
-    std::int64_t walk = -1;  ///< how many times it has begun to walk its row
-    int cell = 0;            ///< of its row, as in exec/executor/watchdog.h
-    int turned_to = 0;       ///< as `cell`, but stays where the process stopped
+    std::int64_t walk = -1;    ///< how many times it has begun to walk its row
+    int cell = 0;              ///< of its row, as in exec/executor/watchdog.h
+    int turned_to = 0;         ///< as `cell`, but stays where the process stopped
+    GroupWait wait = no_wait;  ///< in a group of devices or replicas
 };
 
 /// Tells all other processes several times a second where this one is, and hears where they are.
@@ -48,6 +50,8 @@ class Monitor {
     /// Asks `where` from now on, from a thread of its own, where this process is; empty: it stays
     /// where it was.
     void follow(std::function<Position()> where);
+    /// [process]; as texts name them.
+    const std::vector<std::string>& names() const { return names_; }
     /// [process]; what was heard last.
     std::vector<Position> positions() const;
 

@@ -385,9 +385,9 @@ const std::vector<std::string> endless{"--set", "training.steps=1000000"};
 class StoppedProcesses : public SeveralProcesses {
   protected:
     /// Starts a training and waits until it trains.
-    pid_t start_training() const {
-        train_in_threads();
-        const pid_t child = start(launch(2, "run", endless));
+    pid_t start_training(const std::vector<std::string>& more = {}) const {
+        train_in_threads(more);
+        const pid_t child = start(launch(2, "run", joined(endless, more)));
         const auto begin = Clock::now();
         while (content_of(path("out.log")).find("step     9") == std::string::npos &&
                Clock::now() - begin < std::chrono::seconds(60)) {
@@ -482,6 +482,32 @@ TEST_F(StoppedProcesses, ARankThatStandsStillIsFoundByItsSilence) {
     EXPECT_TRUE(processes().empty());
     EXPECT_THAT(content_of(folder() / "run" / run_file::flight / "process-0000.txt"),
                 HasSubstr("ends with a failure"));
+}
+
+/// The other device says in which collective it waits, at which layer, and for whom.
+TEST_F(StoppedProcesses, ADeviceThatStandsStillIsFoundByItsSilence) {
+    const pid_t child = start_training({"--set",
+                                        "pipeline.stages=1",
+                                        "--set",
+                                        "pipeline.tensor_parallel=2",
+                                        "--set",
+                                        "model.vocabulary=12"});
+    const std::vector<pid_t> all = processes();
+    ASSERT_EQ(all.size(), 2U);
+    const std::string record = content_of(folder() / "run" / run_file::flight / "process-0001.txt");
+    const bool first = record.find(fmt::format("pid {} ", all.front())) != std::string::npos;
+    const pid_t culprit = first ? all.front() : all.back();
+    kill(culprit, SIGSTOP);
+    const Outcome outcome = end(child);
+    EXPECT_EQ(outcome.code, 8);
+    EXPECT_THAT(
+        outcome.err,
+        AllOf(HasSubstr(fmt::format("process 1 (rank 0, device 1, pid {} on ", culprit)),
+              HasSubstr("has not been heard of"),
+              ::testing::ContainsRegex("process 0 \\(rank 0, device 0, pid [^\n]*waits in the "
+                                       "[a-z-]+( of layer '[a-z0-9_.]+')? among devices 0-1 of the "
+                                       "rank: device 1 has not come")));
+    EXPECT_TRUE(processes().empty());
 }
 
 TEST_F(StoppedProcesses, WhatWasKilledGoesOnAsIfNothingHadHappened) {

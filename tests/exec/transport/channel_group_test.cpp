@@ -101,6 +101,80 @@ TEST(ChannelGroup, AddsUpInTheOrderOfItsMembers) {
     }
 }
 
+/// 6 members in threes: each sum is over neighbours, in their order; sums of all go on as before.
+TEST(ChannelGroup, AddsUpNumbersOfNeighboursAlone) {
+    constexpr int members = 6;
+    constexpr int together = 3;
+    std::mt19937_64 random(tests::seed());
+    std::vector<std::vector<double>> numbers = drawn_numbers<double>(members, 5, random);
+    const std::vector<std::vector<double>> drawn = numbers;
+    std::vector<std::vector<double>> all(members, std::vector<double>{1});
+    Threads threads(members);
+    threads.run([&](Group& group) {
+        group.all_reduce_of_neighbours(view_of(numbers[as_index(group.index())]), together);
+        group.all_reduce(view_of(all[as_index(group.index())]));
+    });
+    for (std::size_t member = 0; member < members; ++member) {
+        const std::size_t first = member / together * together;
+        for (std::size_t i = 0; i < 5; ++i) {
+            EXPECT_EQ(numbers[member][i],
+                      drawn[first][i] + drawn[first + 1][i] + drawn[first + 2][i]);
+        }
+        EXPECT_EQ(all[member], std::vector<double>{members});
+    }
+}
+
+/// Until the last member comes, the others say in which call they wait, at which layer, and for
+/// whom.
+TEST(ChannelGroup, SaysWhoHasNotCome) {
+    Threads threads(3);
+    for (int member = 0; member < 3; ++member) {
+        EXPECT_FALSE(threads.member(member).waits_for());
+    }
+    std::atomic<bool> comes = false;
+    threads.run([&](Group& group) {
+        std::vector<double> numbers{1, 2, 3};
+        group.at_layer(7);
+        if (group.index() == 1) {
+            for (const int other : {0, 2}) {
+                while (threads.member(other).waits_for() !=
+                       GroupWait{.call = GroupCall::AllReduce, .member = 1, .layer = 7}) {
+                    std::this_thread::yield();
+                }
+            }
+            comes = true;
+        }
+        group.all_reduce(view_of(numbers));
+        EXPECT_TRUE(comes);
+    });
+    for (int member = 0; member < 3; ++member) {
+        EXPECT_FALSE(threads.member(member).waits_for());
+        EXPECT_FALSE(threads.member(member).broken_wait());
+    }
+}
+
+/// A wait that ends as another member stops is kept.
+TEST(ChannelGroup, RemembersTheWaitThatAStopHasEnded) {
+    Threads threads(2);
+    threads.run([&](Group& group) {
+        if (group.index() == 1) {
+            while (!threads.member(0).waits_for()) {
+                std::this_thread::yield();
+            }
+            group.close();
+            return;
+        }
+        std::vector<double> own{1};
+        std::vector<double> all(2);
+        group.at_layer(4);
+        EXPECT_THROW(group.all_gather(view_of(own), view_of(all)), ChannelClosed);
+        EXPECT_EQ(group.broken_wait(),
+                  (GroupWait{.call = GroupCall::AllGather, .member = 1, .layer = 4}));
+        group.forget_broken_wait();
+        EXPECT_FALSE(group.broken_wait());
+    });
+}
+
 TEST(ChannelGroup, GathersInTheOrderOfItsMembers) {
     constexpr int members = 3;
     Threads threads(members);
@@ -142,7 +216,7 @@ TEST(ChannelGroup, IsRightWhateverItsMembersAreLateBy) {
             }
         });
         EXPECT_EQ(threads.member(0).use().carried, (Bytes{2 * calls * 5 * 8}));
-        EXPECT_FALSE(threads.member(0).is_waiting());
+        EXPECT_FALSE(threads.member(0).waits_for());
     }
 }
 
