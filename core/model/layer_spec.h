@@ -59,6 +59,9 @@ struct TensorCut {
     int devices = 1;    ///< 1: the layer is not divided
     bool rows = false;  ///< Linear: a part of the rows of its matrix, else of the columns
     int blocks = 1;     ///< Linear: equal blocks of columns; a device has its part of each
+    /// Attention: neighbours that have the same head of keys and values, where there are fewer of
+    /// these than devices.
+    int sharers = 1;
 
     /// What goes into the layer and comes out has a part of the rows on each device: positions of
     /// its SampleShape are those of a part. Also of norms.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -21,18 +21,24 @@ struct DividedSize {
     std::string layer;
     std::string_view what;
     int size = 0;
+    bool may_be_shared = false;  ///< or several devices have the same one each
+
+    bool suits(int devices) const {
+        return size % devices == 0 || (may_be_shared && devices % size == 0);
+    }
 };
 
 /// The number of devices nearest to `devices` that divides all sizes; of two the smaller.
 int nearest_devices(const std::vector<DividedSize>& sizes, int devices) {
-    int common = 0;
+    int most = std::numeric_limits<int>::max();
     for (const DividedSize& each : sizes) {
-        common = std::gcd(common, each.size);
+        most = each.may_be_shared ? most : std::min(most, each.size);
     }
     int nearest = 1;
-    for (int candidate = 1; candidate <= common; ++candidate) {
-        if (common % candidate == 0 &&
-            std::abs(candidate - devices) < std::abs(nearest - devices)) {
+    for (int candidate = 1; candidate <= most; ++candidate) {
+        if (std::abs(candidate - devices) < std::abs(nearest - devices) &&
+            std::ranges::all_of(
+                sizes, [candidate](const DividedSize& each) { return each.suits(candidate); })) {
             nearest = candidate;
         }
     }
@@ -78,7 +84,7 @@ class Division {
     /// Throws where a size is not divided equally.
     void check() const {
         const auto uneven = std::ranges::find_if(
-            sizes_, [this](const DividedSize& each) { return each.size % devices_ != 0; });
+            sizes_, [this](const DividedSize& each) { return !each.suits(devices_); });
         if (uneven != sizes_.end()) {
             throw Error(ErrorKind::Infeasible,
                         KeyValue{"pipeline.tensor_parallel", fmt::to_string(devices_)},
@@ -140,8 +146,10 @@ class Division {
         layer.head_size = whole.head_size;
         layer.key_value_heads = whole.key_value_heads;
         divide(name, "heads", layer.heads);
-        divide(name, "heads of keys and values", layer.key_value_heads);
         layer.cut = cut();
+        layer.cut.sharers = std::max(1, devices_ / layer.key_value_heads);
+        divide(name, "heads of keys and values", layer.key_value_heads);
+        sizes_.back().may_be_shared = true;
     }
 
     TensorCut cut() const { return {.devices = devices_, .sequence = sequence_}; }

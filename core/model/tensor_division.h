@@ -14,7 +14,8 @@ class Model;
 /// every device, and inside of a unit
 ///
 ///     attention          heads, in neighbours: columns of queries, keys and values, rows of the
-///                        output projection
+///                        output projection; with fewer heads of keys and values than devices,
+///                        neighbours have the same one of these
 ///     linear, activation, linear    columns of the first, rows of the second; both halves of a
 ///                        SwiGLU are divided
 ///     token table, head  rows of the vocabulary; the loss has that part of the classes

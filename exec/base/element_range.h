@@ -52,6 +52,9 @@ struct MatrixCut {
     /// Blocks of columns, those that are there first; none: all columns. Three, as queries, keys
     /// and values of an attention are cut.
     std::array<Columns, 3> blocks{};
+    /// First columns of its own that count in sums over all devices; 0: all do. The others an
+    /// earlier device has, too.
+    std::int64_t counted = 0;
 
     bool cuts() const { return rows > 0; }
     bool operator==(const MatrixCut&) const = default;

@@ -158,12 +158,31 @@ UpdateOperands<T> operands(const UpdateView& p) {
             .average = p.average.as<Computed<T>>()};
 }
 
+/// The sum of the squares of those numbers of a gradient that count, row by row.
+template <class T>
+double counted_squares(const UpdateOperands<T>& p, const CountedNumbers& counted) {
+    double sum = 0;
+    const auto size = static_cast<std::int64_t>(p.size);
+    for (std::int64_t row = counted.first / counted.of * counted.of; row < counted.first + size;
+         row += counted.of) {
+        const std::int64_t begin = std::max(row - counted.first, std::int64_t{0});
+        const std::int64_t end = std::min(row + counted.columns - counted.first, size);
+        if (begin < end) {
+            sum += sum_squares(p.gradient + begin, static_cast<std::size_t>(end - begin));
+        }
+    }
+    return sum;
+}
+
 /// `pass` returns the sum of the squares of the gradient.
 template <class Pass>
 void for_each_parameter(std::span<const UpdateView> parameters, const Pass& pass) {
     for (const UpdateView& p : parameters) {
-        const double squares =
-            with_type(p.value.dtype, [&](auto zero) { return pass(operands<decltype(zero)>(p)); });
+        const double squares = with_type(p.value.dtype, [&](auto zero) {
+            const auto of = operands<decltype(zero)>(p);
+            const double all = pass(of);
+            return p.counted.columns > 0 ? counted_squares(of, p.counted) : all;
+        });
         if (p.squares != nullptr) {
             *p.squares = squares;
         }

@@ -91,6 +91,7 @@ struct UpdateView {
     View average{};             ///< of the value over the steps; empty where there is none
     double* squares = nullptr;  ///< where the sum of the squares of the gradient goes
     bool is_weight = false;     ///< Parameter::is_weight
+    CountedNumbers counted{};   ///< in `squares`
 };
 
 /// Where a loss layer's forward leaves what the host reads: memory of `Device::results`, each null

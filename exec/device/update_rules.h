@@ -53,6 +53,16 @@ struct UpdatedNumber {
     C second;
 };
 
+/// Which numbers of a gradient count in its sum of squares: those in the first columns of a matrix
+/// whose rows lie one behind the other.
+struct CountedNumbers {
+    std::int64_t columns = 0;  ///< that count; 0: all do
+    std::int64_t of = 1;       ///< columns of a row
+    std::int64_t first = 0;    ///< number of the first one in its matrix
+
+    bool operator==(const CountedNumbers&) const = default;
+};
+
 /// Formula of an update. AdamW is Adam with a decay factor.
 enum class UpdateRule : std::uint8_t { Sgd, Momentum, RmsProp, Adam, RmsPropMomentum };
 

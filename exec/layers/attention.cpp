@@ -120,7 +120,9 @@ namespace {
 /// dropped.
 ///
 /// Where devices divide it, each has some of the heads: their columns of w_qkv, and their rows of
-/// w_out.
+/// w_out. Neighbours that have the same head of keys and values add up their dK and dV, so each has
+/// all of this head's gradients of w_qkv; dx, a sum over the devices, takes what each has of its
+/// own.
 ///
 /// Keeps its input, Q | K | V, c, and P or what it can be found from (exec/device/number_format.h).
 /// Where the backward is split, I puts dQ | dK | dV into the place of Q | K | V for W, which reads
@@ -150,7 +152,8 @@ class Attention final : public ExecutableLayer {
     Bytes workspace_bytes(int samples) const override {
         const Bytes gradient = matrix_bytes(rows(samples), input().width);
         return room_of_projections(samples) + dropout_.workspace_bytes(up_to_operand(gradient)) +
-               context_room(samples) + attention_scratch(shape(samples), format());
+               context_room(samples) + up_to_any(attention_scratch(shape(samples), format())) +
+               2 * shared_bytes(samples);
     }
     void create_parameters(ParameterMaker& maker,
                            const std::string& path,
@@ -205,7 +208,25 @@ class Attention final : public ExecutableLayer {
     View heads_backward(LayerCall& call, Kept& kept, ConstView dy);
     void weights_backward(LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView dqkv);
 
+    /// dK | dV of heads that other devices have, too, as two matrices at the end of the workspace:
+    /// of all that have them, and the device's own.
+    struct SharedGradients {
+        View all;
+        View own;
+    };
+    Bytes shared_bytes(int samples) const {
+        return sharers_ > 1 ? up_to_any(matrix_bytes(all_rows(samples),
+                                                     sizes_.qkv_width() - sizes_.query_width()))
+                            : Bytes{};
+    }
+    SharedGradients shared_gradients(const LayerCall& call, ConstView dy) const;
+    /// Adds up dK | dV in dQ | dK | dV over the devices that have the same head; the device's own
+    /// are in the workspace then.
+    void add_up_shared(LayerCall& call, const SharedGradients& shared, View dqkv) const;
+    void put_shared(const LayerCall& call, ConstView from, View dqkv) const;
+
     AttentionSizes sizes_;
+    int sharers_;
     int parts_;  ///< devices that have a part of the rows of input and output each
     Rotary rotary_;
     Linear qkv_;
@@ -227,6 +248,7 @@ TensorCut by_rows(TensorCut cut) {
 Attention::Attention(const LayerSpec& spec, const SampleShape& input, NumberFormat format)
     : ExecutableLayer(input, input, format),
       sizes_(attention_sizes(spec, input.width)),
+      sharers_(spec.cut.sharers),
       parts_(spec.cut.sequence ? spec.cut.devices : 1),
       rotary_(spec.rotary),
       qkv_(input,
@@ -313,6 +335,9 @@ void Attention::backward_input(
         call.kernels.columns().copy(dqkv, kept_dqkv);  // W comes later
     }
     qkv_.backward_input(call, kept, x, kept_dqkv, skip, dx);
+    if (sharers_ > 1) {
+        add_up_shared(call, shared_gradients(call, dy), kept_dqkv);
+    }
 }
 
 void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstView dy) {
@@ -323,9 +348,40 @@ void Attention::backward_weight(LayerCall& call, Kept& kept, ConstView x, ConstV
 void Attention::backward(
     LayerCall& call, Kept& kept, ConstView x, ConstView dy, ConstView skip, View dx) {
     const ConstView gradient = projected_gradient(call, dy);
-    const ConstView dqkv = heads_backward(call, kept, gradient);
+    const View dqkv = heads_backward(call, kept, gradient);
+    const SharedGradients shared = shared_gradients(call, dy);
+    if (sharers_ > 1) {
+        add_up_shared(call, shared, dqkv);
+    }
     weights_backward(call, kept, x, gradient, dqkv);
+    if (sharers_ > 1) {
+        put_shared(call, shared.own, dqkv);
+    }
     qkv_.backward_input(call, kept, x, dqkv, skip, dx);
+}
+
+Attention::SharedGradients Attention::shared_gradients(const LayerCall& call, ConstView dy) const {
+    const Bytes gradient = matrix_bytes(dy.rows, dy.columns);
+    std::byte* const place = call.workspace + room_of_projections(call.samples).count +
+                             dropout_.workspace_bytes(up_to_operand(gradient)).count +
+                             context_room(call.samples).count +
+                             up_to_any(attention_scratch(shape(call.samples), format())).count;
+    const std::int64_t rows = all_rows(call.samples);
+    const std::int64_t columns = sizes_.qkv_width() - sizes_.query_width();
+    return {.all = {place, real(), rows, columns},
+            .own = {place + shared_bytes(call.samples).count, real(), rows, columns}};
+}
+
+void Attention::add_up_shared(LayerCall& call, const SharedGradients& shared, View dqkv) const {
+    for (const View& to : {shared.own, shared.all}) {
+        call.kernels.copy_columns({.from = sizes_.query_width(), .count = to.columns}, dqkv, to);
+    }
+    call.group.all_reduce_of_neighbours(shared.all, sharers_);
+    put_shared(call, shared.all, dqkv);
+}
+
+void Attention::put_shared(const LayerCall& call, ConstView from, View dqkv) const {
+    call.kernels.copy_columns({.to = sizes_.query_width(), .count = from.columns}, from, dqkv);
 }
 
 /// What attentions have, in which a query sees all keys of its sample that are no padding, behind

@@ -103,12 +103,16 @@ PaddedMatrix Linear::part(std::int64_t rows, std::int64_t columns, int device) c
         if (widths.front() == 0) {
             std::fill_n(widths.begin(), cut_.blocks, static_cast<int>(columns) / cut_.blocks);
         }
-        matrix.cut = {.rows = rows, .columns = columns * cut_.devices};
-        std::int64_t begin = 0;  // of the block in the whole matrix
+        matrix.cut.rows = rows;
         for (std::size_t block = 0; block < widths.size(); ++block) {
             const std::int64_t width = widths.at(block);
-            matrix.cut.blocks.at(block) = {.first = begin + device * width, .count = width};
-            begin += cut_.devices * width;
+            const int sharers = block == 0 ? 1 : cut_.sharers;
+            matrix.cut.blocks.at(block) = {.first = matrix.cut.columns + device / sharers * width,
+                                           .count = width};
+            matrix.cut.columns += cut_.devices / sharers * width;
+        }
+        if (device % cut_.sharers != 0) {
+            matrix.cut.counted = widths.front();
         }
     }
     return matrix;

@@ -86,7 +86,10 @@ std::vector<UpdateView>& views_of(std::span<Parameter* const> parameters,
                          .master = parameter.master,
                          .average = parameter.average,
                          .squares = &squares[index],
-                         .is_weight = parameter.is_weight});
+                         .is_weight = parameter.is_weight,
+                         .counted = {.columns = parameter.cut.counted,
+                                     .of = std::max<std::int64_t>(1, parameter.value.columns()),
+                                     .first = share.begin}});
     }
     return views;
 }

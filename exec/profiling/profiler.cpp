@@ -138,7 +138,7 @@ void add_shares(Profile& profile,
         const std::int64_t all = model.layer(index).parameter_count;
         // A layer has P numbers, of which each device has W whole, and so (P - W) / T + W in all.
         cost.whole_bytes =
-            Bytes{(devices * part.layer(index).parameter_count - all) / (devices - 1) * width};
+            Bytes{(devices * part.layer(index).parameter_count - all) * width / (devices - 1)};
         std::vector<LayerSample>& shared = cost.shared[devices];
         for (const LayerSample& sample : cost.samples) {
             const int size = sample.micro_batch_size;

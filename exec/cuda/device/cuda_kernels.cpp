@@ -75,7 +75,8 @@ UpdateTensor tensor_of(const exec::UpdateView& p) {
             .first = p.first.as<float>(),
             .second = p.second.as<float>(),
             .size = p.value.size(),
-            .squares = p.squares};
+            .squares = p.squares,
+            .counted = p.counted};
 }
 
 cudaError_t multiply_listed(Products* products,

@@ -70,7 +70,7 @@ UpdateTable::~UpdateTable() {
 bool UpdateTable::is_of(const std::vector<UpdateTensor>& tensors) const {
     return std::ranges::equal(tensors_, tensors, [](const UpdateTensor& a, const UpdateTensor& b) {
         return a.value == b.value && a.gradient == b.gradient && a.squares == b.squares &&
-               a.size == b.size;
+               a.size == b.size && a.counted == b.counted;
     });
 }
 

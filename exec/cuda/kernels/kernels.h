@@ -362,6 +362,7 @@ struct UpdateTensor {
     std::int64_t size = 0;
     double* squares = nullptr;     ///< receives the sum of the squares of the gradient
     std::int64_t first_chunk = 0;  ///< set by update_chunks
+    exec::CountedNumbers counted{};
 };
 
 /// The part of a tensor that one block updates.

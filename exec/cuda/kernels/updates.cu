@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
     const std::int64_t begin = chunk.index * update_chunk_size;
     const std::int64_t behind = begin + update_chunk_size;
     const std::int64_t end = behind < tensor.size ? behind : tensor.size;
+    const std::int64_t columns = tensor.counted.columns;  // that count; 0: all
     double squares = 0;
     for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * pack; i < end;
          i += block_size * pack) {
@@ -103,7 +104,9 @@ __global__ void __launch_bounds__(block_size) update_kernel(Updates o) {
         }
         PIPETWIN_UNROLL
         for (int k = 0; k < pack; ++k) {
-            squares += static_cast<double>(g.at[k]) * static_cast<double>(g.at[k]);
+            if (columns == 0 || (tensor.counted.first + i + k) % tensor.counted.of < columns) {
+                squares += static_cast<double>(g.at[k]) * static_cast<double>(g.at[k]);
+            }
             if constexpr (updates) {
                 exec::UpdatedNumber<float> number{w.at[k], m.at[k], v.at[k]};
                 Rule::apply(factors, factors.gradient_scale * g.at[k], number);

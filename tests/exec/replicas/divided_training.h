@@ -21,20 +21,22 @@ using test::Shape;
 
 constexpr int batch = 8;
 
-enum class Kind { Gpt, TiedGpt, Llama, TiedLlama };
+enum class Kind { Gpt, TiedGpt, Llama, TiedLlama, SharedHeads };
 
 inline std::string to_string(Kind kind) {
-    return std::array{"gpt", "tied gpt", "llama", "tied llama"}.at(static_cast<std::size_t>(kind));
+    return std::array{"gpt", "tied gpt", "llama", "tied llama", "llama with shared heads"}.at(
+        static_cast<std::size_t>(kind));
 }
 
-/// Models that 2 and 4 devices can divide: 4 heads, and in a Llama 4 of keys and values.
+/// Models that 2 and 4 devices can divide: 4 heads, and in a Llama 8, with 4 of keys and values, or
+/// 1, which all devices have.
 inline Model model_of(Kind kind, double dropout = 0) {
     const bool tied = kind == Kind::TiedGpt || kind == Kind::TiedLlama;
-    if (kind == Kind::Llama || kind == Kind::TiedLlama) {
+    if (kind == Kind::Llama || kind == Kind::TiedLlama || kind == Kind::SharedHeads) {
         return llama_model({.layers = 2,
                             .d_model = 10,
                             .heads = 8,
-                            .key_value_heads = 4,
+                            .key_value_heads = kind == Kind::SharedHeads ? 1 : 4,
                             .head_size = 6,
                             .context = 8,
                             .vocabulary = 12,

@@ -301,6 +301,15 @@ TEST_P(DividedLayers, ADeviceThatHangsIsFound) {
     EXPECT_EQ(error.kind(), ErrorKind::Hang);
     EXPECT_THAT(error.place(), ::testing::StartsWith("rank 1, device "));
     EXPECT_THAT(error.text(), ::testing::StartsWith("it has hung for "));
+    // Which device hangs is a race; the other one has waited for it, and says in what.
+    const char hung = error.place().at(std::string("rank 1, device ").size());
+    const int waited = hung == '0' ? 1 : 0;
+    EXPECT_THAT(error.text(),
+                ::testing::ContainsRegex(fmt::format(
+                    "rank 1, device {}: waited in the [a-z-]+ of layer '[a-z0-9_.]+' among devices "
+                    "0-1 of the rank: device {} has not come",
+                    waited,
+                    hung)));
     hangs = false;
     hangs.notify_all();
     pipelines.run_step(random_batch(model, batch, 1), 0, step);
@@ -315,8 +324,80 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            Case{Kind::TiedLlama},
                                            Case{Kind::Gpt, true},
                                            Case{Kind::TiedGpt, true},
+                                           Case{Kind::SharedHeads},
                                            Case{Kind::Llama, true},
-                                           Case{Kind::TiedLlama, true}));
+                                           Case{Kind::TiedLlama, true},
+                                           Case{Kind::SharedHeads, true}));
+
+/// 8 heads of queries in 2 groups, on 4 and 8 devices: two have the same heads of keys and values,
+/// and four. Norms count each once, whoever divides gradients and weights.
+TEST(SharedHeads, TrainAsOnOneDevice) {
+    const Model model = llama_model({.layers = 2,
+                                     .d_model = 16,
+                                     .heads = 8,
+                                     .key_value_heads = 2,
+                                     .head_size = 6,
+                                     .context = 8,
+                                     .vocabulary = 16,
+                                     .feed_forward = 16,
+                                     .tied = false});
+    const Shape one{.micro_batches = 2,
+                    .batch = batch,
+                    .precision = Precision::Fp64,
+                    .optimizer = OptimizerKind::Sgd,
+                    .clip_norm = 0.05};
+    const Trained expected = trained(model, one);
+    Shape shape = one;
+    for (const int devices : {4, 8}) {
+        for (const bool sequence : {false, true}) {
+            shape.tensor_parallel = devices;
+            shape.sequence_parallel = sequence;
+            expect_near(trained(model, shape), expected, 1e-12);
+            Shape looped = shape;
+            looped.stages = 2;
+            looped.schedule = "zb-h1";
+            Shape in_order = shape;
+            in_order.schedule = "1f1b";
+            EXPECT_EQ(trained(model, looped), trained(model, in_order)) << devices;
+        }
+    }
+    shape.tensor_parallel = 4;
+    shape.replicas = 2;
+    for (const Shard shard : {Shard::None, Shard::Gradients, Shard::Weights}) {
+        shape.shard = shard;
+        expect_near(trained(model, shape), expected, 1e-12);
+    }
+    shape.shard = Shard::None;
+    shape.shard_optimizer = true;
+    expect_near(trained(model, shape), expected, 1e-12);
+}
+
+/// All copies of a head get the same updates, to the bit.
+TEST(SharedHeads, AreTheSameOnAllDevicesThatHaveThem) {
+    const Model model = model_of(Kind::SharedHeads);
+    Shape shape{.micro_batches = 2, .batch = batch, .tensor_parallel = 4};
+    Replicas pipelines(test::plan_of(model, shape), model, settings_of(shape));
+    StepResult step;
+    for (int number = 0; number < 3; ++number) {
+        pipelines.run_step(random_batch(model, shape.batch, 1), number, step);
+    }
+    const std::vector<Numbers> whole = weights_of(pipelines);
+    const auto qkv = std::ranges::find(whole, "block0.attention.attention.qkv.weight", &Numbers::name);
+    ASSERT_NE(qkv, whole.end());
+    constexpr std::size_t width = 10;
+    constexpr std::size_t columns = 8 * 6 + 2 * 6;
+    EXPECT_EQ(qkv->values.size(), width * columns);
+    // What is read last of the whole matrix is the last device's copy.
+    const std::vector<double> own =
+        pipelines.first().values(pipelines.first().parameters().at(2)->value);
+    constexpr std::size_t own_columns = 2 * 6 + 2 * 6;
+    ASSERT_EQ(own.size(), width * own_columns);
+    for (std::size_t row = 0; row < width; ++row) {
+        for (std::size_t i = 0; i < 12; ++i) {
+            EXPECT_EQ(own[row * own_columns + 12 + i], qkv->values[row * columns + 48 + i]);
+        }
+    }
+}
 
 /// A layout drawn at random, with the fewest stages that give the same bits.
 struct Drawn {
@@ -354,7 +435,7 @@ Drawn drawn_layout(std::mt19937_64& random) {
     const auto any = [&random](std::initializer_list<int> values) {
         return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
     };
-    const Kind kind = static_cast<Kind>(random() % 4);
+    const Kind kind = static_cast<Kind>(random() % 5);
     const bool is_looped = any({0, 0, 1}) == 1;
     Shape shape{
         .stages = any({1, 2, 3}),
