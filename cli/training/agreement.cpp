@@ -76,6 +76,7 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
     }
     if (links.devices) {
         std::erase_if(profile.links, [](const LinkCost& old) { return old.between == "devices"; });
+        profile.groups.reset();
     }
     for (const auto& link : {links.devices, links.between, links.inside}) {
         if (link) {

@@ -143,6 +143,13 @@ struct LayerSample {
     Duration first_weight{};
     Duration last_forward{};
     Duration last_input{};
+    /// Messages in a forward and in a backward, where they were measured (`Profile::groups`),
+    /// beside all of the above: of the devices that share the layer, and of replicas that divide
+    /// its gradients or weights. With what a device waits for the others in them.
+    Duration devices_forward{};
+    Duration devices_backward{};
+    Duration replicas_forward{};
+    Duration replicas_backward{};
     /// Bytes that its backward computes again before it begins, and has until it ends. Zero in a
     /// profile: `with_layer_recompute` (core/plan/layer_recompute.h) says so.
     Bytes rebuilt{};
@@ -176,7 +183,11 @@ inline constexpr std::array times_of_sample{&LayerSample::forward,
                                             &LayerSample::first_input,
                                             &LayerSample::first_weight,
                                             &LayerSample::last_forward,
-                                            &LayerSample::last_input};
+                                            &LayerSample::last_input,
+                                            &LayerSample::devices_forward,
+                                            &LayerSample::devices_backward,
+                                            &LayerSample::replicas_forward,
+                                            &LayerSample::replicas_backward};
 
 /// Every size of a sample that a profile has.
 inline constexpr std::array sizes_of_sample{&LayerSample::input,
@@ -210,6 +221,9 @@ struct LayerCost {
     Bytes frozen_bytes{};
     Bytes frozen_expert_bytes{};  ///< part of `frozen_bytes`: of routed experts
     Duration optimizer{};         ///< the optimizer's update of this layer's parameters
+    /// Messages behind it with which replicas that divide gradients show each other the updated
+    /// weights, once a step, where they were measured (`Profile::groups`).
+    Duration replicas_update{};
     /// Casts of its weights for narrow products, once a step, by every replica.
     Duration weight_cast{};
     /// Narrow copies of its weights, kept from one micro-batch to the next.
@@ -291,6 +305,17 @@ struct RunCalibration {
     bool operator==(const RunCalibration&) const = default;
 };
 
+/// Groups in which layers were measured, whose messages their samples have
+/// (`LayerSample::devices_forward`). They hold for plans with the same groups alone.
+struct MeasuredGroups {
+    int devices = 1;  ///< that divide the layers of a rank
+    bool sequence_parallel = false;
+    int replicas = 1;           ///< that divide what `shard` says
+    std::string shard{"none"};  ///< the word of pipeline.shard
+
+    bool operator==(const MeasuredGroups&) const = default;
+};
+
 /// The halves of a backward take less than twice as long as the whole.
 inline constexpr double largest_halves_over_whole = 2;
 
@@ -332,6 +357,7 @@ struct Profile {
     int tokens_per_sample = 0;  ///< 0: not known, or a sample has none
     std::vector<LayerCost> layers{};
     std::vector<LinkCost> links{};
+    std::optional<MeasuredGroups> groups{};  ///< none: messages follow from links
     /// Where ranks shared a GPU and slowed each other: [rank] of the measured pipeline. The costs
     /// of layers are then those of a rank beside which no other computes. Empty: not known.
     std::vector<RankInterference> ranks{};

@@ -87,7 +87,7 @@ void read_kernels(const JsonObject& object, LayerSample& sample) {
 }
 
 LayerSample read_sample(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 29>{"micro_batch_size",
+    object.expect_keys(std::array<string_view, 33>{"micro_batch_size",
                                                    "forward_ns",
                                                    "backward_ns",
                                                    "backward_input_ns",
@@ -115,7 +115,11 @@ LayerSample read_sample(const JsonObject& object) {
                                                    "first_input_ns",
                                                    "first_weight_ns",
                                                    "last_forward_ns",
-                                                   "last_input_ns"});
+                                                   "last_input_ns",
+                                                   "devices_forward_ns",
+                                                   "devices_backward_ns",
+                                                   "replicas_forward_ns",
+                                                   "replicas_backward_ns"});
     LayerSample sample;
     const std::int64_t size = object.whole("micro_batch_size");
     if (size < 1 || size > std::numeric_limits<int>::max()) {
@@ -143,6 +147,10 @@ LayerSample read_sample(const JsonObject& object) {
     sample.first_weight = Duration{object.whole_or("first_weight_ns", 0)};
     sample.last_forward = Duration{object.whole_or("last_forward_ns", 0)};
     sample.last_input = Duration{object.whole_or("last_input_ns", 0)};
+    sample.devices_forward = Duration{object.whole_or("devices_forward_ns", 0)};
+    sample.devices_backward = Duration{object.whole_or("devices_backward_ns", 0)};
+    sample.replicas_forward = Duration{object.whole_or("replicas_forward_ns", 0)};
+    sample.replicas_backward = Duration{object.whole_or("replicas_backward_ns", 0)};
     sample.spread = object.number_or("spread", 0);
     read_kernels(object, sample);
     return sample;
@@ -166,7 +174,7 @@ void read_shared(const JsonObject& object, LayerCost& layer) {
 }
 
 LayerCost read_layer(const JsonObject& object) {
-    object.expect_keys(std::array<string_view, 21>{"name",
+    object.expect_keys(std::array<string_view, 22>{"name",
                                                    "repeat",
                                                    "kind",
                                                    "inputs",
@@ -178,6 +186,7 @@ LayerCost read_layer(const JsonObject& object) {
                                                    "frozen_bytes",
                                                    "frozen_expert_bytes",
                                                    "optimizer_ns",
+                                                   "replicas_update_ns",
                                                    "weight_cast_ns",
                                                    "weight_copy_bytes",
                                                    "source",
@@ -199,6 +208,7 @@ LayerCost read_layer(const JsonObject& object) {
     layer.frozen_bytes = Bytes{object.whole_or("frozen_bytes", 0)};
     layer.frozen_expert_bytes = Bytes{object.whole_or("frozen_expert_bytes", 0)};
     layer.optimizer = Duration{object.whole_or("optimizer_ns", 0)};
+    layer.replicas_update = Duration{object.whole_or("replicas_update_ns", 0)};
     layer.weight_cast = Duration{object.whole_or("weight_cast_ns", 0)};
     layer.weight_copies = Bytes{object.whole_or("weight_copy_bytes", 0)};
     if (object.has("source")) {
@@ -389,12 +399,33 @@ RunCalibration read_run_calibration(const JsonObject& object) {
     return calibration;
 }
 
+MeasuredGroups read_groups(const JsonObject& object) {
+    object.expect_keys(
+        std::array<string_view, 4>{"devices", "sequence_parallel", "replicas", "shard"});
+    MeasuredGroups groups{.sequence_parallel = object.flag("sequence_parallel"),
+                          .shard = object.text("shard")};
+    for (const auto& [key, number] : {std::pair("devices", &MeasuredGroups::devices),
+                                      std::pair("replicas", &MeasuredGroups::replicas)}) {
+        const std::int64_t members = object.whole(key);
+        constexpr std::int64_t most = 4096;
+        if (members < 1 || members > most) {
+            object.refuse(key, fmt::format("1 to {}", most));
+        }
+        groups.*number = static_cast<int>(members);
+    }
+    constexpr std::array words{"none", "optimizer", "gradients", "weights"};
+    if (std::ranges::find(words, groups.shard) == words.end()) {
+        object.refuse("shard", "none, optimizer, gradients or weights");
+    }
+    return groups;
+}
+
 }  // namespace
 
 Profile parse_profile(std::string_view text, std::string_view place) {
     const nlohmann::json root = parse_json(text, place);
     const JsonObject object(root, place, "");
-    object.expect_keys(std::array<string_view, 21>{"schema_version",
+    object.expect_keys(std::array<string_view, 22>{"schema_version",
                                                    "source",
                                                    "device",
                                                    "precision",
@@ -409,6 +440,7 @@ Profile parse_profile(std::string_view text, std::string_view place) {
                                                    "tokens_per_sample",
                                                    "layers",
                                                    "links",
+                                                   "groups",
                                                    "ranks",
                                                    "whole_backwards",
                                                    "halves_over_whole",
@@ -445,6 +477,9 @@ Profile parse_profile(std::string_view text, std::string_view place) {
     profile.layers = layers.take();
     for (const JsonObject& link : object.objects("links")) {
         profile.links.push_back(read_link(link));
+    }
+    if (object.has("groups")) {
+        profile.groups = read_groups(object.object("groups"));
     }
     for (const JsonObject& rank : object.objects("ranks")) {
         profile.ranks.push_back(read_rank(rank));
@@ -500,7 +535,11 @@ ordered_json sample_json(const LayerSample& sample) {
           std::pair("first_input_ns", sample.first_input.count()),
           std::pair("first_weight_ns", sample.first_weight.count()),
           std::pair("last_forward_ns", sample.last_forward.count()),
-          std::pair("last_input_ns", sample.last_input.count())}) {
+          std::pair("last_input_ns", sample.last_input.count()),
+          std::pair("devices_forward_ns", sample.devices_forward.count()),
+          std::pair("devices_backward_ns", sample.devices_backward.count()),
+          std::pair("replicas_forward_ns", sample.replicas_forward.count()),
+          std::pair("replicas_backward_ns", sample.replicas_backward.count())}) {
         if (count > 0) {
             object[key] = count;
         }
@@ -535,6 +574,9 @@ ordered_json layer_json(const LayerCost& layer) {
         object["frozen_expert_bytes"] = layer.frozen_expert_bytes.count;
     }
     object["optimizer_ns"] = layer.optimizer.count();
+    if (layer.replicas_update > Duration{}) {
+        object["replicas_update_ns"] = layer.replicas_update.count();
+    }
     if (layer.weight_cast > Duration{}) {
         object["weight_cast_ns"] = layer.weight_cast.count();
     }
@@ -661,6 +703,12 @@ std::string print_profile(const Profile& profile) {
     }
     for (const LinkCost& link : profile.links) {
         root["links"].push_back(link_json(link));
+    }
+    if (profile.groups) {
+        root["groups"] = {{"devices", profile.groups->devices},
+                          {"sequence_parallel", profile.groups->sequence_parallel},
+                          {"replicas", profile.groups->replicas},
+                          {"shard", profile.groups->shard}};
     }
     for (const RankInterference& rank : profile.ranks) {
         root["ranks"].push_back({{"device", rank.device}, {"interference", rank.interference}});

@@ -44,6 +44,17 @@ ShareMessages share_messages(const GatheredWeights& gathered,
                                                   part_of(gradients, sharers.replicas.members))};
 }
 
+/// Makes the layer longer by what its messages beside the computation add.
+void add_waits(LayerSample& sample) {
+    LayerMessages& messages = sample.messages;
+    messages.forward_wait = added(sample.forward, messages.beside_forward, messages.forward_lane);
+    messages.backward_wait =
+        added(sample.backward(), messages.beside_backward, messages.backward_lane);
+    sample.forward += messages.forward_wait;
+    (sample.backward_weight > Duration{} ? sample.backward_weight : sample.backward_input) +=
+        messages.backward_wait;
+}
+
 }  // namespace
 
 LayerSamples with_gathered_weights(const Profile& profile,
@@ -57,6 +68,13 @@ LayerSamples with_gathered_weights(const Profile& profile,
     const int gradient = gradient_bytes_per_byte(profile.precision, gathered.fp32_gradients);
     for (std::size_t layer = 0; layer < samples.size(); ++layer) {
         LayerSample& sample = samples[layer];
+        if (gathered.is_measured) {
+            sample.messages.beside_forward = sample.replicas_forward;
+            sample.messages.beside_backward = sample.replicas_backward;
+            sample.messages.forward_lane = sample.messages.backward_lane = one_after_the_other;
+            add_waits(sample);
+            continue;
+        }
         const LayerCost& cost = profile.layers[layer];
         const Bytes experts = gathered.experts ? cost.expert_bytes : Bytes{};
         ShareMessages messages_of =
@@ -85,14 +103,9 @@ LayerSamples with_gathered_weights(const Profile& profile,
             messages.forward_lane = gathered.lanes->weights;
             messages.backward_lane = gathered.lanes->gradients;
         }
-        messages.forward_wait =
-            added(sample.forward, messages.beside_forward, messages.forward_lane);
-        messages.backward_wait =
-            added(sample.backward(), messages.beside_backward, messages.backward_lane);
-        sample.forward += before + messages.forward_wait;
+        add_waits(sample);
+        sample.forward += before;
         sample.backward_input += before;
-        (sample.backward_weight > Duration{} ? sample.backward_weight : sample.backward_input) +=
-            messages.backward_wait;
     }
     return samples;
 }

@@ -30,6 +30,7 @@ struct GatheredWeights {
     bool fp32_gradients = true;  ///< of weights with two bytes
     bool prefetch = true;        ///< a layer's weights are gathered while another is computed
     std::optional<MessageLanes> lanes{};  ///< how they go on beside it; none: without a trace
+    bool is_measured = false;             ///< the samples have what the replicas' messages take
 };
 
 /// The samples with the time of these messages. Half of an all-reduce leaves each replica its share
@@ -43,7 +44,8 @@ struct GatheredWeights {
 /// lanes each maximum is what `beside` says, for the messages take multiprocessors; and nothing is
 /// computed beside the first gather of a forward and the last sums of a backward, both of the
 /// model's first layer, whose backward reads no weights. One replica changes nothing. `devices`
-/// share each layer, and gather its parts.
+/// share each layer, and gather its parts. Where the messages were measured, the samples say what
+/// they add to a forward and to a backward.
 LayerSamples with_gathered_weights(const Profile& profile,
                                    LayerSamples samples,
                                    const GatheredWeights& gathered,

@@ -93,7 +93,7 @@ LayerSamples with_tensor_parallel(const Model& model,
                                 .latency = tensor.latency},
                                bytes);
     };
-    const bool hides = tensor.sequence_parallel && tensor.lanes;
+    const bool hides = tensor.sequence_parallel && tensor.lanes && !tensor.is_measured;
     const MessageLanes* const lanes = hides ? &*tensor.lanes : nullptr;
     if (hides && std::ranges::none_of(samples, has_ends)) {
         std::ranges::for_each(samples, assume_ends);
@@ -131,6 +131,11 @@ LayerSamples with_tensor_parallel(const Model& model,
                           .input_gather = sums * gather_of(summed_input),
                           .input_sum = messages.backward_sums / 2},
                          *lanes);
+        }
+        if (tensor.is_measured) {
+            messages.forward_sums = sample.devices_forward;
+            messages.backward_sums = sample.devices_backward;
+            again = {};  // they are among these
         }
         sample.forward += messages.forward_sums;
         sample.backward_input += messages.backward_sums;

@@ -8,8 +8,7 @@
 #include "core/costs/profile.h"
 #include "core/plan/stage_costs.h"
 
-/// Ranks that are made of several devices, which compute every layer together: predicted and
-/// planned, not trained.
+/// Ranks that are made of several devices, which compute every layer together.
 namespace pipetwin {
 
 class Model;
@@ -26,6 +25,7 @@ struct TensorParallel {
     std::optional<GroupLatency> latency{};  ///< as DeviceGroup
     /// How messages go on beside products, where they divide the sequence; none: after them.
     std::optional<MessageLanes> lanes{};
+    bool is_measured = false;  ///< the samples have what these devices' messages take
 };
 
 /// Bytes of one device's part when `bytes` are divided among `devices`, rounded up.
@@ -61,6 +61,8 @@ enum class SharesKnown { No, Yes };
 /// input. What is added is part of `backward_input` even so: where a schedule divides the backward,
 /// the part that reads it has no less to wait for. Layers of which no product is known have nothing
 /// to hide messages beside, or, where that is so of all layers, half of their computation.
+///
+/// Where the messages were measured, the samples say how long all of a layer's take.
 LayerSamples with_tensor_parallel(const Model& model,
                                   const Profile& profile,
                                   LayerSamples samples,

@@ -96,6 +96,7 @@ Cluster::Cluster(const SettledScenario& scenario,
         profiled_between_ = profiled_link(profile, "nodes");
         profiled_devices_ = profiled_link(profile, "devices");
         profiled_replicas_ = profiled_link(profile, "replicas");
+        measured_groups_ = profile.groups;
     }
     const std::size_t all = as_index(ranks) * as_index(replicas_);
     if (scenario.cluster.placement == Placement::Written && scenario.cluster.nodes.size() != all) {
@@ -448,6 +449,17 @@ double Cluster::tensor_buffers() const {
     return has_any ? stack_->memory.tensor_buffers.value : 0;
 }
 
+bool Cluster::has_measured_devices() const {
+    const bool has_own_links = stack_ != nullptr || written_inside_.is_anything();
+    return measured_groups_ && !has_own_links && measured_groups_->devices == tensor_;
+}
+
+bool Cluster::has_measured_replicas() const {
+    return has_measured_devices() && measured_groups_->replicas == replicas_ && replicas_ > 1 &&
+           scenario_.pipeline.shard_group.is_all() &&
+           measured_groups_->shard == to_string(divided_all_step(scenario_, stack_.get()));
+}
+
 LayerRules Cluster::layer_rules() const {
     const SettledScenario::PipelinePart& pipeline = scenario_.pipeline;
     LayerRules rules{.division = division_,
@@ -459,6 +471,8 @@ LayerRules Cluster::layer_rules() const {
                                    .stops_early = pipeline.recompute_early_stop},
                      .modules = modules_,
                      .offloaded_blocks = pipeline.offload_blocks.value_or(0)};
+    rules.tensor.is_measured = has_measured_devices() && measured_groups_->sequence_parallel ==
+                                                             rules.tensor.sequence_parallel;
     const Shard divided = divided_all_step(scenario_, stack_.get());
     if (weight_holders() > 1 && divided >= Shard::Gradients) {
         ReplicaGroups groups = slowest_groups();
@@ -475,7 +489,8 @@ LayerRules Cluster::layer_rules() const {
                           .weights = divided == Shard::Weights,
                           .fp32_gradients = fp32_gradients_,
                           .prefetch = pipeline.prefetch > 0,
-                          .lanes = shard_lanes()};
+                          .lanes = shard_lanes(),
+                          .is_measured = has_measured_replicas()};
     } else {
         rules.accumulates = scenario_.pipeline.micro_batches > 1 &&
                             scenario_.training.accumulation == Accumulation::Separate;

@@ -119,6 +119,11 @@ class Cluster {
     /// beside products, or nothing is known of them.
     double tensor_buffers() const;
 
+    /// Whether the profile has what messages take of as many devices of a rank, or of replicas that
+    /// divide the same (`Profile::groups`), and the scenario says nothing else about links.
+    bool has_measured_devices() const;
+    bool has_measured_replicas() const;
+
     /// What a layer's costs depend on beside the profile.
     LayerRules layer_rules() const;
 
@@ -206,6 +211,7 @@ class Cluster {
     /// Between replicas that divide gradients or weights, with all that they wait; none: as between
     /// ranks.
     std::optional<LinkCost> profiled_replicas_;
+    std::optional<MeasuredGroups> measured_groups_;  ///< none: messages follow from links
 
     /// Bytes per second that sums get of shared links, if all ranks sum at the same time; 0: as
     /// many as their own links carry.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/scenario/replica_messages.h"
 
+#include "core/base/as_index.h"
 #include "core/plan/bucketed_sums.h"
 #include "core/plan/plan.h"
 #include "core/scenario/cluster.h"
@@ -21,6 +22,11 @@ StageReplicas stage_replicas(const SettledScenario& scenario,
     const bool as_stack =
         replicas.lanes && replicas.lanes->hides_weights && pipeline.overlap_reduction;
     replicas.hides_gathers = pipeline.overlap_gather.value_or(as_stack);
+    if (cluster.has_measured_replicas()) {
+        for (const LayerCost& layer : profile.layers) {
+            replicas.measured_updates.push_back(layer.replicas_update);
+        }
+    }
     if (cluster.weight_holders() > 1) {
         for (const int rank : grid.rank_of_stage) {
             replicas.groups.push_back(cluster.replica_groups(rank));
@@ -81,6 +87,14 @@ void add_replica_messages(PlanParts& parts, const StageReplicas& replicas, const
                 weight_messages(replicas, replicas.experts[stage], state.expert_weights, stays);
             messages.sums += experts.sums;
             messages.gather += experts.gather;
+        }
+        if (!replicas.measured_updates.empty()) {
+            messages.gather = {};
+            const int piece = grid.weights_of_stage[stage];
+            const int first = parts.partition->first_layer(piece);
+            for (int layer = 0; layer < parts.partition->layers_in(piece); ++layer) {
+                messages.gather += replicas.measured_updates[as_index(first + layer)];
+            }
         }
         parts.all_reduce.push_back(messages.sums);
         if (replicas.divided != Shard::None) {

@@ -29,6 +29,8 @@ struct StageReplicas {
     int gradient = 1;                     ///< bytes of a gradient for each byte of its weight
     bool hides_gathers = false;           ///< weights are gathered beside the next forwards
     std::optional<MessageLanes> lanes{};  ///< beside work; none: there is no stack
+    /// [layer]: what the gather of its updated weights takes; empty: that follows from links.
+    std::vector<Duration> measured_updates{};
 };
 
 /// The replicas of every stage of `grid`. `gradient`: bytes of a gradient for each byte of its

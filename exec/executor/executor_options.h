@@ -72,7 +72,7 @@ struct ExecutorOptions {
     LayerTimer layer_done;
     /// Called with the moment at which a rank's device began with an action that computes or
     /// updates, once all that the action waits for was there; for the profiler, as `layer_done`.
-    std::function<void(int rank, Op, TimePoint)> action_begun{};
+    std::function<void(int rank, Op, TimePoint, const GroupTimes& waited)> action_begun{};
     /// Whether these two are called in the step under way; empty: in every step. Asked on the
     /// ranks' threads, and the same from the begin of a step to its end.
     std::function<bool()> times_layers{};

@@ -296,9 +296,9 @@ Worker::Begun Worker::issue(std::size_t cell, const StepInput& step) {
         case Op::BackwardInput:
         case Op::BackwardWeight:
             recorder_.begin_compute();
-            before = waited(action.stage);
+            before = waited(action.stage).sum();
             compute(action, step);
-            in_groups = waited(action.stage) - before;
+            in_groups = waited(action.stage).sum() - before;
             recorder_.end_compute();
             break;
         case Op::ReduceGradient:
@@ -431,9 +431,10 @@ Group* Worker::group_of(int stage) const {
 }
 
 /// Time that a stage has spent in groups of devices and replicas so far.
-Duration Worker::waited(int stage) const {
+GroupTimes Worker::waited(int stage) const {
     const Group* const group = group_of(stage);
-    return (group != nullptr ? group->use().time : Duration{}) + use_of_shards().time;
+    return {.devices = group != nullptr ? group->use().time : Duration{},
+            .replicas = use_of_shards().time};
 }
 
 /// Over the replicas first: what goes to another stage are their sums.
@@ -537,8 +538,8 @@ TimePoint Worker::update(int stage, const StepInput& step) {
 /// Tells the profiler when the device begins with an action: nothing is waited for any more.
 void Worker::mark_begin(Op op, int stage) {
     if (action_begun_ && times_layers()) {
-        device_->mark([this, op, waiting = waited(stage)](TimePoint begin) {
-            action_begun_(rank_, op, begin - waiting);
+        device_->mark([this, op, waited = waited(stage)](TimePoint begin) {
+            action_begun_(rank_, op, begin, waited);
         });
     }
 }

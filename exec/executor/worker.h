@@ -239,7 +239,7 @@ class Worker {
     void hand_gradients_to_process(int stage);
     GradientAllReduce* all_reduce(int stage) const;
     Group* group_of(int stage) const;
-    Duration waited(int stage) const;
+    GroupTimes waited(int stage) const;
     TimePoint complete_gradients(int stage);
     void share_squares(int stage);
     TimePoint update(int stage, const StepInput& step);
@@ -263,8 +263,9 @@ class Worker {
     const int rank_;
     Edges& edges_;
     const bool emulates_links_;  ///< messages take no less than the plan says
-    const std::function<void(int rank, Op, TimePoint)> action_begun_;  ///< as ExecutorOptions
-    const std::function<bool()> times_layers_;                         ///< as ExecutorOptions
+    /// As ExecutorOptions.
+    const std::function<void(int rank, Op, TimePoint, const GroupTimes& waited)> action_begun_;
+    const std::function<bool()> times_layers_;  ///< as ExecutorOptions
     const bool has_timer_;  ///< of layers or actions, called where `times_layers_` says so
     ProcessGroup& group_;
     const std::vector<int> cores_;

@@ -17,18 +17,19 @@
 namespace pipetwin::exec {
 
 class Group;
+struct GroupTimes;
 class Tensor;
 class WeightRooms;
 struct ShardGroups;
 
 /// Function that is called when a part of a layer's work is done: how the profiler times the layers
-/// inside a stage. Time in the calls of a group of devices (exec/device/group.h) is taken out of
-/// the moments. `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput,
+/// inside a stage. `waited`: what the stage had spent in calls of groups (exec/device/group.h) by
+/// then. `layer` is the index in the model; `part` is Forward (in F and R), BackwardInput,
 /// BackwardWeight (in B, I and W), Recompute (of core attention, before a B or I) or Optimizer (in
 /// OPT). For a layer made of others it is called for each of them first: parts of one layer come
 /// several times and add up.
-using LayerTimer =
-    std::function<void(int layer, Op part, std::chrono::steady_clock::time_point done)>;
+using LayerTimer = std::function<void(
+    int layer, Op part, std::chrono::steady_clock::time_point done, const GroupTimes& waited)>;
 
 /// Function that is called with the output of every layer of a forward but the loss; the tensor is
 /// valid during the call.

@@ -23,33 +23,38 @@ void LayerClock::restart() {
     std::ranges::fill(laps_, Laps{});
 }
 
-void LayerClock::turn(int rank, Op op, TimePoint begin) {
-    watches_[as_index(rank)] = {.last = begin, .action = op};
+void LayerClock::turn(int rank, Op op, TimePoint begin, const GroupTimes& waited) {
+    watches_[as_index(rank)] = {.last = begin, .waited = waited, .action = op};
 }
 
-void LayerClock::lap(int layer, Op part, TimePoint done) {
+void LayerClock::lap(int layer, Op part, TimePoint done, const GroupTimes& waited) {
     const std::size_t index = as_index(layer);
-    const Op action = watches_[rank_of_layer_[index]].action;
-    TimePoint& last = watches_[rank_of_layer_[index]].last;
+    Watch& watch = watches_[rank_of_layer_[index]];
+    const GroupTimes in_groups = waited - watch.waited;
+    const Duration time = done - watch.last - in_groups.sum();
     Laps& laps = laps_[index];
     switch (part) {
         case Op::Forward:
-            (action == Op::Recompute ? laps.recompute : laps.forward) += done - last;
+            (watch.action == Op::Recompute ? laps.recompute : laps.forward) += time;
+            laps.in_forward += in_groups;
             break;
         case Op::Recompute:
-            laps.core += done - last;
+            laps.core += time;
             break;
         case Op::BackwardInput:
-            laps.backward_input += done - last;
+            laps.backward_input += time;
+            laps.in_backward += in_groups;
             break;
         case Op::BackwardWeight:
-            laps.backward_weight += done - last;
+            laps.backward_weight += time;
+            laps.in_backward += in_groups;
             break;
         default:
-            laps.optimizer += done - last;
+            laps.optimizer += time;
             break;
     }
-    last = done;
+    watch.last = done;
+    watch.waited = waited;
 }
 
 }  // namespace pipetwin::exec

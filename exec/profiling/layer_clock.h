@@ -5,6 +5,7 @@
 
 #include "core/schedule/action.h"
 #include "exec/device/device.h"
+#include "exec/device/group.h"
 
 namespace pipetwin {
 
@@ -24,10 +25,11 @@ class LayerClock {
     /// A new step; no thread is inside.
     void restart();
     /// The rank's device begins with an action: what forwards do during an R is recompute.
-    void turn(int rank, Op op, TimePoint begin);
+    /// `waited`: what the rank has spent in groups by then, which is in no lap.
+    void turn(int rank, Op op, TimePoint begin, const GroupTimes& waited);
     /// A part of a layer's work was done: Forward, BackwardInput, BackwardWeight, Recompute
     /// of core attention, or Optimizer.
-    void lap(int layer, Op part, TimePoint done);
+    void lap(int layer, Op part, TimePoint done, const GroupTimes& waited);
 
     /// How long the parts of a layer's work took, over all micro-batches of a step.
     struct Laps {
@@ -38,6 +40,8 @@ class LayerClock {
         Duration backward_input{};
         Duration backward_weight{};
         Duration optimizer{};
+        GroupTimes in_forward{};  ///< beside them: in groups, during F and R; of averages a mean
+        GroupTimes in_backward{};
         /// All parts; `any_forward` is not among them, as it repeats two.
         Duration sum() const {
             return forward + recompute + core + backward_input + backward_weight + optimizer;
@@ -49,6 +53,7 @@ class LayerClock {
   private:
     struct alignas(64) Watch {  // a cache line each
         TimePoint last;
+        GroupTimes waited{};
         Op action{};
     };
     std::vector<std::size_t> rank_of_layer_;

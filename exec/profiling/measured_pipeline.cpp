@@ -60,12 +60,12 @@ ExecutorOptions MeasuredPipeline::executor_options(const Options& options) {
     executor.input_gradient = options.input_gradient;
     // What actions last is what is to be found out.
     executor.hang_limits.first_step = std::chrono::minutes(10);
-    executor.action_begun = [this](int rank, Op op, TimePoint begin) {
-        clock_.turn(rank, op, begin);
+    executor.action_begun = [this](int rank, Op op, TimePoint begin, const GroupTimes& waited) {
+        clock_.turn(rank, op, begin, waited);
     };
     executor.times_layers = [this] { return times_layers_; };
-    executor.layer_done = [this](int layer, Op part, TimePoint done) {
-        clock_.lap(layer, part, done);
+    executor.layer_done = [this](int layer, Op part, TimePoint done, const GroupTimes& waited) {
+        clock_.lap(layer, part, done, waited);
     };
     return executor;
 }
@@ -88,6 +88,10 @@ StepSample MeasuredPipeline::step() {
                       .groups = result_.groups,
                       .shards = result_.shards,
                       .host_rate = host_rate_of(result_.timeline)};
+    sample.behind = result_.shards.time;
+    for (const LayerClock::Laps& laps : layers) {
+        sample.behind -= laps.in_forward.replicas + laps.in_backward.replicas;
+    }
     average_over_calls(sample.layers);
     if (!shared_devices_.empty()) {
         sample.actions = action_times(result_.timeline, shared_devices_);
@@ -127,6 +131,8 @@ void MeasuredPipeline::average_over_calls(std::vector<LayerClock::Laps>& layers)
         const int recomputes = calls(stage, Op::Recompute);
         LayerClock::Laps& laps = layers[layer];
         laps.any_forward = (laps.forward + laps.recompute) / std::max(1, forwards + recomputes);
+        laps.in_forward /= std::max(1, forwards + recomputes);
+        laps.in_backward /= plan_.micro_batches();
         laps.forward /= std::max(1, forwards);
         laps.recompute /= std::max(1, recomputes);
         laps.core /= plan_.micro_batches();

@@ -29,6 +29,7 @@ struct StepSample {
     double stolen = 0;
     GroupUse groups{};      ///< where devices divide layers; taken out of `layers`
     GroupUse shards{};      ///< where replicas divide gradients; likewise
+    Duration behind{};      ///< part of `shards` that is of no layer's forward or backward
     double host_rate = 0;   ///< bytes per second of the slower way between device and host; 0: none
     StepActions actions{};  ///< where ranks share a GPU; else empty
 };

@@ -250,8 +250,36 @@ void share_out(LayerCost& layer, int size, int devices) {
     layer.optimizer *= devices;
 }
 
+/// What a layer's messages took.
+void note_messages(LayerSample& sample, const Samples& samples, std::size_t layer) {
+    const auto mean = [&](GroupTimes LayerClock::Laps::*part, Duration GroupTimes::*of) {
+        return mean_over(samples,
+                         [&](const StepSample& step) { return step.layers[layer].*part.*of; });
+    };
+    sample.devices_forward = mean(&LayerClock::Laps::in_forward, &GroupTimes::devices);
+    sample.devices_backward = mean(&LayerClock::Laps::in_backward, &GroupTimes::devices);
+    sample.replicas_forward = mean(&LayerClock::Laps::in_forward, &GroupTimes::replicas);
+    sample.replicas_backward = mean(&LayerClock::Laps::in_backward, &GroupTimes::replicas);
+}
+
+/// Updated weights that replicas show each other behind a step: each layer has its part of the time
+/// by its bytes.
+void note_updates(Profile& profile, const Samples& samples) {
+    const Duration time = mean_over(samples, [](const StepSample& step) { return step.behind; });
+    Bytes all;
+    for (const LayerCost& layer : profile.layers) {
+        all += layer.parameter_bytes;
+    }
+    for (LayerCost& layer : profile.layers) {
+        layer.replicas_update =
+            scaled(std::max(Duration{}, time),
+                   static_cast<double>(layer.parameter_bytes.count) /
+                       static_cast<double>(std::max<std::int64_t>(1, all.count)));
+    }
+}
+
 /// The link between members of groups with which what they tell one another takes what it took,
-/// waits for each other included.
+/// waits for each other included: for plans of other groups.
 void note_sums(Profile& profile,
                std::string_view between,
                int members,
@@ -272,15 +300,24 @@ void note_sums(Profile& profile,
         {.between = std::string(between), .bytes_per_second = bytes / to_seconds(use.time)});
 }
 
-/// Members of the groups that were measured.
-struct MeasuredGroups {
-    int devices = 1;   ///< of a rank, of which the samples are the first's
-    int replicas = 1;  ///< that divide gradients, of which they are the first's
-};
+/// The groups of the pipeline in which layers are measured; none: no layer is divided.
+std::optional<MeasuredGroups> groups_of(const Plan& plan) {
+    MeasuredGroups groups{.devices = plan->tensor_parallel,
+                          .sequence_parallel = plan->sequence_parallel};
+    if (plan->gradient_shards > 1) {
+        groups.replicas = plan->replicas;
+        groups.shard = to_string(plan->weight_shards > 1 ? Shard::Weights : Shard::Gradients);
+    }
+    return groups.devices > 1 || groups.replicas > 1 ? std::optional(groups) : std::nullopt;
+}
 
 /// Writes what was measured at one size into the profile.
-void fill_in(Profile& profile, int size, const MeasuredGroups& groups, const Samples& measured) {
-    const int devices = groups.devices;
+/// `groups`: of which the samples are the first member's.
+void fill_in(Profile& profile,
+             int size,
+             const std::optional<MeasuredGroups>& groups,
+             const Samples& measured) {
+    const int devices = groups ? groups->devices : 1;
     const Samples samples = quiet(measured);
     for (std::size_t index = 0; index < profile.layers.size(); ++index) {
         const auto part = [&](Duration LayerClock::Laps::*member) {
@@ -307,9 +344,18 @@ void fill_in(Profile& profile, int size, const MeasuredGroups& groups, const Sam
         if (devices > 1) {
             share_out(layer, size, devices);
         }
+        if (groups) {
+            std::vector<LayerSample>& of_one = devices > 1 ? layer.shared[devices] : layer.samples;
+            note_messages(
+                *std::ranges::find(of_one, size, &LayerSample::micro_batch_size), samples, index);
+        }
+    }
+    profile.groups = groups;
+    if (groups && groups->shard == to_string(Shard::Gradients)) {
+        note_updates(profile, samples);
     }
     note_sums(profile, "devices", devices, &StepSample::groups, samples);
-    note_sums(profile, "replicas", groups.replicas, &StepSample::shards, samples);
+    note_sums(profile, "replicas", groups ? groups->replicas : 1, &StepSample::shards, samples);
     profile.dispatch = measured_dispatch(measured, samples);
     std::vector<double> host_rates;
     std::ranges::transform(samples, std::back_inserter(host_rates), &StepSample::host_rate);
@@ -410,10 +456,11 @@ class Profiler {
         const Duration budget = share(time_budget) / size_count;
         SettledScenario scenario = scenario_of(options_, size, workers_);
         if (workers_ > 1 && scenario.pipeline.partition.is_auto()) {
+            const Plan plan = plan_of(scenario);
             fill_in(profile_,
                     size,
-                    groups(),
-                    steps(plan_of(scenario),
+                    groups_of(plan),
+                    steps(plan,
                           {.warm_up = 1,
                            .fewest = 2,
                            .most = 5,
@@ -438,7 +485,7 @@ class Profiler {
                                        .budget = budget,
                                        .patience = share(patience) / size_count},
                                       WithInterference::Apart);
-        fill_in(profile_, size, groups(), samples);
+        fill_in(profile_, size, groups_of(plan), samples);
         note_noise(profile_, evaluate_gate(samples));
         if (options_.measures_halves && profile_.whole_backwards && !profile_.halves_over_whole) {
             scenario.pipeline.partition = plan->partition->layers_per_stage();
@@ -475,10 +522,6 @@ class Profiler {
             }
             return std::nullopt;
         }
-    }
-
-    MeasuredGroups groups() const {
-        return {.devices = measured_devices(options_), .replicas = options_.replicas};
     }
 
     Plan plan_of(const SettledScenario& scenario) const {
@@ -571,8 +614,7 @@ Profile profile_model(const Model& model, const ProfilerOptions& options) {
 
 ProfileRounds::ProfileRounds(const Plan& plan, const Model& model, const ProfilerOptions& options)
     : size_(plan->micro_batch_sizes.front()),
-      devices_(plan->tensor_parallel),
-      replicas_(plan->gradient_shards > 1 ? plan->replicas : 1),
+      groups_(groups_of(plan)),
       pipeline_(plan, model, run_options(options)) {
     PIPETWIN_EXPECT(options.micro_batch_sizes.size() == 1, "one size of micro-batch");
 }
@@ -590,9 +632,22 @@ void ProfileRounds::measure(int steps) {
 Profile ProfileRounds::profile(Profile base) const {
     PIPETWIN_EXPECT(!samples_.empty(), "a round");
     base.calibration.reset();
-    fill_in(base, size_, {.devices = devices_, .replicas = replicas_}, samples_);
+    fill_in(base, size_, groups_, samples_);
     note_noise(base, evaluate_gate(samples_));
     return base;
+}
+
+void ProfileRounds::forget() {
+    samples_.clear();
+    rounds_.clear();
+}
+
+double ProfileRounds::stolen() const {
+    double most = 0;
+    for (const StepSample& step : samples_) {
+        most = std::max(most, step.stolen);
+    }
+    return most;
 }
 
 double ProfileRounds::apart() const {

@@ -89,6 +89,13 @@ class ProfileRounds {
     /// One round: a step in which the caches fill again, then so many that are measured.
     void measure(int steps);
 
+    /// Forgets all rounds: the next one stands alone.
+    void forget();
+
+    /// The largest share of its compute time that a measured step has lost to other programs; of
+    /// none 0.
+    double stolen() const;
+
     /// `base` with the costs of all rounds. There has been one at least.
     Profile profile(Profile base) const;
 
@@ -96,9 +103,8 @@ class ProfileRounds {
     double apart() const;
 
   private:
-    const int size_;      ///< of a micro-batch
-    const int devices_;   ///< of a rank
-    const int replicas_;  ///< that divide gradients
+    const int size_;  ///< of a micro-batch
+    const std::optional<MeasuredGroups> groups_;
     MeasuredPipeline pipeline_;
     Samples samples_{};
     std::vector<Duration> rounds_{};  ///< the median step of each

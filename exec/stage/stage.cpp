@@ -350,17 +350,16 @@ void Stage::Impl::tell(std::size_t index, Op part) const {
     }
     if (times_layers() && kernels == &device.kernels()) {
         const int layer = place.first_layer + static_cast<int>(index);
-        // A clock that stands still while devices wait for each other.
-        device.mark([this, layer, part, waiting = waited()](TimePoint done) {
-            options.layer_done(layer, part, done - waiting);
+        device.mark([this, layer, part, waited = waited()](TimePoint done) {
+            options.layer_done(layer, part, done, waited);
         });
     }
 }
 
 /// Time in groups of devices and replicas so far.
-Duration Stage::Impl::waited() const {
-    return (options.group != nullptr ? options.group->use().time : Duration{}) +
-           (options.rooms != nullptr ? options.rooms->use().time : Duration{});
+GroupTimes Stage::Impl::waited() const {
+    return {.devices = options.group != nullptr ? options.group->use().time : Duration{},
+            .replicas = options.rooms != nullptr ? options.rooms->use().time : Duration{}};
 }
 
 std::function<void(Op)> Stage::Impl::part_teller(std::size_t index) const {

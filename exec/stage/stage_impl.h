@@ -87,7 +87,7 @@ struct Stage::Impl {
                            ShareCut* share);
     std::optional<LayerDivision> division_of(const Model& model, int layer) const;
     void enter_rooms(bool has_both_ends);
-    Duration waited() const;
+    GroupTimes waited() const;
     bool is_computed_again(const LayerRange& block, bool is_chain) const;
     void find_blocks(bool is_chain);
     void connect(const Model& model);

@@ -140,24 +140,18 @@ nlohmann::json with_shares() {
     nlohmann::json root = nlohmann::json::parse(full);
     nlohmann::json& layer = root["layers"][0];
     layer["tensor_sums"] = 2;
-    nlohmann::json sample{{"micro_batch_size", 2},
-                          {"forward_ns", 100},
-                          {"backward_input_ns", 90},
-                          {"backward_weight_ns", 80},
-                          {"output_bytes", 128},
-                          {"saved_bytes", 1000},
-                          {"input_saved_bytes", 700},
-                          {"core_forward_ns", 40},
-                          {"core_saved_bytes", 600},
-                          {"whole_forward_ns", 30},
-                          {"whole_backward_ns", 20},
-                          {"whole_saved_bytes", 500},
-                          {"unread_gradient_bytes", 128},
-                          {"first_forward_ns", 60},
-                          {"first_input_ns", 50},
-                          {"first_weight_ns", 40},
-                          {"last_forward_ns", 20},
-                          {"last_input_ns", 10}};
+    layer["replicas_update_ns"] = 12;
+    root["groups"] = {
+        {"devices", 2}, {"sequence_parallel", true}, {"replicas", 3}, {"shard", "gradients"}};
+    nlohmann::json sample{
+        {"micro_batch_size", 2},        {"forward_ns", 100},        {"backward_input_ns", 90},
+        {"backward_weight_ns", 80},     {"output_bytes", 128},      {"saved_bytes", 1000},
+        {"input_saved_bytes", 700},     {"core_forward_ns", 40},    {"core_saved_bytes", 600},
+        {"whole_forward_ns", 30},       {"whole_backward_ns", 20},  {"whole_saved_bytes", 500},
+        {"unread_gradient_bytes", 128}, {"first_forward_ns", 60},   {"first_input_ns", 50},
+        {"first_weight_ns", 40},        {"last_forward_ns", 20},    {"last_input_ns", 10},
+        {"devices_forward_ns", 7},      {"devices_backward_ns", 8}, {"replicas_forward_ns", 9},
+        {"replicas_backward_ns", 11}};
     layer["shared"] = {{{"devices", 2}, {"samples", {sample}}},
                        {{"devices", 4}, {"samples", {sample}}}};
     sample["forward_ns"] = 101;
@@ -187,7 +181,15 @@ TEST(ParseProfile, ReadsTheSharesOfALayer) {
                          .first_input = Duration(50),
                          .first_weight = Duration(40),
                          .last_forward = Duration(20),
-                         .last_input = Duration(10)};
+                         .last_input = Duration(10),
+                         .devices_forward = Duration(7),
+                         .devices_backward = Duration(8),
+                         .replicas_forward = Duration(9),
+                         .replicas_backward = Duration(11)};
+    EXPECT_EQ(layer.replicas_update, Duration(12));
+    EXPECT_EQ(profile.groups,
+              (MeasuredGroups{
+                  .devices = 2, .sequence_parallel = true, .replicas = 3, .shard = "gradients"}));
     ASSERT_EQ(layer.shared.size(), 2U);
     EXPECT_EQ(layer.shared.at(2), std::vector<LayerSample>{expected});
     EXPECT_EQ(layer.shared.at(4), std::vector<LayerSample>{expected});
@@ -197,6 +199,17 @@ TEST(ParseProfile, ReadsTheSharesOfALayer) {
     EXPECT_EQ(layer.shared_by(3), nullptr);
     EXPECT_FALSE(knows_shares(profile, 2));  // nothing is known of the head
     EXPECT_EQ(parse_profile(print_profile(profile), "x.json"), profile);
+}
+
+TEST(ParseProfile, RefusesGroupsThatNoPipelineHas) {
+    for (const auto& [key, value] : {std::pair<std::string, nlohmann::json>("devices", 0),
+                                     {"replicas", 5000},
+                                     {"shard", "all"}}) {
+        nlohmann::json root = with_shares();
+        root["groups"][key] = value;
+        const Error error = error_of([&] { parse_profile(root.dump(), "x.json"); });
+        EXPECT_EQ(error.place(), "x.json: /groups/" + key);
+    }
 }
 
 TEST(ParseProfile, RefusesPartsThatAreMoreThanTheirWhole) {

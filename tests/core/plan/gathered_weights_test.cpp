@@ -64,6 +64,21 @@ TEST(GatheredWeights, AShortComputationWaitsForThem) {
     EXPECT_EQ(gathered(sample_of(400, 500, 0), two_replicas()).backward_input, Duration(3000));
 }
 
+/// Of replicas that were measured, what they waited is added, whatever their link is.
+TEST(GatheredWeights, MeasuredMessagesTakeWhatTheyTook) {
+    GatheredWeights how = two_replicas();
+    how.is_measured = true;
+    LayerSample measured = sample_of(400, 500, 600);
+    measured.replicas_forward = Duration(30);
+    measured.replicas_backward = Duration(50);
+    const LayerSample found = gathered(measured, how);
+    EXPECT_EQ(found.forward, Duration(430));
+    EXPECT_EQ(found.backward_input, Duration(500));
+    EXPECT_EQ(found.backward_weight, Duration(650));
+    EXPECT_EQ(found.messages.forward_wait, Duration(30));
+    EXPECT_EQ(found.messages.backward_wait, Duration(50));
+}
+
 TEST(GatheredWeights, WithoutPrefetchAGatherIsAdded) {
     GatheredWeights how = two_replicas();
     how.prefetch = false;

@@ -64,6 +64,28 @@ TEST(TensorParallel, OneDeviceChangesNothing) {
     }
 }
 
+/// What the messages of these devices took, as it was measured; no link says anything else, and the
+/// second gather of a divided sequence is part of it.
+TEST(TensorParallel, MeasuredMessagesTakeWhatTheyTook) {
+    LayerSamples measured = samples();
+    measured[1].devices_forward = Duration(70);
+    measured[1].devices_backward = Duration(90);
+    for (const bool sequence : {false, true}) {
+        TensorParallel tensor = four();
+        tensor.is_measured = true;
+        tensor.sequence_parallel = sequence;
+        const LayerSample found =
+            with_tensor_parallel(chain(), profile(), measured, tensor, SharesKnown::Yes)[1];
+        const Duration whole_forward = sequence ? Duration(400 - 100) : Duration{};
+        const Duration whole_backward = sequence ? Duration(80 - 20) : Duration{};
+        EXPECT_EQ(found.messages.forward_sums, Duration(70));
+        EXPECT_EQ(found.messages.backward_sums, Duration(90));
+        EXPECT_EQ(found.forward, Duration(1000 + 70) - whole_forward);
+        EXPECT_EQ(found.backward_input, Duration(900 + 90) - whole_backward);
+        EXPECT_EQ(found.backward_weight, Duration(800));
+    }
+}
+
 /// A residual stream of four rows passes from layer to layer, but the all-reduce of a layer sums
 /// one of them.
 TEST(TensorParallel, OneRowOfAResidualOfSeveralIsSummed) {

@@ -75,7 +75,9 @@ TEST(PacedExecutor, ADeviceThatCannotKeepThePaceIsDisturbed) {
     const Model model = test::small_mlp();
     const test::Shape shape{.stages = 2, .schedule = "1f1b", .backend = Backend::Paced};
     ExecutorOptions options = test::options_of(shape);
-    options.layer_done = [](int, Op, TimePoint) { std::this_thread::sleep_for(milliseconds(5)); };
+    options.layer_done = [](int, Op, TimePoint, const GroupTimes&) {
+        std::this_thread::sleep_for(milliseconds(5));
+    };
     Executor executor(test::plan_of(model, shape), model, options);
     EXPECT_GT(executor.run_step(random_batch(model, shape.batch, 1), 0).stolen, 0.5);
 }

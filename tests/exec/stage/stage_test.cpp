@@ -362,7 +362,7 @@ TEST(Stage, TellsOfEveryLayerAndPartWhenItIsDone) {
     std::set<int> with_weights;
     StageOptions observed = options();
     TimePoint last;
-    observed.layer_done = [&](int layer, Op part, TimePoint done) {
+    observed.layer_done = [&](int layer, Op part, TimePoint done, const GroupTimes&) {
         EXPECT_GE(done, last);
         last = done;
         const std::string text = std::string(op_text(part)) + std::to_string(layer);

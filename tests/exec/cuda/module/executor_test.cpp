@@ -540,7 +540,8 @@ TEST_F(CudaExecutor, MakesTheListOfAnActionWhileTheGpuComputesTheOneBefore) {
     // Stashes leave between two actions; and who times layers wants each action by itself.
     EXPECT_EQ(captures_at_work({.micro_batches = 3, .schedule = "gpipe", .host_link_gbps = 1}, {}),
               0);
-    EXPECT_EQ(captures_at_work({.micro_batches = 3, .schedule = "1f1b"}, [](int, Op, TimePoint) {}),
+    EXPECT_EQ(captures_at_work({.micro_batches = 3, .schedule = "1f1b"},
+                               [](int, Op, TimePoint, const GroupTimes&) {}),
               0);
 }
 
