@@ -23,6 +23,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::array numbers_of_micro_batches{1, 2, 4, 8, 16};
+
 /// Layers per piece. What is left over goes to the outer pieces, which hold the embedding and the
 /// head.
 std::vector<int> layers_per_piece(int units, int pieces, int partition) {
@@ -37,19 +39,68 @@ std::vector<int> layers_per_piece(int units, int pieces, int partition) {
     return layers;
 }
 
-/// The rows, and the pieces that they are about: two cells with the same are one.
-std::string identity(const GridCell& cell, const GridOptions& options, const Profile& bytes) {
-    const Plan plan = make_plan(scenario_of(cell, options), gpt_model(options.model), bytes);
-    std::string text = plan.hash() + std::string(to_string(cell.precision));
-    for (const int layers : plan->partition->layers_per_stage()) {
-        text += fmt::format(" {}", layers);
+/// Cells that differ in their rows, in the pieces that these are about, or in who divides what.
+class DifferentCells {
+  public:
+    explicit DifferentCells(const GridOptions& options)
+        : options_(options), model_(gpt_model(options.model)) {}
+
+    /// Adds the cell where there is such an order, and none of the cells before is the same.
+    void add(const GridCell& cell) {
+        bool fresh = false;
+        try {
+            fresh = known_.insert(identity(cell)).second;
+        } catch (const Error&) {  // no such order
+            fresh = false;
+        }
+        if (fresh) {
+            grid_.cells.push_back(cell);
+        }
+        grid_.void_cells += fresh ? 0 : 1;
     }
-    return text;
-}
+
+    Grid grid() && { return std::move(grid_); }
+
+  private:
+    std::string identity(const GridCell& cell) const {
+        exec::ProfilerOptions sizes = exec::profiler_options(accuracy::scenario_of(cell, options_));
+        sizes.precision = cell.precision;
+        const Plan plan = make_plan(
+            accuracy::scenario_of(cell, options_), model_, exec::unmeasured_profile(model_, sizes));
+        std::string text = fmt::format("{} {} {} {} {} {} {}",
+                                       plan.hash(),
+                                       pipetwin::to_string(cell.precision),
+                                       cell.devices,
+                                       cell.sequence,
+                                       cell.selective,
+                                       cell.replicas,
+                                       pipetwin::to_string(cell.shard));
+        for (const int layers : plan->partition->layers_per_stage()) {
+            text += fmt::format(" {}", layers);
+        }
+        return text;
+    }
+
+    const GridOptions& options_;
+    Model model_;
+    std::set<std::string> known_;
+    Grid grid_;
+};
 
 }  // namespace
 
 std::string to_string(const GridCell& cell) {
+    if (cell.is_divided()) {
+        return fmt::format(
+            "K={} {} M={} {} {} {}",
+            cell.stages,
+            cell.devices > 1 ? fmt::format("T={}{}", cell.devices, cell.sequence ? " sequence" : "")
+                             : fmt::format("{}/{}", pipetwin::to_string(cell.shard), cell.replicas),
+            cell.micro_batches,
+            cell.schedule,
+            cell.selective ? "selective" : pipetwin::to_string(cell.recompute),
+            pipetwin::to_string(cell.precision));
+    }
     return fmt::format("K={} M={} {}{} {} p{} {}",
                        cell.stages,
                        cell.micro_batches,
@@ -73,6 +124,13 @@ SettledScenario scenario_of(const GridCell& cell, const GridOptions& options) {
     scenario.pipeline.recompute = cell.recompute;
     scenario.pipeline.recompute_timing =
         RecomputeTiming::Eager;  // as docs/internals/accuracy.md has it
+    scenario.pipeline.tensor_parallel = cell.devices;
+    scenario.pipeline.sequence_parallel = cell.sequence;
+    scenario.pipeline.data_parallel = cell.replicas;
+    scenario.pipeline.shard = cell.shard;
+    if (cell.selective) {
+        scenario.pipeline.layer_recompute = LayerRecompute::Selective;
+    }
     scenario.pipeline.partition =
         layers_per_piece(2 * options.model.layers + 2, cell.stages * cell.chunks, cell.partition);
     return scenario;
@@ -85,45 +143,58 @@ Grid accuracy_grid(const GridOptions& options) {
     };
     constexpr std::array orders{
         Order{"gpipe", 1}, Order{"1f1b", 1}, Order{"zb-h1", 1}, Order{"interleaved-1f1b", 2}};
-    exec::ProfilerOptions sizes;
-    for (int size = 1; size <= options.batch; ++size) {
-        sizes.micro_batch_sizes.push_back(size);
-    }
-    Grid grid;
-    std::set<std::string> known;
+    DifferentCells cells(options);
     for (const Precision precision : options.precisions) {
-        sizes.precision = precision;
-        const Profile bytes = exec::unmeasured_profile(gpt_model(options.model), sizes);
         for (const int stages : {1, 2}) {
-            for (const int micro_batches : {1, 2, 4, 8, 16}) {
+            for (const int micro_batches : numbers_of_micro_batches) {
                 for (const Order& order : orders) {
                     for (const Recompute recompute :
                          {Recompute::None, Recompute::Always, Recompute::ExceptLast}) {
                         for (const int partition : {0, 1}) {
-                            const GridCell cell{.stages = stages,
-                                                .micro_batches = micro_batches,
-                                                .schedule = order.schedule,
-                                                .chunks = order.chunks,
-                                                .recompute = recompute,
-                                                .partition = partition,
-                                                .precision = precision};
-                            bool fresh = false;
-                            try {
-                                fresh = known.insert(identity(cell, options, bytes)).second;
-                            } catch (const Error&) {  // no such order
-                                fresh = false;
-                            }
-                            if (fresh) {
-                                grid.cells.push_back(cell);
-                            }
-                            grid.void_cells += fresh ? 0 : 1;
+                            cells.add({.stages = stages,
+                                       .micro_batches = micro_batches,
+                                       .schedule = order.schedule,
+                                       .chunks = order.chunks,
+                                       .recompute = recompute,
+                                       .partition = partition,
+                                       .precision = precision});
                         }
                     }
                 }
             }
         }
     }
-    return grid;
+    return std::move(cells).grid();
+}
+
+Grid divided_grid(const GridOptions& options) {
+    const std::array parts{GridCell{.devices = 2},
+                           GridCell{.devices = 2, .sequence = true},
+                           GridCell{.devices = 2, .selective = true},
+                           GridCell{.devices = 2, .sequence = true, .selective = true},
+                           GridCell{.replicas = 2, .shard = Shard::Gradients},
+                           GridCell{.replicas = 2, .shard = Shard::Weights}};
+    DifferentCells cells(options);
+    for (const Precision precision : options.precisions) {
+        for (const GridCell& part : parts) {
+            for (const int micro_batches : numbers_of_micro_batches) {
+                for (const char* const schedule : {"gpipe", "1f1b"}) {
+                    for (const Recompute recompute : {Recompute::None, Recompute::Always}) {
+                        if (part.selective && recompute != Recompute::None) {
+                            continue;
+                        }
+                        GridCell cell = part;
+                        cell.micro_batches = micro_batches;
+                        cell.schedule = schedule;
+                        cell.recompute = recompute;
+                        cell.precision = precision;
+                        cells.add(cell);
+                    }
+                }
+            }
+        }
+    }
+    return std::move(cells).grid();
 }
 
 std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOptions& options) {

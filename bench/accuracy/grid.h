@@ -25,11 +25,20 @@ struct GridCell {
     Recompute recompute = Recompute::None;
     int partition = 0;  ///< 0: equal pieces; 1: others, that cut a block in two
     Precision precision = Precision::Fp32;
+    int devices = 1;         ///< of a rank, which divide its layers
+    bool sequence = false;   ///< ... and the rows between them
+    bool selective = false;  ///< backwards compute core attention again
+    int replicas = 1;        ///< which divide what `shard` says
+    Shard shard = Shard::None;
+
+    /// Whether devices or replicas divide layers: such a cell has one rank on two cores.
+    bool is_divided() const { return devices > 1 || replicas > 1; }
 
     bool operator==(const GridCell&) const = default;
 };
 
-/// "K=2 M=4 1f1b none p0 fp32": the cell's name in the store.
+/// "K=2 M=4 1f1b none p0 fp32", "K=1 T=2 sequence M=4 1f1b selective fp32", "K=1 weights/2 M=4 1f1b
+/// none fp32": the cell's name in the store.
 std::string to_string(const GridCell& cell);
 
 struct GridOptions {
@@ -47,6 +56,7 @@ struct GridOptions {
     int most_rounds = 480;        ///< or at most so many in all
     double wanted_error = 0.012;  ///< standard error with which a cell is done before that
     std::vector<Precision> precisions{Precision::Fp32, Precision::Bf16};
+    bool divided = false;  ///< the cells of divided layers, and no others
     /// No cell is predicted with interference from short runs that the gate refuses, and cells that
     /// it refused are measured again by the next call. False: as they are, for tests on busy
     /// machines.
@@ -62,6 +72,11 @@ struct Grid {
 /// K in {1, 2}, M in {1, 2, 4, 8, 16}, gpipe, 1f1b, zb-h1 and interleaved-1f1b with two chunks,
 /// recompute none, always and except-last, two partitions, the options' precisions.
 Grid accuracy_grid(const GridOptions& options);
+
+/// One rank of two devices that divide its layers, or of two replicas that divide gradients or
+/// weights, M as above, gpipe and 1f1b, recompute none, always and, of devices, selective, rows
+/// whole and divided, the options' precisions.
+Grid divided_grid(const GridOptions& options);
 
 /// The cells in the order in which they are measured: shuffled by the seed, then cut to the share.
 std::vector<GridCell> in_seeded_order(std::vector<GridCell> cells, const GridOptions& options);

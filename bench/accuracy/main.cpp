@@ -13,8 +13,9 @@
 /// Predicted against measured over the grid of bench/accuracy/grid.h:
 ///
 ///     accuracy --store FILE.jsonl [--share 0.1] [--minutes 25] [--seed 1] [--precision fp32]
-///              [--rounds N] [--width N] [--context N]
+///              [--rounds N] [--width N] [--context N] [--grid divided]
 ///
+/// --grid divided: of layers that devices or replicas divide, and no others.
 /// Every cell is stored when it is done; the same command goes on where it ended.
 /// --share takes so much of the cells, chosen by the seed; after --minutes no further cell begins.
 /// To be run on an idle machine: the gate says whether it was. Exit code 1: it was not.
@@ -37,6 +38,10 @@ bool set(GridOptions& options, std::string_view name, std::string_view value) {
         options.precisions = {value == "bf16" ? pipetwin::Precision::Bf16
                                               : pipetwin::Precision::Fp32};
         return value == "bf16" || value == "fp32";
+    }
+    if (name == "--grid") {
+        options.divided = value == "divided";
+        return options.divided || value == "plain";
     }
     return (name == "--share" && read(value, options.share)) ||
            (name == "--minutes" && read(value, options.minutes)) ||
@@ -64,7 +69,8 @@ int main(int argc, char** argv) {
         fmt::print(
             stderr,
             "usage: accuracy --store FILE.jsonl [--share 0.1] [--minutes 25] [--seed 1]\n"
-            "                [--precision fp32|bf16] [--rounds N] [--width N] [--context N]\n");
+            "                [--precision fp32|bf16] [--rounds N] [--width N] [--context N]\n"
+            "                [--grid plain|divided]\n");
         return 2;
     }
     try {

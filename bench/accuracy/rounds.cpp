@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <set>
 
 #include <fmt/format.h>
@@ -18,10 +19,10 @@
 #include "exec/base/cores.h"
 #include "exec/base/noise.h"
 #include "exec/data/random_batch.h"
-#include "exec/executor/executor.h"
 #include "exec/profiling/calibrate.h"
 #include "exec/profiling/measured_pipeline.h"
 #include "exec/profiling/profiler.h"
+#include "exec/replicas/replicas.h"
 #include "sim/simulate/replay_error.h"
 #include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
@@ -96,47 +97,126 @@ RoundsVerdict verdict_of(const std::vector<Round>& clean, int all) {
             .standard_error = middle_of(std::move(ratios)).standard_error};
 }
 
+/// What a plan's costs come from, round by round.
+class RoundCosts {
+  public:
+    RoundCosts() = default;
+    RoundCosts(const RoundCosts&) = delete;
+    RoundCosts& operator=(const RoundCosts&) = delete;
+    virtual ~RoundCosts() = default;
+
+    /// Measures a round; the plan with its costs.
+    virtual Plan next() = 0;
+    /// The largest share of the last round's steps that was lost to other programs.
+    virtual double stolen() const = 0;
+    /// Steps of the plan in a round, of which the last is compared: more than one where the costs
+    /// are of steps that found the caches as the step before had left them.
+    virtual int steps_of_plan() const { return 1; }
+};
+
+/// Of ranks that divide nothing: of every setting what one step took.
+class CostsOfSettings final : public RoundCosts {
+  public:
+    CostsOfSettings(const SettledScenario& scenario,
+                    const Model& model,
+                    const Calibration& base,
+                    const GridOptions& options)
+        : scenario_(scenario), model_(model), base_(base), costs_(model, how(options)) {}
+
+    Plan next() override {
+        CalibrationRounds::Round now = costs_.next();
+        stolen_ = now.stolen;
+        base_.runs = std::move(now.runs);
+        return calibrated_plan(scenario_, model_, base_);
+    }
+    double stolen() const override { return stolen_; }
+
+  private:
+    RoundsOptions how(const GridOptions& options) const {
+        RoundsOptions rounds;
+        rounds.precision = scenario_.training.precision;
+        rounds.settings =
+            settings_needed(scenario_,
+                            model_,
+                            base_.bytes,
+                            calibration_settings(sizes_of(options), options.batch, grid_workers()));
+        return rounds;
+    }
+
+    const SettledScenario& scenario_;
+    const Model& model_;
+    Calibration base_;
+    CalibrationRounds costs_;
+    double stolen_ = 0;
+};
+
+/// Of devices or replicas that divide layers: what `profile` measures of them in a pipeline of
+/// other numbers of micro-batches, their messages included.
+class CostsOfGroups final : public RoundCosts {
+  public:
+    CostsOfGroups(const SettledScenario& scenario, const Model& model)
+        : scenario_(scenario),
+          model_(model),
+          sizes_(exec::profiler_options(scenario)),
+          base_(exec::unmeasured_profile(model, sizes_)),
+          costs_(make_plan(with_other_micro_batches(scenario), model, base_), model, sizes_) {}
+
+    Plan next() override {
+        costs_.forget();
+        costs_.measure(1);
+        return make_plan(scenario_, model_, costs_.profile(base_));
+    }
+    double stolen() const override { return costs_.stolen(); }
+    int steps_of_plan() const override { return 2; }
+
+  private:
+    /// Of the same size: three quarters as many, and 3 at least.
+    static SettledScenario with_other_micro_batches(SettledScenario scenario) {
+        const int size = replica_batch(scenario) / scenario.pipeline.micro_batches;
+        constexpr int fewest = 3;
+        const int others = std::max(fewest, 3 * scenario.pipeline.micro_batches / 4);
+        scenario.pipeline.micro_batches = others;
+        scenario.training.batch = others * size * scenario.pipeline.data_parallel;
+        return scenario;
+    }
+
+    const SettledScenario& scenario_;
+    const Model& model_;
+    exec::ProfilerOptions sizes_;
+    Profile base_;
+    exec::ProfileRounds costs_;
+};
+
 /// A plan, step by step beside what its costs come from. Every round is predicted with its own
 /// costs.
 Rounds measured_rounds(const SettledScenario& scenario,
                        const Model& model,
-                       const Calibration& base,
+                       RoundCosts& costs,
                        const GridOptions& options) {
-    RoundsOptions how;
-    how.precision = scenario.training.precision;
-    how.settings =
-        settings_needed(scenario,
-                        model,
-                        base.bytes,
-                        calibration_settings(sizes_of(options), options.batch, grid_workers()));
-    CalibrationRounds costs(model, how);
-    const auto plan_with = [&](std::vector<CalibrationRun> runs) {
-        Calibration calibration = base;
-        calibration.runs = std::move(runs);
-        return calibrated_plan(scenario, model, calibration);
-    };
-    const Plan plan = sim::with_settled_capacity(plan_with(costs.next().runs));
-    exec::Executor executor(plan, model, exec::executor_options(scenario));
+    const Plan plan = sim::with_settled_capacity(costs.next());
+    exec::Replicas pipelines(plan, model, exec::executor_options(scenario));
     const exec::Batch batch = exec::random_batch(model, scenario.training.batch, 1);
     Rounds rounds;
     exec::StepResult step;
     for (int index = 0; index < warm_up_steps; ++index) {
-        executor.run_step(batch, index, step);
+        pipelines.run_step(batch, index, step);
     }
     const auto is_enough = [&] {
         return rounds.verdict.clean >= options.fewest_rounds &&
                rounds.verdict.standard_error <= options.wanted_error;
     };
     for (int index = 0; index < options.most_rounds && !is_enough(); ++index) {
-        CalibrationRounds::Round now = costs.next();
-        executor.run_step(batch, warm_up_steps + index, step);
+        const Plan now = costs.next();
+        for (int each = 0; each < costs.steps_of_plan(); ++each) {
+            pipelines.run_step(batch, warm_up_steps + index, step);
+        }
         rounds.peaks.resize(step.peak.size());
         for (std::size_t rank = 0; rank < step.peak.size(); ++rank) {
             rounds.peaks[rank] = std::max(rounds.peaks[rank], step.peak[rank].total());
         }
-        const double stolen = std::max(now.stolen, step.stolen);
+        const double stolen = std::max(costs.stolen(), step.stolen);
         if (stolen <= most_stolen_of_a_round || !options.insists_on_gate) {
-            Plan own = plan_with(std::move(now.runs)).with_capacity(plan->channel_capacity.value());
+            Plan own = now.with_capacity(plan->channel_capacity.value());
             Timeline predicted = sim::simulate(own);
             rounds.clean.push_back({.plan = std::move(own),
                                     .predicted = std::move(predicted),
@@ -192,7 +272,8 @@ Scalars measured_scalars(const Model& model,
     for (std::size_t index = 0; index < short_runs.size(); ++index) {
         say("short run " + short_run_name(index));
         const SettledScenario scenario = scenario_of(short_runs.at(index), options, precision);
-        runs.push_back(measured_rounds(scenario, model, scalars.base, options));
+        CostsOfSettings costs(scenario, model, scalars.base, options);
+        runs.push_back(measured_rounds(scenario, model, costs, options));
         scalars.short_runs.push_back(runs.back().verdict);
         for (const Round& round : runs.back().clean) {
             std::ranges::copy(exec::hops_of(round.measured), std::back_inserter(hops));
@@ -226,8 +307,14 @@ CellResult measured_cell(const GridCell& cell,
                          const Model& model,
                          const Calibration& base,
                          const GridOptions& options) {
-    const Rounds rounds =
-        measured_rounds(accuracy::scenario_of(cell, options), model, base, options);
+    const SettledScenario scenario = accuracy::scenario_of(cell, options);
+    std::unique_ptr<RoundCosts> costs;
+    if (cell.is_divided()) {
+        costs = std::make_unique<CostsOfGroups>(scenario, model);
+    } else {
+        costs = std::make_unique<CostsOfSettings>(scenario, model, base, options);
+    }
+    const Rounds rounds = measured_rounds(scenario, model, *costs, options);
     CellResult result;
     result.cell = to_string(cell);
     result.verdict = rounds.verdict;

@@ -9,7 +9,9 @@
 #include <vector>
 
 /// What a plan takes beside what its layers take: in every round a step of each setting that its
-/// costs come from (bench/accuracy/calibration_rounds.h), then a step of the plan.
+/// costs come from (bench/accuracy/calibration_rounds.h), then a step of the plan. Where devices or
+/// replicas divide layers the costs come from a step of what `profile` measures, of other numbers
+/// of micro-batches than the plan's.
 namespace pipetwin::accuracy {
 
 /// What holds for all cells of one precision.

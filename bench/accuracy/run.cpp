@@ -42,13 +42,18 @@ std::optional<std::string> why_refused(const GridOptions& options,
     }
 }
 
-/// The scalars of every precision that passes the gate; stored, where they were not yet.
-std::map<Precision, Scalars> known_or_measured_scalars(const GridOptions& options,
-                                                       const Model& model,
-                                                       const AccuracyStore& store,
-                                                       std::ostream& out) {
+/// The scalars of every precision that passes the gate; stored, where they were not yet. Cells of
+/// one rank, as all are whose layers are divided, need none.
+std::map<Precision, Scalars> scalars_of(const GridOptions& options,
+                                        const Model& model,
+                                        const AccuracyStore& store,
+                                        std::ostream& out) {
     std::map<Precision, Scalars> all;
     for (const Precision precision : options.precisions) {
+        if (options.divided) {
+            all.emplace(precision, Scalars{});
+            continue;
+        }
         const std::string_view name = pipetwin::to_string(precision);
         const std::optional<Scalars> known =
             store.scalars(precision, grid_sizes(model, options, precision));
@@ -83,14 +88,14 @@ bool run_grid(const GridOptions& options, std::ostream& out) {
         }
         return why.has_value();
     });
-    Grid grid = accuracy_grid(possible);
+    Grid grid = options.divided ? divided_grid(possible) : accuracy_grid(possible);
     if (grid_workers() == 1) {
-        out << "plans of two ranks are left out: there is one core\n" << std::flush;
-        std::erase_if(grid.cells, [](const GridCell& cell) { return cell.stages > 1; });
+        out << "plans of two ranks or devices are left out: there is one core\n" << std::flush;
+        std::erase_if(grid.cells,
+                      [](const GridCell& cell) { return cell.stages > 1 || cell.is_divided(); });
     }
     const AccuracyStore store(options.store);
-    const std::map<Precision, Scalars> scalars =
-        known_or_measured_scalars(possible, model, store, out);
+    const std::map<Precision, Scalars> scalars = scalars_of(possible, model, store, out);
     std::vector<CellResult> results;
     print_head(out);
     for (const GridCell& cell : in_seeded_order(grid.cells, possible)) {

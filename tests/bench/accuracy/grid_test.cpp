@@ -23,7 +23,7 @@ using ::testing::Not;
 GridOptions small_grid() {
     GridOptions options;
     options.model = {
-        .layers = 4, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 11, .feed_forward = 16};
+        .layers = 4, .d_model = 8, .heads = 2, .context = 4, .vocabulary = 12, .feed_forward = 16};
     options.share = 0.01;
     options.fewest_rounds = 3;
     options.most_rounds = 4;
@@ -67,6 +67,45 @@ TEST(AccuracyGrid, LeavesOutWhatIsThereAlready) {
         EXPECT_FALSE(cell.chunks > 1 && cell.micro_batches > cell.stages &&
                      cell.micro_batches % cell.stages != 0)
             << to_string(cell);
+    }
+}
+
+/// Each way to divide layers, with the schedules, recompute and micro-batches that go with it.
+TEST(AccuracyGrid, DividesLayersInEveryWay) {
+    const Grid grid = divided_grid(small_grid());
+    std::set<std::string> names;
+    for (const GridCell& cell : grid.cells) {
+        names.insert(to_string(cell));
+        EXPECT_TRUE(cell.is_divided());
+        EXPECT_EQ(cell.devices * cell.replicas, 2);
+        EXPECT_LE(cell.replicas * cell.micro_batches, small_grid().batch);
+    }
+    EXPECT_EQ(names.size(), grid.cells.size());
+    for (const char* const name : {"K=1 T=2 M=4 1f1b none fp32",
+                                   "K=1 T=2 sequence M=16 gpipe always fp32",
+                                   "K=1 T=2 sequence M=2 1f1b selective fp32",
+                                   "K=1 gradients/2 M=8 1f1b none fp32",
+                                   "K=1 weights/2 M=4 gpipe always fp32"}) {
+        EXPECT_TRUE(names.contains(name)) << name;
+    }
+}
+
+/// Without a word on how good the predictions are, but for the memory, which is counted.
+TEST(AccuracyGrid, CellsOfDividedLayersRunWithoutShortRuns) {
+    if (exec::allowed_cores().size() < 2) {
+        GTEST_SKIP() << "there is one core";
+    }
+    const tests::ScratchFolder folder;
+    GridOptions options = small_grid();
+    options.divided = true;
+    options.share = 0.05;
+    options.store = folder / "grid.jsonl";
+    std::ostringstream out;
+    run_grid(options, out);
+    EXPECT_THAT(out.str(), Not(HasSubstr("interference")));
+    EXPECT_THAT(out.str(), ::testing::ContainsRegex("memory, largest +0.00 B"));
+    for (const GridCell& one : in_seeded_order(divided_grid(options).cells, options)) {
+        EXPECT_THAT(out.str(), HasSubstr(to_string(one)));
     }
 }
 
