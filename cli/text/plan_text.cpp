@@ -75,7 +75,7 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
         if (pipeline.shard.is_auto()) {
             all.emplace_back("unsharded replicas with several stages per rank");
         }
-        if (pipeline.shard.is_auto() && (trains || !pipeline.shard.allows(Shard::Weights))) {
+        if (pipeline.shard.is_auto() && !pipeline.shard.allows(Shard::Weights)) {
             all.emplace_back("sharding of gradients and weights");
         }
     }
@@ -83,7 +83,7 @@ std::vector<std::string> not_tried(const Scenario& scenario, const sim::SearchRe
         if (!pipeline.sequence_parallel.is_auto() || result.leaves_out_sequence_parallel) {
             all.emplace_back("sequence_parallel");
         }
-        if (pipeline.scatter_boundaries == false) {
+        if (trains ? pipeline.scatter_boundaries != true : pipeline.scatter_boundaries == false) {
             all.emplace_back("scatter_boundaries");
         }
     }

@@ -313,9 +313,9 @@ struct Scenario : ScenarioParts {
 };
 
 /// What a key of [pipeline] means that is planned, but not written down: its default, or "auto".
-/// tensor_parallel is 1 either way: it cannot be trained with. Nor can shards of gradients and
-/// weights, so shard goes up to the optimizer's state then; nor divided samples and experts, which
-/// `leave_division_open` is about.
+/// tensor_parallel is 1 either way, and shard goes up to the optimizer's state: what takes messages
+/// with every micro-batch is tried where it is asked for. Samples and experts are not divided,
+/// which `leave_division_open` is about.
 enum class Unwritten { Default, Auto };
 
 /// Makes context_parallel, expert_parallel and expert_tensor_parallel "auto" among their defaults

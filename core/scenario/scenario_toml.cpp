@@ -66,7 +66,7 @@ void check_whole(const TomlDocument& document, const Scenario& scenario) {
     }
 }
 
-/// Whatever is not written is planned, as far as it can be trained with.
+/// Whatever is not written is planned, but for what takes messages with every micro-batch.
 void leave_open(Scenario& scenario) {
     for (const ScenarioKey& key : pipeline_keys()) {
         if (key.open != nullptr) {

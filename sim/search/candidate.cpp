@@ -506,7 +506,7 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
         shards.push_back(Shard::None);
     }
     shards.push_back(Shard::Optimizer);
-    if (!trains_ && shard.allows(Shard::Weights)) {
+    if (shard.allows(Shard::Weights)) {
         shards.push_back(Shard::Gradients);
         shards.push_back(Shard::Weights);
     }
@@ -526,7 +526,7 @@ CostOptions Choices::fastest_layers(const Shape& shape) const {
 /// What replicas and devices of a rank share, with the recompute of layers that the scenario says.
 std::vector<CostOptions> Choices::options_with_shards(const Shape& shape) const {
     CostOptions option = fastest_layers(shape);
-    const bool may_scatter = scenario_.pipeline.scatter_boundaries.is_auto() &&
+    const bool may_scatter = scenario_.pipeline.scatter_boundaries.is_auto() && !trains_ &&
                              shape.tensor_parallel > 1 && shape.stages > 1 &&
                              !option.sequence_parallel;
     std::vector<CostOptions> options;

@@ -147,8 +147,8 @@ std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int laye
 ///                         message has more bytes (`with_tensor_parallel`)
 ///     scatter_boundaries  both, where it changes anything
 ///
-/// A model that is made of our own layers is planned to be trained: recompute of core attention
-/// and shards of gradients and weights are left out then, as they are only simulated.
+/// A model that is made of our own layers is planned to be trained: scattered boundaries are left
+/// out then, as they are only simulated.
 class Choices {
   public:
     /// Keeps references to the scenario and the profile.
