@@ -382,7 +382,8 @@ TEST(SharedHeads, AreTheSameOnAllDevicesThatHaveThem) {
         pipelines.run_step(random_batch(model, shape.batch, 1), number, step);
     }
     const std::vector<Numbers> whole = weights_of(pipelines);
-    const auto qkv = std::ranges::find(whole, "block0.attention.attention.qkv.weight", &Numbers::name);
+    const auto qkv =
+        std::ranges::find(whole, "block0.attention.attention.qkv.weight", &Numbers::name);
     ASSERT_NE(qkv, whole.end());
     constexpr std::size_t width = 10;
     constexpr std::size_t columns = 8 * 6 + 2 * 6;
