@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/median.h"
@@ -24,6 +26,45 @@ std::vector<std::size_t> host_ranges(const TraceEvents& events) {
         }
     }
     std::ranges::stable_sort(found, {}, [&](std::size_t i) { return *events.ranges[i].begin; });
+    return found;
+}
+
+/// The range of `host`, which are sorted by their beginnings, that holds the moment and began last.
+std::optional<std::size_t> innermost_range(const TraceEvents& events,
+                                           const std::vector<std::size_t>& host,
+                                           Duration moment) {
+    constexpr std::size_t deepest = 16;  // ranges that are looked at, from the innermost out
+    auto after = std::ranges::upper_bound(
+        host, moment, {}, [&](std::size_t range) { return *events.ranges[range].begin; });
+    for (std::size_t step = 0; step < deepest && after != host.begin(); ++step) {
+        --after;
+        if (events.ranges[*after].end() >= moment) {
+            return *after;
+        }
+    }
+    return std::nullopt;
+}
+
+/// The ranges of a file that ends too early that launched kernels which it does not have.
+std::set<std::size_t> ranges_without_all_kernels(const TraceEvents& events,
+                                                 const std::vector<std::size_t>& host) {
+    std::set<std::size_t> found;
+    if (events.cut.empty()) {
+        return found;
+    }
+    std::unordered_set<std::int64_t> known;
+    for (const TraceKernel& kernel : events.kernels) {
+        known.insert(kernel.correlation.value_or(-1));
+    }
+    for (const TraceLaunch& launch : events.launches) {
+        const std::optional<std::size_t> range =
+            launch.is_of_kernel && !known.contains(launch.correlation)
+                ? innermost_range(events, host, launch.begin)
+                : std::nullopt;
+        if (range) {
+            found.insert(*range);
+        }
+    }
     return found;
 }
 
@@ -70,32 +111,30 @@ KernelLaunches launches_of(const TraceEvents& events) {
 }
 
 std::vector<TraceRange> launched_ranges(const TraceEvents& events) {
-    constexpr std::size_t deepest = 16;  // ranges that are looked at, from the innermost out
     const KernelLaunches launches = launches_of(events);
     const std::vector<std::size_t> host = host_ranges(events);
     std::map<std::pair<std::size_t, int>, std::pair<Duration, Duration>> launched;
     for (std::size_t i = 0; i < launches.begin.size(); ++i) {
-        const Duration moment = launches.begin[i];
-        auto after = std::ranges::upper_bound(
-            host, moment, {}, [&](std::size_t range) { return *events.ranges[range].begin; });
-        for (std::size_t step = 0; step < deepest && after != host.begin(); ++step) {
-            --after;
-            if (events.ranges[*after].end() < moment || launches.lane[i] < 0) {
-                continue;
-            }
-            const TraceKernel& kernel = events.kernels[i];
-            const auto [place, is_new] = launched.emplace(std::pair(*after, kernel.lane),
-                                                          std::pair(kernel.begin, kernel.end()));
-            if (!is_new) {
-                auto& [begin, end] = place->second;
-                begin = std::min(begin, kernel.begin);
-                end = std::max(end, kernel.end());
-            }
-            break;
+        const std::optional<std::size_t> range =
+            launches.lane[i] < 0 ? std::nullopt : innermost_range(events, host, launches.begin[i]);
+        if (!range) {
+            continue;
+        }
+        const TraceKernel& kernel = events.kernels[i];
+        const auto [place, is_new] =
+            launched.emplace(std::pair(*range, kernel.lane), std::pair(kernel.begin, kernel.end()));
+        if (!is_new) {
+            auto& [begin, end] = place->second;
+            begin = std::min(begin, kernel.begin);
+            end = std::max(end, kernel.end());
         }
     }
+    const std::set<std::size_t> incomplete = ranges_without_all_kernels(events, host);
     std::vector<TraceRange> ranges;
     for (const auto& [key, times] : launched) {
+        if (incomplete.contains(key.first)) {
+            continue;
+        }
         ranges.push_back({.action = events.ranges[key.first].action,
                           .lane = key.second,
                           .begin = times.first,

@@ -11,7 +11,8 @@ namespace pipetwin {
 /// The ranges of streams that the host's ranges launched: from the begin of the first kernel to the
 /// end of the last one on each stream. A kernel belongs to the innermost range in which the host
 /// launched it, from whichever thread: a backward is launched by a thread of its own while the
-/// range waits. Empty where fewer than half of the kernels have a launch that is known.
+/// range waits. Empty where fewer than half of the kernels have a launch that is known. Of a file
+/// that ends too early, ranges that launched kernels which it lacks are left out.
 std::vector<TraceRange> launched_ranges(const TraceEvents& events);
 
 /// Adds launched ranges of F, B, I, W and messages to those that the trace has of streams: all of

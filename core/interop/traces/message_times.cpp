@@ -106,6 +106,18 @@ void MessageTimes::align_clocks(std::vector<std::string>& problems) {
     problems.insert(problems.end(), offsets.notes.begin(), offsets.notes.end());
 }
 
+std::optional<Duration> MessageTimes::send_begin(const Action& receive,
+                                                 int rank,
+                                                 std::size_t step) const {
+    const bool forward = is_of_forward(receive.op);
+    const Action send{.op = forward ? Op::SendForward : Op::SendBackward,
+                      .stage = forward ? receive.stage - 1 : receive.stage + 1,
+                      .micro_batch = receive.micro_batch};
+    const std::map<Action, Span>& messages = ranks_[as_index(rank)][step].messages;
+    const auto found = messages.find(send);
+    return found == messages.end() ? std::nullopt : std::optional(found->second.begin);
+}
+
 std::vector<Duration> MessageTimes::tell_waits() {
     std::vector<Duration> transfers;
     for (std::size_t step = 0; step < steps_; ++step) {
@@ -125,9 +137,11 @@ std::vector<Duration> MessageTimes::tell_waits() {
                 if (maker == makers.end()) {
                     continue;
                 }
-                const Duration left = maker->second.span->end;
-                if (receive.begin <= left && left <= receive.end) {
-                    transfers.push_back(receive.end - left);
+                const std::optional<Duration> sent = send_begin(action, maker->second.rank, step);
+                const Duration left = sent.value_or(maker->second.span->end);
+                const Duration start = std::max(left, receive.begin);
+                if ((sent || receive.begin <= left) && start <= receive.end) {
+                    transfers.push_back(receive.end - start);
                 }
                 receive.ready = std::clamp(left, receive.begin, receive.end);
             }

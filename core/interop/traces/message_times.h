@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ class MessageTimes {
     /// Ranges of the host are only moved where messages were recorded, too.
     void align_clocks(std::vector<std::string>& problems);
 
-    /// Makes `ready` of each receive the moment at which its message has left the other rank, and
-    /// returns how long each message took whose receive was pending by then.
+    /// Makes `ready` of each receive the moment at which its message has left the other rank: when
+    /// its send began, or where that was not recorded, when its computation was done. Returns how
+    /// long each message took, from the later begin of both ends; without the send, only those
+    /// whose receive was pending by then.
     std::vector<Duration> tell_waits();
 
   private:
@@ -35,6 +38,8 @@ class MessageTimes {
     using Makers = std::map<Action, Maker>;
 
     Makers makers_of(std::size_t step) const;
+    /// The begin of the send that a receive is of, on rank `rank`; none where it was not recorded.
+    std::optional<Duration> send_begin(const Action& receive, int rank, std::size_t step) const;
     bool has_messages() const;
     void add_sent(std::size_t step, std::vector<SentMessage>& sent) const;
 

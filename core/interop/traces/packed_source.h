@@ -123,8 +123,8 @@ ByteSource::Read blocks_of_text(std::string_view text);
 
 /// The blocks of a file, plain or gzip of one or more members. Throws Error(Io) with the file where
 /// it cannot be read; the result throws that, too, and Error(BadInput) with the byte for a packed
-/// file that is damaged or cut short, has other bytes behind its end, or grows by more than the
-/// limits say.
+/// file that is damaged, has other bytes behind its end, or grows by more than the limits say. A
+/// packed file that is cut short gives the text of what is there.
 ByteSource::Read blocks_of_file(const std::filesystem::path& file, const TraceLimits& limits = {});
 
 }  // namespace pipetwin

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/undertaking.h"
 #include "core/text/json_dialect.h"
@@ -91,6 +92,8 @@ struct JsonEvent {
     std::optional<std::int64_t> sequence;
     std::int64_t forward_thread = 0;
     std::string collective;
+    int source = -1;
+    int target = -1;
 };
 
 /// "send" or "recv" of "nccl:send 0->1", "c10d::recv_" and the like; empty of other names.
@@ -107,6 +110,26 @@ string_view message_word(string_view name) {
         }
     }
     return {};
+}
+
+/// The ranks of "nccl:send 0->1", which rank 0 wrote, and of "nccl:recv 1<-0", which rank 1 wrote:
+/// the sender and the receiver; -1 where the name does not say them.
+std::pair<int, int> ends_of_message(string_view name) {
+    const std::size_t arrow = std::min(name.find("->"), name.find("<-"));
+    const std::size_t space = name.rfind(' ', std::min(arrow, name.size()));
+    if (arrow == string_view::npos || space == string_view::npos) {
+        return {-1, -1};
+    }
+    const string_view left = name.substr(space + 1, arrow - space - 1);
+    const string_view right = name.substr(arrow + 2);
+    std::array<int, 2> ranks{-1, -1};
+    for (const auto& [text, rank] : {std::pair(left, &ranks[0]), std::pair(right, &ranks[1])}) {
+        const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), *rank);
+        if (status != std::errc{} || rest == text.data() || *rank < 0 || *rank > largest_rank) {
+            return {-1, -1};
+        }
+    }
+    return name[arrow] == '-' ? std::pair(ranks[0], ranks[1]) : std::pair(ranks[1], ranks[0]);
 }
 
 std::optional<int> number_behind(string_view name, string_view lead) {
@@ -164,6 +187,7 @@ class EventReader final : public nlohmann::json_sax<json> {
                 "no \"traceEvents\", expected Chrome trace JSON as torch.profiler writes it",
                 "in Python: profile.export_chrome_trace(\"rank0.json.gz\")");
         }
+        expect_kernels();
         return std::move(events_);
     }
 
@@ -196,6 +220,7 @@ class EventReader final : public nlohmann::json_sax<json> {
 
     bool start_object(std::size_t) override {
         open();
+        events_.has_device = events_.has_device || (depth_ == 3 && top_key_ == "deviceProperties");
         if (depth_ == event_depth_) {
             event_ = {};
             key_.clear();
@@ -246,6 +271,9 @@ class EventReader final : public nlohmann::json_sax<json> {
     bool parse_error(std::size_t,
                      const std::string&,
                      const nlohmann::detail::exception& error) override {
+        if (source_.at_end() && has_events_) {
+            return take_cut();
+        }
         string_view reason = error.what();
         for (const string_view lead : {"] ", " - "}) {
             const std::size_t found = reason.find(lead);
@@ -256,10 +284,42 @@ class EventReader final : public nlohmann::json_sax<json> {
         throw Error(ErrorKind::BadInput,
                     source_.position(),
                     std::string(reason.substr(0, 200)),
-                    "the file is cut short or no JSON: export the trace again");
+                    source_.at_end()
+                        ? "the file ends before its first event: export the trace again"
+                        : "the file is damaged or no JSON: export the trace again");
     }
 
   private:
+    /// Keeps what is whole of a file that ends too early: a profiler was killed, or a disk full.
+    bool take_cut() {
+        if (whole_events_ == 0) {
+            throw Error(ErrorKind::BadInput,
+                        source_.position(),
+                        "the file ends here, before its first whole event",
+                        "export the trace again");
+        }
+        events_.cut = fmt::format(
+            "the file ends too early, at {}: {} before that {}, what the profiler had not written "
+            "yet is missing",
+            source_.position(),
+            counted(whole_events_, "whole event"),
+            verb_for(whole_events_, "counts", "count"));
+        return false;
+    }
+
+    /// Calls without the kernels that they launched would give the times of the CPU for those of
+    /// the GPU: profilers write kernels last.
+    void expect_kernels() const {
+        if (!events_.cut.empty() && !events_.has_kernels && !events_.launches.empty()) {
+            throw Error(
+                ErrorKind::BadInput,
+                source_.position(),
+                "the file ends here, before the kernels of the GPU, which a profiler writes "
+                "last",
+                "export the trace again; a trace of fewer steps is written sooner");
+        }
+    }
+
     static constexpr int none = -1;
     static constexpr int deepest = 512;
     static constexpr std::size_t longest_shown = 200;  ///< of a name that an error may show
@@ -301,6 +361,10 @@ class EventReader final : public nlohmann::json_sax<json> {
                 event_.sequence = value;
             } else if (args_key_ == "Fwd thread id") {
                 event_.forward_thread = value;
+            } else if (args_key_ == "Src Rank" && value >= 0 && value <= largest_rank) {
+                event_.source = static_cast<int>(value);
+            } else if (args_key_ == "Dst Rank" && value >= 0 && value <= largest_rank) {
+                event_.target = static_cast<int>(value);
             }
         } else if (depth_ == 1 && top_key_ == "baseTimeNanoseconds") {
             if (value > 0 && value <= latest_moment * 1000) {
@@ -360,6 +424,7 @@ class EventReader final : public nlohmann::json_sax<json> {
     }
 
     void take_event() {
+        ++whole_events_;
         const string_view category = event_.category;
         const bool is_kernel = category == "kernel" || category == "Kernel";
         events_.has_kernels = events_.has_kernels || is_kernel;
@@ -375,6 +440,9 @@ class EventReader final : public nlohmann::json_sax<json> {
         if (is_call) {
             take_launch();
             return;
+        }
+        if (category == "cpu_op") {
+            take_host_work();
         }
         if (names_.keeps_operators() && category == "cpu_op") {
             take_operator();
@@ -406,15 +474,53 @@ class EventReader final : public nlohmann::json_sax<json> {
                                    .work = kernel_work(event_.name, event_.collective),
                                    .begin = *event_.begin.value,
                                    .length = *event_.length.value,
-                                   .correlation = event_.correlation});
+                                   .correlation = event_.correlation,
+                                   .source = event_.source,
+                                   .target = event_.target});
     }
 
     void take_launch() {
         if (event_.correlation && event_.begin.value) {
             keep(sizeof(TraceLaunch));
-            events_.launches.push_back({.correlation = *event_.correlation,
-                                        .lane = lane(false),
-                                        .begin = *event_.begin.value});
+            events_.launches.push_back(
+                {.correlation = *event_.correlation,
+                 .lane = lane(false),
+                 .begin = *event_.begin.value,
+                 .is_of_kernel = event_.name.find("LaunchKernel") != std::string::npos});
+        }
+    }
+
+    /// The kind of work that an operator is; none where it says nothing about the pipeline.
+    std::optional<HostWork::Kind> kind_of_work() const {
+        const string_view name = event_.name;
+        if (name.starts_with("autograd::engine::evaluate_function")) {
+            return HostWork::Kind::Node;
+        }
+        if (const string_view word = message_word(name); !word.empty()) {
+            return word == "send" ? HostWork::Kind::Send : HostWork::Kind::Receive;
+        }
+        const bool is_of_forward = event_.sequence.value_or(-1) >= 0 && event_.forward_thread == 0;
+        return is_of_forward ? std::optional(HostWork::Kind::Operator) : std::nullopt;
+    }
+
+    /// Profilers write what is around an operator before it, so most of what is inside is left out.
+    void take_host_work() {
+        const std::optional<HostWork::Kind> kind = kind_of_work();
+        if (!kind || !event_.begin.value || !event_.length.value) {
+            return;
+        }
+        const HostWork work{.kind = *kind,
+                            .lane = lane(false),
+                            .begin = *event_.begin.value,
+                            .length = *event_.length.value,
+                            .number = event_.sequence.value_or(-1)};
+        const auto [last, is_new] = last_work_.emplace(work.lane, work);
+        const bool is_inside =
+            !is_new && last->second.begin <= work.begin && work.end() <= last->second.end();
+        if (!is_inside || is_new) {
+            last->second = work;
+            keep(sizeof(HostWork));
+            events_.host_work.push_back(work);
         }
     }
 
@@ -454,16 +560,20 @@ class EventReader final : public nlohmann::json_sax<json> {
             keep(sizeof(TraceStep));
             events_.steps.push_back(
                 {.number = *number, .lane = lane(on_device), .begin = begin, .length = length});
-        } else if (event_.name.starts_with("Optimizer.step")) {
+        } else if (event_.name.starts_with("Optimizer.")) {
+            const int which = event_.name.starts_with("Optimizer.step") ? 0 : -1;
             keep(sizeof(TraceStep));
             events_.optimizer_steps.push_back(
-                {.number = 0, .lane = lane(on_device), .begin = begin, .length = length});
+                {.number = which, .lane = lane(on_device), .begin = begin, .length = length});
         } else if (const string_view word = message_word(event_.name); !word.empty()) {
             keep(sizeof(TraceMessage));
+            const auto [source, target] = ends_of_message(event_.name);
             events_.messages.push_back({.is_send = word == "send",
                                         .lane = lane(on_device),
                                         .begin = begin,
-                                        .length = length});
+                                        .length = length,
+                                        .source = source,
+                                        .target = target});
         }
     }
 
@@ -496,7 +606,9 @@ class EventReader final : public nlohmann::json_sax<json> {
     TraceEvents events_;
     std::map<std::string, int> lanes_;
     std::map<std::string, int> kernel_names_;
+    std::map<int, HostWork> last_work_;  ///< [lane]: the last that is not inside of another
     bool has_events_ = false;
+    std::int64_t whole_events_ = 0;
     int depth_ = 0;
     int event_depth_ = none;  ///< of an event's own keys, inside the list of events
     std::string top_key_;

@@ -11,8 +11,10 @@ namespace pipetwin {
 
 /// Reads Chrome trace JSON as PyTorch's profiler writes it, event by event: ranges whose names are
 /// actions, kernels, their launches and what else `TraceEvents` has. Times may be numbers or
-/// strings of microseconds. Throws Error(BadInput) with file:line:column for syntax and for a name
-/// that begins with "PP:" and is no action, and where there is no list of events.
+/// strings of microseconds. A file that ends too early gives its whole events, and says so in
+/// `TraceEvents::cut`. Throws Error(BadInput) with file:line:column for syntax, for a name that
+/// begins with "PP:" and is no action, where there is no list of events, and for a file that ends
+/// before its first event or between launches and their kernels.
 TraceEvents parse_torch_events(std::string_view text,
                                std::string_view place,
                                const RangeNames& names);

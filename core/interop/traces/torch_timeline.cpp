@@ -85,9 +85,9 @@ std::vector<TorchTrace> by_rank(std::vector<TorchTrace> traces,
 /// The spans of a step in the cells of a row.
 struct Fitted {
     Row row;
-    std::vector<Action> lacking;  ///< cells without a span; they take no time
-    std::vector<Action> beyond;   ///< spans without a cell
-    std::string disorder;         ///< the first two actions that ran the other way round
+    std::vector<std::size_t> lacking;  ///< cells without a span; they take no time
+    std::vector<Action> beyond;        ///< spans without a cell
+    std::string disorder;              ///< the first two actions that ran the other way round
 };
 
 Fitted fit(const Row& step, const std::vector<Action>& cells) {
@@ -97,7 +97,8 @@ Fitted fit(const Row& step, const std::vector<Action>& cells) {
         left.emplace(span.action, &span);
     }
     const Span* before = nullptr;
-    for (const Action& cell : cells) {
+    for (std::size_t place = 0; place < cells.size(); ++place) {
+        const Action& cell = cells[place];
         Action plain = cell;
         plain.with_next = false;
         const auto found = left.find(plain);
@@ -105,7 +106,7 @@ Fitted fit(const Row& step, const std::vector<Action>& cells) {
             const Duration time = before != nullptr ? before->end
                                   : step.empty()    ? Duration{}
                                                     : step.front().begin;
-            fitted.lacking.push_back(cell);
+            fitted.lacking.push_back(place);
             fitted.row.push_back({.action = cell, .begin = time, .ready = time, .end = time});
             continue;
         }
@@ -155,9 +156,11 @@ class Merger {
             }
             count_ = std::max(count_, rows.size());
         }
-        if (plan != nullptr && fits(*plan)) {
+        result_.fits_plan = plan != nullptr && fits(*plan);
+        if (result_.fits_plan) {
             result_.trace.schedule = *plan;
         } else {
+            result_.unfit.clear();
             lay_out_own_rows();
         }
     }
@@ -181,31 +184,39 @@ class Merger {
 
     /// Whether the first steps can stand in the plan's rows; says what differs.
     bool fits(const Schedule& plan) {
+        std::vector<std::string>& differences = result_.differences;
         if (plan.ranks.size() < steps_.size()) {
-            result_.problems.push_back(fmt::format("the traces have {}, the plan {}",
-                                                   counted(steps_.size(), "rank"),
-                                                   plan.ranks.size()));
+            differences.push_back(fmt::format("the traces have {}, the plan {}",
+                                              counted(steps_.size(), "rank"),
+                                              plan.ranks.size()));
             return false;
         }
         for (std::size_t rank = steps_.size(); rank < plan.ranks.size(); ++rank) {
-            result_.problems.push_back(fmt::format("there is no trace of rank {}", rank));
+            differences.push_back(fmt::format("there is no trace of rank {}", rank));
         }
         steps_.resize(plan.ranks.size());
+        result_.unfit.resize(plan.ranks.size());
         for (std::size_t rank = 0; rank < steps_.size(); ++rank) {
-            if (steps_[rank].empty()) {
+            UnfitActions& unfit = result_.unfit[rank];
+            const std::vector<Action>& cells = plan.ranks[rank];
+            unfit.has_trace = !steps_[rank].empty();
+            if (!unfit.has_trace) {
+                for (std::size_t cell = 0; cell < cells.size(); ++cell) {
+                    unfit.lacking.push_back(cell);
+                }
                 continue;
             }
             const Row& first = steps_[rank].front();
-            const Fitted fitted = fit(first, plan.ranks[rank]);
+            const Fitted fitted = fit(first, cells);
             if (!fitted.disorder.empty()) {
-                result_.problems.push_back(
+                differences.push_back(
                     fmt::format("rank {} ran {}, the plan lists them the other way round",
                                 rank,
                                 fitted.disorder));
                 return false;
             }
             if (!fitted.beyond.empty()) {
-                result_.problems.push_back(
+                differences.push_back(
                     fmt::format("rank {}: the trace contains {}, the plan does not",
                                 rank,
                                 and_more(fitted.beyond.front(), fitted.beyond.size())));
@@ -214,11 +225,13 @@ class Merger {
                 return false;
             }
             if (!fitted.lacking.empty()) {
-                result_.problems.push_back(
+                differences.push_back(
                     fmt::format("rank {}: the plan contains {}, the trace does not",
                                 rank,
-                                and_more(fitted.lacking.front(), fitted.lacking.size())));
+                                and_more(cells[fitted.lacking.front()], fitted.lacking.size())));
             }
+            unfit.lacking = fitted.lacking;
+            unfit.beyond = fitted.beyond;
         }
         return true;
     }

@@ -14,9 +14,12 @@
 #include "core/base/as_index.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/interop/traces/autograd_stages.h"
 #include "core/interop/traces/compute_lane.h"
 #include "core/interop/traces/launched_ranges.h"
 #include "core/interop/traces/nsys_events.h"
+#include "core/interop/traces/otlp_events.h"
+#include "core/interop/traces/peer_messages.h"
 #include "core/interop/traces/torch_events.h"
 #include "core/interop/traces/unlabelled.h"
 
@@ -76,8 +79,28 @@ class TraceMaker {
     TorchTrace make() {
         trace_.rank = events_.rank;
         trace_.world_size = events_.world_size;
+        trace_.pipeline_rank = events_.pipeline_rank;
+        trace_.pipeline_size = events_.pipeline_size;
+        trace_.micro_batch_size = events_.micro_batch_size;
+        trace_.is_of_spans = events_.is_of_spans;
+        trace_.lacks_kernels = events_.has_device && !events_.has_kernels;
         trace_.overlapped_pairs = events_.overlapped_pairs;
+        if (!events_.cut.empty()) {
+            trace_.notes.push_back(events_.cut);
+        }
         prefer_full_names();
+        take_step_lengths();
+        trace_.peer_messages = peer_messages_of(events_);
+        const bool is_named = names_.are_patterns() || events_.overlapped_pairs > 0 ||
+                              std::ranges::any_of(events_.ranges, [](const TraceRange& range) {
+                                  return is_cost(range.action.op);
+                              });
+        if (!is_named) {
+            take_autograd();
+        }
+        // What a pattern names is as long as it is: a layer, or what the user put into it.
+        trace_.without_waits = !events_.has_kernels && !names_.are_patterns() &&
+                               (leave_out_waits(events_) || trace_.is_unlabelled);
         find_ranges();
         if (chosen_.ranges.empty() && names_.are_patterns()) {
             refuse_unmatched();
@@ -88,7 +111,7 @@ class TraceMaker {
         }
         leave_out_impossible(events_, chosen_);
         take_ranges();
-        trace_.notes = chosen_.notes;
+        trace_.notes.insert(trace_.notes.end(), chosen_.notes.begin(), chosen_.notes.end());
         const bool has_forward = std::ranges::any_of(
             trace_.stages, [](const auto& stage) { return !stage.second.forward.empty(); });
         if (!has_forward) {
@@ -110,6 +133,34 @@ class TraceMaker {
         return std::ranges::any_of(events_.ranges, [this](const TraceRange& range) {
             return is_cost(range.action.op) && events_.lanes[as_index(range.lane)].on_device;
         });
+    }
+
+    void take_step_lengths() {
+        for (const TraceStep& step : events_.steps) {
+            if (!events_.lanes[as_index(step.lane)].on_device) {
+                trace_.step_lengths.push_back(step.length);
+            }
+        }
+    }
+
+    /// Takes the forwards and backwards of ranges without names from what autograd ran.
+    void take_autograd() {
+        AutogradStages found = stages_of_autograd(events_);
+        if (!found.problem.empty()) {
+            throw Error(ErrorKind::BadInput,
+                        std::string(place_),
+                        "no range is named as an action, and without names " + found.problem,
+                        std::string(how_to_record));
+        }
+        if (found.ranges.empty()) {
+            return;
+        }
+        trace_.is_unlabelled = true;
+        trace_.notes.push_back(fmt::format(
+            "no range is named as an action: {} of one stage, each with its backward, are what "
+            "autograd ran between sends and receives",
+            counted(found.ranges.size() / 2, "forward")));
+        std::ranges::move(found.ranges, std::back_inserter(events_.ranges));
     }
 
     void find_ranges() {
@@ -295,7 +346,14 @@ class TraceMaker {
         }
         trace_.on_gpu = true;
         trace_.is_unlabelled = true;
-        StageDurations& stage = trace_.stages[own_stage];
+        chosen_.ranges.clear();
+        for (const TraceRange& range : found.ranges) {
+            chosen_.lane = range.lane;
+            chosen_.ranges.push_back(events_.ranges.size());
+            events_.ranges.push_back(range);
+        }
+        take_ranges();
+        StageDurations& stage = trace_.stages[own_stage];  // with those of steps that are not whole
         stage.forward = found.forward;
         stage.backward = found.backward;
         trace_.notes.push_back(
@@ -365,6 +423,10 @@ std::vector<TorchTrace> read_torch_traces(const std::filesystem::path& file,
     std::vector<TorchTrace> traces;
     if (is_nsys_file(file)) {
         for (TraceEvents& events : read_nsys_events(file, names)) {
+            traces.push_back(torch_trace(std::move(events), file.string(), names));
+        }
+    } else if (is_otlp_file(file)) {
+        for (TraceEvents& events : read_otlp_events(file, names)) {
             traces.push_back(torch_trace(std::move(events), file.string(), names));
         }
     } else {

@@ -65,15 +65,18 @@ struct TraceKernel {
     Duration begin{};
     Duration length{};
     std::optional<std::int64_t> correlation{};  ///< that of the call that launched it
+    int source = -1;  ///< rank that sends, as the trace says it of a message; -1: it does not
+    int target = -1;  ///< rank that receives
 
     Duration end() const { return begin + length; }
 };
 
-/// A call of the host that launches a kernel.
+/// A call of the host that may launch a kernel.
 struct TraceLaunch {
     std::int64_t correlation = 0;
     int lane = 0;
     Duration begin{};
+    bool is_of_kernel = false;  ///< its name says so; not a copy's, nor one that waits
 };
 
 /// A mark of a step of the training loop: "ProfilerStep#5".
@@ -90,6 +93,8 @@ struct TraceMessage {
     int lane = 0;
     Duration begin{};
     Duration length{};
+    int source = -1;  ///< rank that sends, as the name says it; -1: it does not
+    int target = -1;  ///< rank that receives
 };
 
 /// An operator that autograd numbered: those of a forward with the number of the node that they
@@ -106,11 +111,34 @@ struct TraceOperator {
     Duration end() const { return begin + length; }
 };
 
+/// Work of the host that says something about a pipeline whose ranges are not named.
+struct HostWork {
+    enum class Kind : std::uint8_t {
+        Operator,  ///< of a forward, with the number of the node that it makes, or that is made
+                   ///< next
+        Node,      ///< the engine of autograd runs a node
+        Send,
+        Receive,
+    };
+    Kind kind{};
+    int lane = 0;
+    Duration begin{};
+    Duration length{};
+    std::int64_t number = -1;  ///< of the node; -1: it has none
+
+    Duration end() const { return begin + length; }
+};
+
 /// All of one rank.
 struct TraceEvents {
     std::optional<int> rank;        ///< none where the trace does not say it
     std::optional<int> world_size;  ///< ranks of the training; none where the trace does not say it
-    std::optional<Duration> clock_base{};  ///< what to add to a time for that of the host's clock
+    std::optional<int>
+        pipeline_rank{};  ///< its place in the pipeline; none: the trace does not say it
+    std::optional<int> pipeline_size{};  ///< ranks of the pipeline; none: the trace does not say it
+    std::optional<int> micro_batch_size{};  ///< samples; none: the trace does not say it
+    bool is_of_spans = false;               ///< of OpenTelemetry, which the host's threads wrote
+    std::optional<Duration> clock_base{};   ///< what to add to a time for that of the host's clock
     std::vector<TraceLane> lanes;
     std::vector<TraceRange> ranges;
     std::vector<TraceKernel> kernels;
@@ -118,11 +146,16 @@ struct TraceEvents {
     std::vector<TraceLaunch> launches;
     std::vector<TraceStep> steps;
     std::vector<TraceMessage> messages;
-    std::vector<TraceOperator> operators;    ///< only where `RangeNames::keeps_operators`
-    std::vector<TraceStep> optimizer_steps;  ///< "Optimizer.step#AdamW.step"; numbers are 0
+    std::vector<TraceOperator> operators;  ///< only where `RangeNames::keeps_operators`
+    std::vector<HostWork> host_work;       ///< most of what runs inside of other work is left out
+    /// "Optimizer.step#AdamW.step", whose numbers are 0, and "Optimizer.zero_grad", -1.
+    std::vector<TraceStep> optimizer_steps;
     int overlapped_pairs = 0;  ///< left out: of two actions issued together none has its own time
+    bool has_device = false;   ///< the machine had a GPU, whether or not its kernels were recorded
     bool has_kernels = false;  ///< also where their times are not understood
-    int damaged_kernels = 0;   ///< left out: their times are no numbers of microseconds
+    std::string
+        cut{};  ///< where and how the file ends too early, in a sentence; empty: it is whole
+    int damaged_kernels = 0;       ///< left out: their times are no numbers of microseconds
     std::string damaged_kernel{};  ///< name of the first of them
 };
 

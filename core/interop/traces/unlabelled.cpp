@@ -25,6 +25,7 @@ enum class Part { Unknown, Forward, Backward, Optimizer };
 struct Piece {
     std::vector<const TraceKernel*> kernels;
     Part part = Part::Unknown;
+    int step = 0;  ///< by the kernels of the optimizer before it
 
     Duration length() const {
         Duration end = kernels.front()->end();
@@ -72,6 +73,7 @@ class PieceFinder {
             return stages;
         }
         cut();
+        number_steps();
         std::erase_if(pieces_, [](const Piece& piece) { return piece.part == Part::Optimizer; });
         if (!by_thread(stages)) {
             split_joined_pieces();
@@ -98,10 +100,45 @@ class PieceFinder {
                 verb_for(stages.forward.size(), "looks", "look"),
                 stages.backward.size());
         }
+        take_ranges(stages);
         return stages;
     }
 
   private:
+    void number_steps() {
+        bool in_optimizer = false;
+        for (Piece& piece : pieces_) {
+            const bool is_optimizer = piece.part == Part::Optimizer;
+            step_ += is_optimizer && !in_optimizer ? 1 : 0;
+            in_optimizer = is_optimizer;
+            piece.step = step_;
+        }
+    }
+
+    void take_ranges(KernelStages& stages) const {
+        std::map<std::pair<int, Part>, int> counts;  // [step, part]
+        for (const Piece& piece : pieces_) {
+            ++counts[{piece.step, piece.part}];
+        }
+        std::map<std::pair<int, Part>, int> numbers;
+        for (const Piece& piece : pieces_) {
+            const bool is_whole =
+                counts[{piece.step, Part::Forward}] == counts[{piece.step, Part::Backward}];
+            if (piece.part == Part::Unknown || (step_ > 0 && !is_whole)) {
+                continue;
+            }
+            NamedAction action{.op = piece.part == Part::Forward ? Op::Forward : Op::Backward,
+                               .is_short = true};
+            if (step_ > 0) {
+                action.micro_batch = numbers[{piece.step, piece.part}]++;
+            }
+            stages.ranges.push_back({.action = action,
+                                     .lane = lane_,
+                                     .begin = piece.kernels.front()->begin,
+                                     .length = piece.length()});
+        }
+    }
+
     bool has_launches() const { return !launches_.begin.empty(); }
 
     std::size_t index_of(const TraceKernel& kernel) const {
@@ -313,7 +350,7 @@ class PieceFinder {
             for (const TraceKernel* kernel : piece.kernels) {
                 const Part part = part_of(*kernel);
                 if (is_first || pieces.back().part != part) {
-                    pieces.push_back({.kernels = {}, .part = part});
+                    pieces.push_back({.kernels = {}, .part = part, .step = piece.step});
                 }
                 pieces.back().kernels.push_back(kernel);
                 is_first = false;
@@ -399,8 +436,8 @@ class PieceFinder {
                 continue;
             }
             const auto second = piece.kernels.begin() + split->second;
-            pieces.push_back({.kernels = {piece.kernels.begin(), second}});
-            pieces.push_back({.kernels = {second, piece.kernels.end()}});
+            pieces.push_back({.kernels = {piece.kernels.begin(), second}, .step = piece.step});
+            pieces.push_back({.kernels = {second, piece.kernels.end()}, .step = piece.step});
         }
         pieces_ = std::move(pieces);
     }
@@ -409,7 +446,8 @@ class PieceFinder {
     Piece before_backward(const Piece& piece) const {
         const auto first = std::ranges::find_if(
             piece.kernels, [&](const TraceKernel* kernel) { return is_backward(*kernel); });
-        return {.kernels = {piece.kernels.begin(), first}, .part = Part::Forward};
+        return {
+            .kernels = {piece.kernels.begin(), first}, .part = Part::Forward, .step = piece.step};
     }
 
     /// A piece with a kernel that is named as a backward's is one. It begins with its forward, as
@@ -442,7 +480,9 @@ class PieceFinder {
             }
             const auto first = piece.kernels.begin() + std::ssize(before.kernels);
             pieces.push_back(std::move(before));
-            pieces.push_back({.kernels = {first, piece.kernels.end()}, .part = Part::Backward});
+            pieces.push_back({.kernels = {first, piece.kernels.end()},
+                              .part = Part::Backward,
+                              .step = piece.step});
         }
         pieces_ = std::move(pieces);
         return true;
@@ -512,6 +552,7 @@ class PieceFinder {
     KernelLaunches launches_;
     std::map<Duration, Duration> optimizer_times_;  ///< [begin]: the latest end of what has begun
     int lane_ = -1;
+    int step_ = 0;  ///< times that the optimizer worked
     std::vector<MessageStretch> messages_;
     std::vector<Piece> pieces_;
 };

@@ -13,6 +13,11 @@ namespace pipetwin {
 struct KernelStages {
     std::vector<Duration> forward;
     std::vector<Duration> backward;
+    /// F and B on their stream, by their beginnings, with the micro-batches of each step where
+    /// kernels of the optimizer stand between steps: a stage's backwards follow the order of its
+    /// forwards. Steps without as many backwards as forwards, as at the begin of a recording, are
+    /// left out.
+    std::vector<TraceRange> ranges;
     std::string how;      ///< what told them apart, for a note: "the threads that launched them"
     std::string problem;  ///< why they could not be told apart; empty: they were
     bool has_messages = false;  ///< there are kernels that send or receive

@@ -176,9 +176,6 @@ TEST_F(TraceLimitsTest, BytesBehindTheEndOfAPackedFileAreNotOverlooked) {
         EXPECT_THAT(error.text(), HasSubstr("behind the end of what gzip packed"));
         EXPECT_THAT(error.hint(), Not(::testing::IsEmpty()));
     }
-    const auto cut = folder_.write("cut.json.gz", whole + "\x1f\x8b");
-    EXPECT_THAT(error_of([&] { read_torch_events(cut, {}); }).text(),
-                HasSubstr("it ends before its last block"));
 }
 
 /// A text of so many events.
@@ -328,11 +325,6 @@ TEST_F(TraceLimitsTest, BytesBehindAByteOfValueZeroAreNotOverlooked) {
 TEST_F(TraceLimitsTest, DamageOfAPackedFileIsToldWithItsByte) {
     const auto file = packed(R"({"traceEvents": [)", R"({"ph": "i"},)", 50'000, R"({"ph": "i"}]})");
     std::string bytes = read_file(file, std::size_t{1} << 20);
-    const std::size_t half = bytes.size() / 2;
-    const auto cut = folder_.write("cut.json.gz", bytes.substr(0, half));
-    const Error short_one = error_of([&] { read_torch_events(cut, {}); });
-    EXPECT_THAT(short_one.place(), HasSubstr(fmt::format("cut.json.gz: byte {}", half)));
-    EXPECT_THAT(short_one.text(), HasSubstr("it ends before its last block"));
     bytes[bytes.size() - 6] = static_cast<char>(bytes[bytes.size() - 6] ^ 0x55);  // of the checksum
     const auto changed = folder_.write("changed.json.gz", bytes);
     const Error other = error_of([&] { read_torch_events(changed, {}); });

@@ -240,6 +240,26 @@ TEST(StagesOfKernels, WithoutMessagesOrDifferencesItSaysSo) {
     EXPECT_THAT(error.hint(), HasSubstr("--forward"));
 }
 
+TEST(StagesOfKernels, MicroBatchesOfAStepAreNumberedWhereTheOptimizerEndsIt) {
+    Kernels kernels;
+    middle_rank(kernels);
+    const KernelStages found = stages_of_kernels(middle_rank(kernels).events());
+    std::vector<std::string> order;
+    for (const TraceRange& range : found.ranges) {
+        order.push_back(
+            fmt::format("{}{}", op_text(range.action.op), range.action.micro_batch.value_or(-1)));
+    }
+    const std::vector<std::string> step{
+        "F0", "F1", "B0", "F2", "B1", "F3", "B2", "F4", "B3", "F5", "B4", "B5"};
+    std::vector<std::string> steps = step;
+    steps.insert(steps.end(), step.begin(), step.end());
+    EXPECT_EQ(order, steps);
+    Kernels without;
+    const KernelStages unnumbered =
+        stages_of_kernels(without.wait(30).f().send(2.5).wait(13).b().send(2.5).events());
+    EXPECT_EQ(unnumbered.ranges.front().action.micro_batch, std::nullopt);
+}
+
 TEST(StagesOfKernels, BecomeTheRanksOnlyStage) {
     Kernels kernels;
     const TorchTrace found = torch_trace(middle_rank(kernels).events(), "x");
