@@ -80,9 +80,15 @@ std::string use_of(FileKind kind, const std::string& file) {
                 file);
         case FileKind::TorchTrace:
             return fmt::format(
-                "pipetwin import torch-trace {} --micro-batch-size N --out x.profile.json", file);
+                "pipetwin compare PLAN {0}, or pipetwin import torch-trace {0} --micro-batch-size "
+                "N "
+                "--out x.profile.json",
+                file);
         case FileKind::Nsys:
             return fmt::format("pipetwin import nsys {} --micro-batch-size N --out x.profile.json",
+                               file);
+        case FileKind::Otlp:
+            return fmt::format("pipetwin import otlp {} --micro-batch-size N --out x.profile.json",
                                file);
         case FileKind::Plan:
             return fmt::format(

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/timeline/compare.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,8 @@
 #include "cli/base/shell_word.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/interop/import/importers.h"
+#include "cli/interop/profiled_sides.h"
 #include "cli/run_folder/run_folder.h"
 #include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
@@ -35,8 +39,20 @@ namespace {
 /// Options of `compare`.
 struct CompareOptions {
     CommonOptions common;
-    std::filesystem::path predicted;  ///< a trace, or a run folder
+    std::filesystem::path predicted;  ///< a trace, a run folder, or a scenario beside profilers'
     std::filesystem::path measured;   ///< empty: the run folder's own
+    std::vector<std::filesystem::path> more;  ///< traces of a profiler, of further ranks
+    RangeNameOptions ranges;
+
+    std::vector<std::filesystem::path> files() const {
+        std::vector<std::filesystem::path> all{predicted};
+        if (!measured.empty()) {
+            all.push_back(measured);
+        }
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    }
+    bool has_profiled() const { return std::ranges::any_of(files(), &is_profiled); }
 };
 
 bool is_predicted(const Trace& trace) {
@@ -164,6 +180,24 @@ Comparison compared(const BothSides& sides, const CompareOptions& options) {
     }
 }
 
+BothSides sides_of(const CompareOptions& options, Console& console) {
+    if (options.has_profiled()) {
+        ProfiledSides sides = profiled_sides(options.files(), options.ranges, console);
+        return {.predicted = std::move(sides.predicted),
+                .measured = std::move(sides.measured),
+                .folder = std::move(sides.folder)};
+    }
+    if (!options.more.empty() || !options.ranges.given().empty()) {
+        throw Error(ErrorKind::Usage,
+                    options.more.empty() ? std::string(options.ranges.given())
+                                         : options.more.front().string(),
+                    "it is for traces of a profiler, and no file is one",
+                    "two timelines of pipetwin are compared: pipetwin compare PREDICTED MEASURED");
+    }
+    return options.measured.empty() ? sides_of_run(options.predicted)
+                                    : sides_of_two(options, console);
+}
+
 void execute_compare(const CompareOptions& options, Console& console) {
     std::error_code ignored;
     if (options.measured.empty() && !std::filesystem::exists(options.predicted, ignored)) {
@@ -172,15 +206,14 @@ void execute_compare(const CompareOptions& options, Console& console) {
                     "cannot open: No such file or directory",
                     io_hint(ENOENT));
     }
-    if (options.measured.empty() && !is_folder(options.predicted)) {
+    if (options.measured.empty() && !is_folder(options.predicted) && !options.has_profiled()) {
         throw Error(
             ErrorKind::Usage,
             options.predicted.string(),
             "no second timeline to compare with",
             "pipetwin compare PREDICTED MEASURED, or pipetwin compare RUN with a run folder");
     }
-    const BothSides sides =
-        options.measured.empty() ? sides_of_run(options.predicted) : sides_of_two(options, console);
+    const BothSides sides = sides_of(options, console);
     const Comparison comparison = compared(sides, options);
     const std::optional<ErrorRange> expected = expected_range(sides, comparison.step.predicted);
     const std::string json = json_text(comparison_json(comparison, expected));
@@ -192,20 +225,39 @@ Command declare_compare(CLI::App& app) {
     const auto options = std::make_shared<CompareOptions>();
     takes_out_file(app);
     reads_no_scenario(app);
-    app.add_option(
-           "predicted", options->predicted, "Predicted trace, or a run folder with both traces")
+    app.add_option("predicted",
+                   options->predicted,
+                   "Predicted trace, or a run folder with both traces; beside traces of a "
+                   "profiler a scenario, too")
         ->type_name("PREDICTED")
         ->required();
-    app.add_option("measured", options->measured, "Measured trace; leave it out for a run folder")
+    app.add_option(
+           "measured",
+           options->measured,
+           "Measured trace, of pipetwin or of a profiler (PyTorch's, nsys, OTLP); leave it out for "
+           "a run folder")
         ->type_name("MEASURED");
+    app.add_option("more", options->more, "Traces of a profiler: one file for each further rank")
+        ->type_name("FILE...");
+    add_range_names(app, options->ranges, "traces of a profiler: ");
     Command command = command_with(options, execute_compare);
     command.input = [options] { return options->predicted; };
     command.saved_as = "measured.trace.json";
     command.expect_files = [options] {
-        for (const std::filesystem::path& file : {options->predicted, options->measured}) {
-            expect_kind(file,
-                        {FileKind::OurTrace, FileKind::RunFolder},
-                        "a trace that pipetwin wrote, or a run folder");
+        const bool is_profiled = options->has_profiled();
+        for (const std::filesystem::path& file : options->files()) {
+            is_profiled ? expect_kind(file,
+                                      {FileKind::OurTrace,
+                                       FileKind::RunFolder,
+                                       FileKind::Scenario,
+                                       FileKind::TorchTrace,
+                                       FileKind::Nsys,
+                                       FileKind::Otlp},
+                                      "a prediction (a scenario, a run folder or a trace that "
+                                      "pipetwin wrote) or a trace of a profiler")
+                        : expect_kind(file,
+                                      {FileKind::OurTrace, FileKind::RunFolder},
+                                      "a trace that pipetwin wrote, or a run folder");
         }
     };
     return command;

@@ -67,7 +67,7 @@ Imported torch_csv(const ImportOptions& options) {
 struct Importer {
     std::string_view name;
     Imported (*read)(const ImportOptions& options);
-    std::array<FileKind, 2> kinds{};  ///< of files that it takes
+    std::array<FileKind, 3> kinds{};  ///< of files that it takes
     std::string_view expected;        ///< these in words
     bool chunks = false;
     bool micro_batch_size = false;
@@ -173,14 +173,20 @@ constexpr std::array importers{
              .micro_batch_size = true},
     Importer{.name = "torch-trace",
              .read = &import_torch_trace,
-             .kinds = {FileKind::TorchTrace, FileKind::Nsys},
+             .kinds = {FileKind::TorchTrace, FileKind::Nsys, FileKind::Otlp},
              .expected = "a trace of PyTorch's profiler",
              .micro_batch_size = true,
              .traces = true},
     Importer{.name = "nsys",
              .read = &import_torch_trace,
-             .kinds = {FileKind::TorchTrace, FileKind::Nsys},
+             .kinds = {FileKind::TorchTrace, FileKind::Nsys, FileKind::Otlp},
              .expected = "an export of nsys",
+             .micro_batch_size = true,
+             .traces = true},
+    Importer{.name = "otlp",
+             .read = &import_torch_trace,
+             .kinds = {FileKind::TorchTrace, FileKind::Nsys, FileKind::Otlp},
+             .expected = "spans of OpenTelemetry (OTLP)",
              .micro_batch_size = true,
              .traces = true},
     Importer{.name = "chrome-trace",
@@ -208,7 +214,8 @@ void expect_kinds(const ImportOptions& options) {
     std::vector<std::filesystem::path> files = options.more_files;
     files.insert(files.begin(), options.file);
     for (const std::filesystem::path& file : files) {
-        expect_kind(file, {importer->kinds.front(), importer->kinds.back()}, importer->expected);
+        expect_kind(
+            file, {importer->kinds[0], importer->kinds[1], importer->kinds[2]}, importer->expected);
     }
 }
 
@@ -439,29 +446,15 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
                  "hf: write a scenario that trains the model, and its costs beside it");
 }
 
-/// Patterns for the names of a trace's ranges.
-void add_range_names(CLI::App& app, RangeNameOptions& ranges) {
-    const std::string which = "torch-trace, nsys: pattern for the names of the profiler ranges of ";
-    app.add_option("--forward",
-                   ranges.forward,
-                   which + "a forward; * is any text, {stage} and {micro_batch} are numbers")
-        ->type_name("PATTERN");
-    app.add_option("--backward", ranges.backward, which + "a backward")->type_name("PATTERN");
-    app.add_option("--backward-input", ranges.backward_input, which + "an input gradient")
-        ->type_name("PATTERN");
-    app.add_option("--backward-weight", ranges.backward_weight, which + "a weight gradient")
-        ->type_name("PATTERN");
-}
-
 Command declare_import(CLI::App& app) {
     const auto options = std::make_shared<ImportOptions>();
     app.add_option(
            "format",
            options->format,
            "Format of the file: torch-csv, megatron, swift, nemo, nanotron, torchtitan, maxtext, "
-           "trainer, deepspeed, csv, hf, pipedream, torch-trace, nsys, chrome-trace, or auto, "
-           "which "
-           "looks at the content")
+           "trainer, deepspeed, csv, hf, pipedream, torch-trace, nsys, otlp, chrome-trace, or "
+           "auto, "
+           "which looks at the content")
         ->type_name("FORMAT")
         ->required();
     app.add_option(
@@ -471,7 +464,8 @@ Command declare_import(CLI::App& app) {
            "'pipetwin devices' lists")
         ->type_name("FILE")
         ->required();
-    app.add_option("more", options->more_files, "torch-trace, nsys: one file for each further rank")
+    app.add_option(
+           "more", options->more_files, "torch-trace, nsys, otlp: one file for each further rank")
         ->type_name("FILE...");
     app.add_option("--micro-batch-size",
                    options->micro_batch_size,
@@ -537,7 +531,7 @@ Command declare_import(CLI::App& app) {
                    "measured, as a row for --calibrate")
         ->type_name("FILE");
     add_hf_options(app, options->hf);
-    add_range_names(app, options->ranges);
+    add_range_names(app, options->ranges, "torch-trace, nsys, otlp: ");
     needs_out_file(app);
     reads_no_scenario(app);
     Command command = command_with(options, execute_import);

@@ -54,6 +54,8 @@ constexpr auto other_words = std::to_array<std::pair<std::string_view, std::stri
     {"nsight", "nsys"},
     {"nsight-systems", "nsys"},
     {"sqlite", "nsys"},
+    {"opentelemetry", "otlp"},
+    {"otel", "otlp"},
 });
 
 /// The name that was meant: a word of other programs, one that begins alike ("megatron" for

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/artifacts/file_kinds.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -101,6 +103,9 @@ FileKind kind_of_json(string_view text) {
     }
     if (has_key(text, "traceEvents") || has_key(text, "distributedInfo")) {
         return has_key(text, "pipetwin") ? FileKind::OurTrace : FileKind::TorchTrace;
+    }
+    if (has_key(text, "resourceSpans") || has_key(text, "startTimeUnixNano")) {
+        return FileKind::Otlp;
     }
     if (has_all({"ph", "ts"})) {
         return FileKind::TorchTrace;
@@ -208,6 +213,25 @@ FileKind kind_of_lines(string_view text) {
     return FileKind::Unknown;
 }
 
+/// The beginning of what gzip packed; empty where it is damaged.
+std::string unpacked_head(string_view packed) {
+    std::string text(std::size_t{1} << 16U, '\0');
+    z_stream stream{};
+    constexpr int of_gzip = 16;
+    if (inflateInit2(&stream, MAX_WBITS + of_gzip) != Z_OK) {
+        return {};
+    }
+    std::string bytes(packed);
+    stream.next_in = reinterpret_cast<Bytef*>(bytes.data());
+    stream.avail_in = static_cast<uInt>(bytes.size());
+    stream.next_out = reinterpret_cast<Bytef*>(text.data());
+    stream.avail_out = static_cast<uInt>(text.size());
+    inflate(&stream, Z_NO_FLUSH);
+    text.resize(text.size() - stream.avail_out);
+    inflateEnd(&stream);
+    return text;
+}
+
 }  // namespace
 
 string_view words(FileKind kind) {
@@ -226,6 +250,8 @@ string_view words(FileKind kind) {
             return "a trace of PyTorch's profiler";
         case FileKind::Nsys:
             return "a database, as nsys exports it";
+        case FileKind::Otlp:
+            return "spans of OpenTelemetry (OTLP)";
         case FileKind::Plan:
             return "the plan of a run";
         case FileKind::HfConfig:
@@ -298,6 +324,17 @@ FileKind kind_of_content(string_view head) {
     return kind_of_lines(text);
 }
 
+namespace {
+
+/// Traces alone are read as gzip packs them.
+FileKind kind_of_packed(string_view head) {
+    const FileKind kind = kind_of_content(unpacked_head(head));
+    const bool is_trace = kind == FileKind::TorchTrace || kind == FileKind::Otlp;
+    return is_trace ? kind : FileKind::Unknown;
+}
+
+}  // namespace
+
 FileKind kind_of_file(const std::filesystem::path& file) {
     std::error_code ignored;
     if (std::filesystem::is_directory(file, ignored)) {
@@ -307,7 +344,8 @@ FileKind kind_of_file(const std::filesystem::path& file) {
         return is_run ? FileKind::RunFolder : FileKind::Unknown;
     }
     try {
-        return kind_of_content(InputFile(file).read_up_to(std::size_t{1} << 16U));
+        const std::string head = InputFile(file).read_up_to(std::size_t{1} << 16U);
+        return head.starts_with("\x1f\x8b") ? kind_of_packed(head) : kind_of_content(head);
     } catch (const Error&) {
         return FileKind::Unknown;  // its reader says why
     }

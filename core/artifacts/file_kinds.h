@@ -16,6 +16,7 @@ enum class FileKind {
     OurTrace,     ///< Chrome trace JSON with our metadata
     TorchTrace,   ///< Chrome trace JSON of another program
     Nsys,         ///< an SQLite database
+    Otlp,         ///< spans of OpenTelemetry as JSON
     Plan,         ///< plan.json of a run folder
     HfConfig,     ///< Hugging Face's config.json
     WeightIndex,  ///< the index.json of safetensors files
@@ -35,7 +36,7 @@ enum class FileKind {
 /// for certain.
 FileKind kind_of_content(std::string_view head);
 
-/// The kind of a file or folder; Unknown where it cannot be read.
+/// The kind of a file or folder; Unknown where it cannot be read. Traces may be packed by gzip.
 FileKind kind_of_file(const std::filesystem::path& file);
 
 /// The kind in words, as a sentence has it: "a scenario"; Unknown is "nothing that is known".

@@ -8,6 +8,7 @@
 
 #include "cli/base/options.h"
 #include "cli/interop/exchange.h"
+#include "cli/interop/range_options.h"
 #include "core/costs/estimate.h"
 
 namespace pipetwin::sim {
@@ -40,16 +41,12 @@ struct HfOptions {
     std::string_view given() const;
 };
 
-/// Patterns for the names of a trace's ranges; see core/interop/traces/range_names.h.
-struct RangeNameOptions {
-    std::string forward;  ///< empty, as the next: not given
-    std::string backward;
-    std::string backward_input;
-    std::string backward_weight;
+/// The names of ranges that the options say; PyTorch's own where they say none. Throws Error(Usage)
+/// where a forward or a backward is missing, and as RangeNames.
+RangeNames range_names(const RangeNameOptions& options);
 
-    /// The first option that was given; empty: none was.
-    std::string_view given() const;
-};
+/// Declares them; `formats` is what their help begins with: "torch-trace, nsys: ".
+void add_range_names(CLI::App& app, RangeNameOptions& ranges, std::string_view formats);
 
 /// Options of `import`; `common.out` is a file, and given.
 struct ImportOptions {

@@ -39,6 +39,7 @@ constexpr std::array kind_formats{
     KindFormat{FileKind::Graph, "pipedream"},
     KindFormat{FileKind::TorchTrace, "torch-trace"},
     KindFormat{FileKind::Nsys, "nsys"},
+    KindFormat{FileKind::Otlp, "otlp"},
     KindFormat{FileKind::OurTrace, "chrome-trace"},
 };
 

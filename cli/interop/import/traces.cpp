@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/traces/message_times.h"
+#include "core/interop/traces/peer_messages.h"
 #include "core/interop/traces/torch_trace.h"
 
 namespace pipetwin::cli {
@@ -32,34 +34,6 @@ Imported imported_stages(Profile profile) {
         "a trace has times but no sizes: in the profile messages and memory are 0 bytes until "
         "they are filled in");
     return imported;
-}
-
-/// The names of ranges that the options say; PyTorch's own where they say none.
-RangeNames range_names(const RangeNameOptions& options) {
-    if (options.given().empty()) {
-        return {};
-    }
-    const bool whole = !options.backward.empty();
-    const bool parts = !options.backward_input.empty() && !options.backward_weight.empty();
-    if (options.forward.empty() || (!whole && !parts)) {
-        throw Error(ErrorKind::Usage,
-                    std::string(options.given()),
-                    "patterns name the forward and the backward, and one of them is missing",
-                    "give --forward and --backward, or --forward, --backward-input and "
-                    "--backward-weight");
-    }
-    std::vector<RangeNames::Pattern> patterns;
-    const std::array<std::pair<Op, const std::string*>, 4> given{
-        {{Op::Forward, &options.forward},
-         {Op::Backward, &options.backward},
-         {Op::BackwardInput, &options.backward_input},
-         {Op::BackwardWeight, &options.backward_weight}}};
-    for (const auto& [op, text] : given) {
-        if (!text->empty()) {
-            patterns.push_back({.op = op, .text = *text});
-        }
-    }
-    return RangeNames(std::move(patterns));
 }
 
 void append(std::vector<Duration>& to, const std::vector<Duration>& from) {
@@ -85,6 +59,8 @@ class Ranks {
         pairs_ += trace.overlapped_pairs;
         on_gpu_ = on_gpu_ || trace.on_gpu;
         only_launches_ = only_launches_ || trace.only_launches;
+        without_waits_ = without_waits_ && trace.without_waits;
+        lacks_kernels_ = lacks_kernels_ || trace.lacks_kernels;
         traces_.push_back(std::move(trace));
     }
 
@@ -98,9 +74,12 @@ class Ranks {
         for (TorchTrace& trace : traces_) {
             has_own_stages_ = has_own_stages_ || trace.stages.contains(own_stage);
         }
+        const bool has_places = std::ranges::all_of(
+            traces_, [](const TorchTrace& trace) { return trace.pipeline_rank.has_value(); });
+        knows_stages_ = has_places;
         for (std::size_t place = 0; place < traces_.size(); ++place) {
             TorchTrace& trace = traces_[place];
-            set_own_stage(trace, static_cast<int>(place));
+            set_own_stage(trace, has_places ? *trace.pipeline_rank : static_cast<int>(place));
             for (const auto& [stage, durations] : trace.stages) {
                 StageDurations& all = stages_[stage];
                 append(all.forward, durations.forward);
@@ -110,9 +89,40 @@ class Ranks {
             }
         }
         transfers_ = measured_transfers(traces_, clock_notes_);
+        if (transfers_.empty()) {
+            pair_messages();
+        }
     }
 
     const StageTimes& stages() const { return stages_; }
+
+    /// Throws Error(BadInput) where the traces are of other micro-batches than `size`, or are not
+    /// of all ranks of a pipeline that they know.
+    void check(int size, const std::filesystem::path& file) const {
+        std::set<int> places;
+        for (const TorchTrace& trace : traces_) {
+            if (trace.micro_batch_size.value_or(size) != size) {
+                throw Error(ErrorKind::BadInput,
+                            file.string(),
+                            fmt::format("its micro-batches have {}, --micro-batch-size says {}",
+                                        counted(*trace.micro_batch_size, "sample"),
+                                        size),
+                            fmt::format("--micro-batch-size {}", *trace.micro_batch_size));
+            }
+            places.insert(trace.pipeline_rank.value_or(-1));
+        }
+        const int ranks = traces_.front().pipeline_size.value_or(0);
+        if (knows_stages_ && std::ssize(places) < ranks) {
+            throw Error(
+                ErrorKind::BadInput,
+                file.string(),
+                fmt::format(
+                    "spans of {} of {} stages: {}", places.size(), ranks, fmt::join(places, ", ")),
+                "Megatron exports one rank unless MEGATRON_OTEL_RANK_STRATEGY=all_ranks: "
+                "record again with that");
+        }
+    }
+
     int count() const { return static_cast<int>(traces_.size()); }
 
     /// The link between ranks that the messages tell; none where no receive was waited for.
@@ -124,13 +134,17 @@ class Ranks {
 
     std::vector<std::string> notes() const {
         std::vector<std::string> notes;
-        if (count() < world_size_) {
+        if (count() < world_size_ && !knows_stages_) {
             notes.push_back(fmt::format(
                 "{} of {} ranks given: stages beyond those found are not in the profile",
                 count(),
                 world_size_));
         }
-        if (has_own_stages_ && count() > 1) {
+        if (knows_stages_) {
+            notes.emplace_back(
+                "the ranks of a stage are those that Megatron numbers one after the other "
+                "(pipeline stages outermost)");
+        } else if (has_own_stages_ && count() > 1) {
             notes.emplace_back(
                 "the ranges do not name a stage: the ranks are taken as stage 0, 1, ... in the "
                 "order of their numbers (of the files, where they have none)");
@@ -140,10 +154,23 @@ class Ranks {
                 "the traces hold GPU kernels, but ranges only of the CPU: the times are those of "
                 "launching the work, not of the work (a later torch records ranges of the GPU, "
                 "too)");
+        } else if (!on_gpu_ && traces_.front().is_of_spans) {
+            notes.push_back(fmt::format(
+                "the spans are those of the CPU, which does not wait for the GPU: an action can "
+                "take longer than its span{}",
+                iteration_text()));
         } else if (!on_gpu_) {
             notes.emplace_back(
-                "the ranges are those of the CPU: where a range waits for its message, the wait is "
-                "in its time");
+                without_waits_
+                    ? "the times are those of the CPU, from the first operator of an action to its "
+                      "last, without waits for messages"
+                    : "the ranges are those of the CPU: where a range waits for its message, the "
+                      "wait is in its time");
+        }
+        if (lacks_kernels_) {
+            notes.emplace_back(
+                "the machine had a GPU, but none of its kernels was recorded: if the run used it, "
+                "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]");
         }
         if (pairs_ > 0) {
             notes.push_back(
@@ -153,7 +180,16 @@ class Ranks {
         }
         add_notes_of_ranks(notes);
         notes.insert(notes.end(), clock_notes_.begin(), clock_notes_.end());
-        if (!transfers_.empty()) {
+        if (!transfers_.empty() && !receives_.empty()) {
+            notes.push_back(fmt::format(
+                "messages take {}, the median of {}, from the later begin of a send and its "
+                "receive "
+                "on; the receives last {} with their waits; the profile's link has the time as its "
+                "latency, as their sizes are not known",
+                format_duration(median(transfers_)),
+                transfers_.size(),
+                format_duration(median(receives_))));
+        } else if (!transfers_.empty()) {
             notes.push_back(fmt::format(
                 "messages take {}: the median of {} whose receives were pending, without the wait "
                 "for their computation; the profile's link has it as its latency, as their sizes "
@@ -165,6 +201,28 @@ class Ranks {
     }
 
   private:
+    /// Takes messages that no range names with a micro-batch.
+    void pair_messages() {
+        PairedMessages paired = paired_messages(traces_);
+        transfers_ = std::move(paired.transfers);
+        receives_ = std::move(paired.receives);
+        std::ranges::move(paired.notes, std::back_inserter(clock_notes_));
+    }
+
+    /// "; an iteration takes 1.2 s, the median of 20"; empty where there are none.
+    std::string iteration_text() const {
+        std::vector<Duration> lengths;
+        for (const TorchTrace& trace : traces_) {
+            append(lengths, trace.step_lengths);
+        }
+        return lengths.empty() ? ""
+                               : fmt::format(
+                                     "; an iteration takes {}, the median of {}, with all "
+                                     "that it waits for",
+                                     format_duration(median(lengths)),
+                                     lengths.size());
+    }
+
     void add_notes_of_ranks(std::vector<std::string>& notes) const {
         for (std::size_t place = 0; place < traces_.size(); ++place) {
             for (const std::string& note : traces_[place].notes) {
@@ -181,23 +239,19 @@ class Ranks {
     std::vector<TorchTrace> traces_;
     StageTimes stages_;
     std::vector<Duration> transfers_;
+    std::vector<Duration> receives_;  ///< of the same messages, with waits; empty: not known
     std::vector<std::string> clock_notes_;
     int world_size_ = 0;
     int pairs_ = 0;
     bool on_gpu_ = false;
     bool only_launches_ = false;
+    bool without_waits_ = true;
+    bool lacks_kernels_ = false;
     bool has_own_stages_ = false;
+    bool knows_stages_ = false;  ///< the traces say their places in the pipeline
 };
 
 }  // namespace
-
-std::string_view RangeNameOptions::given() const {
-    return !forward.empty()           ? "--forward"
-           : !backward.empty()        ? "--backward"
-           : !backward_input.empty()  ? "--backward-input"
-           : !backward_weight.empty() ? "--backward-weight"
-                                      : "";
-}
 
 Imported import_torch_trace(const ImportOptions& options) {
     const int size = required_micro_batch_size(options, why_size);
@@ -213,6 +267,7 @@ Imported import_torch_trace(const ImportOptions& options) {
         add(file, file);
     }
     ranks.finish();
+    ranks.check(size, options.file);
     Profile profile = stage_profile(ranks.stages(), size, options.file.string());
     if (const std::optional<LinkCost> link = ranks.link()) {
         profile.links.push_back(*link);

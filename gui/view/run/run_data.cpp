@@ -144,6 +144,7 @@ void refuse_other_kinds(const fs::path& file, FileKind kind) {
         case FileKind::DeepSpeed:
         case FileKind::Megatron:
         case FileKind::Nsys:
+        case FileKind::Otlp:
             throw Error(ErrorKind::BadInput,
                         file.string(),
                         fmt::format("this is {}, expected a scenario, a schedule, a trace, a "
@@ -383,6 +384,7 @@ void merge_ranks(Sides& sides, std::vector<std::string>& problems) {
         TorchTimeline merged = torch_timeline(
             std::move(sides.ranks), sides.predicted ? &sides.predicted->schedule : nullptr);
         std::ranges::move(merged.problems, std::back_inserter(problems));
+        std::ranges::move(merged.differences, std::back_inserter(problems));
         sides.measured = std::move(merged.trace);
     } catch (const std::exception& error) {
         problems.emplace_back(error.what());

@@ -50,6 +50,7 @@ TEST(KindOfContent, IsToldByTheFirstBytes) {
         {hf_config, FileKind::HfConfig},
         {graph, FileKind::Graph},
         {std::string_view("SQLite format 3\0...", 19), FileKind::Nsys},
+        {R"({"resourceSpans":[{"resource":{},"scopeSpans":[]}]})", FileKind::Otlp},
         {"", FileKind::Unknown},
         {"{\n  \"schema_version\": 1,\n  \"tool_version\": \"0.1.0\",\n  \"layers\": 1, "
          "\"samples\": 2}",
@@ -102,7 +103,9 @@ TEST_F(WrongKinds, AreNamedWithTheCommandThatTakesThem) {
         {{"run", config}, "this is a config.json of Hugging Face", "pipetwin import hf"},
         {{"check", profile}, "this is a profile", "--profile"},
         {{"check", trace}, "this is a trace of PyTorch's profiler", "import torch-trace"},
-        {{"compare", trace, trace}, "this is a trace of PyTorch's profiler", "import torch-trace"},
+        {{"compare", trace, profile},
+         "this is a profile, the costs of layers, expected a prediction",
+         "--profile"},
         {{"simulate", scenario, "--profile", schedule}, "this is a schedule", "pipetwin check"},
         {{"plan", scenario, "--calibrate", scenario},
          "this is a scenario, expected a JSON file of measured runs",

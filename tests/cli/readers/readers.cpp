@@ -28,6 +28,12 @@ constexpr std::string_view torch_trace = R"({"distributedInfo": {"rank": 0, "wor
 {"ph": "X", "cat": "user_annotation", "name": "PP:0B0", "pid": 1, "tid": 1, "ts": 4000.5, "dur": 6000.5}
 ]})";
 
+constexpr std::string_view otlp =
+    R"({"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"spans": [)"
+    R"({"name": "megatron.microbatch.forward", "startTimeUnixNano": "5000", )"
+    R"("endTimeUnixNano": "9000"}, {"name": "megatron.microbatch.backward", )"
+    R"("startTimeUnixNano": "9000", "endTimeUnixNano": "15000"}]}]}]})";
+
 constexpr std::string_view megatron =
     "--pipeline-model-parallel-size 2 --num-layers 4 "
     "--hidden-size 64 --num-attention-heads 4 --seq-length 32 "
@@ -192,6 +198,7 @@ void Readers::SetUp() {
     file("schedule.csv", schedule);
     file("graph.txt", graph);
     file("torch.json", torch_trace);
+    file("spans.jsonl", otlp);
     file("megatron.sh", megatron);
     file("primus.yaml", primus);
     file("layout.txt", "Et*3|(tt|)*2,t|tL");
@@ -294,6 +301,7 @@ std::vector<Reader> Readers::of_imports() const {
         {"DeepSpeed's JSON", "deepspeed.json", import("deepspeed", "deepspeed.json")},
         {"PipeDream's graph", "graph.txt", import("pipedream", "graph.txt", size)},
         {"a trace of PyTorch's profiler", "torch.json", import("torch-trace", "torch.json", size)},
+        {"spans of OpenTelemetry", "spans.jsonl", import("otlp", "spans.jsonl", size)},
         {"an export of nsys", "torch.json", import("nsys", "torch.json", size), {3, 5, 6}},
         {"a trace of ours",
          "simulated/predicted.trace.json",
