@@ -114,7 +114,7 @@ class RoundCosts {
     virtual int steps_of_plan() const { return 1; }
 };
 
-/// Of ranks that divide nothing: of every setting what one step took.
+/// Costs of ranks that divide nothing: what one step of every setting took.
 class CostsOfSettings final : public RoundCosts {
   public:
     CostsOfSettings(const SettledScenario& scenario,
@@ -150,8 +150,8 @@ class CostsOfSettings final : public RoundCosts {
     double stolen_ = 0;
 };
 
-/// Of devices or replicas that divide layers: what `profile` measures of them in a pipeline of
-/// other numbers of micro-batches, their messages included.
+/// Costs of devices or replicas that divide layers: what `profile` measures of them in a pipeline
+/// of other numbers of micro-batches, their messages included.
 class CostsOfGroups final : public RoundCosts {
   public:
     CostsOfGroups(const SettledScenario& scenario, const Model& model)
@@ -170,7 +170,7 @@ class CostsOfGroups final : public RoundCosts {
     int steps_of_plan() const override { return 2; }
 
   private:
-    /// Of the same size: three quarters as many, and 3 at least.
+    /// The scenario with micro-batches of the same size: three quarters as many, and 3 at least.
     static SettledScenario with_other_micro_batches(SettledScenario scenario) {
         const int size = replica_batch(scenario) / scenario.pipeline.micro_batches;
         constexpr int fewest = 3;

@@ -95,8 +95,8 @@ class Group {
     /// order of the members, and then `skip`, in fp32 at least, so that all have the same bits. A
     /// skip is the same on all members, or empty.
     virtual void all_reduce(View numbers, ConstView skip = {}) = 0;
-    /// As `all_reduce`, over `count` neighbours alone: members 0 to count - 1, the next so many,
-    /// and so on.
+    /// `numbers` become the sums over `count` neighbours, as in `all_reduce`: members 0 to count -
+    /// 1 add up theirs, and so do the next so many.
     virtual void all_reduce_of_neighbours(View numbers, int count) = 0;
     /// `own` becomes the sums of the caller's part of `numbers`, with the bits of `all_reduce`;
     /// `skip` is of this part, and may be `own` itself. Each member has the part that `parts` says,

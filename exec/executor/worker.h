@@ -263,7 +263,7 @@ class Worker {
     const int rank_;
     Edges& edges_;
     const bool emulates_links_;  ///< messages take no less than the plan says
-    /// As ExecutorOptions.
+    /// Told of the begin of actions (ExecutorOptions).
     const std::function<void(int rank, Op, TimePoint, const GroupTimes& waited)> action_begun_;
     const std::function<bool()> times_layers_;  ///< as ExecutorOptions
     const bool has_timer_;  ///< of layers or actions, called where `times_layers_` says so
