@@ -20,6 +20,7 @@ namespace pipetwin {
 namespace {
 
 constexpr double most_enumerated = 10'000;         ///< splits
+constexpr double most_listed = 2'000;              ///< splits, where their bound is asked for
 constexpr double most_walked = 15e6;               ///< steps of the recurrence
 constexpr int limits_of_bisection = 80;            ///< about
 constexpr double most_shared = 5e6;                ///< steps of one limit of `RankShare`
@@ -249,23 +250,54 @@ std::optional<std::pair<std::int64_t, std::vector<int>>> least_by_walk(RankWalk&
     return best;
 }
 
-/// What no split goes below where the ranks have any number of pieces: `low`, or more by
-/// `RankShare`. None where no split goes up to `high`.
-std::optional<std::int64_t> bound_of_share(const RankChain& chain,
-                                           std::int64_t low,
-                                           std::int64_t high) {
-    RankShare share(chain);
-    if (share.steps() > most_shared || share.keeps(low)) {
+/// Whether there are so few splits that each can be looked at.
+bool can_list(const RankChain& chain) {
+    return chain.pieces() <= chain.layers &&
+           split_count(chain.layers, chain.pieces()) <= most_listed;
+}
+
+/// Whether any split keeps the limit.
+bool any_keeps(const RankChain& chain, std::int64_t limit) {
+    bool found = false;
+    const auto take = [&found](const std::vector<int>&, const RankAmounts&) {
+        found = true;
+        return std::int64_t{-1};  // which nothing keeps
+    };
+    SplitWalk(chain, limit, never, take).visit();
+    return found;
+}
+
+/// What no split goes below where ever larger limits are kept: `low`, or more. None where no split
+/// goes up to `high`.
+template <class Keeps>
+std::optional<std::int64_t> bound_between(std::int64_t low, std::int64_t high, const Keeps& keeps) {
+    if (keeps(low)) {
         return low;
     }
-    if (!share.keeps(high)) {
+    if (!keeps(high)) {
         return std::nullopt;
     }
     while (high - low > high / shared_precision + 1) {
         const std::int64_t half = low + (high - low) / 2;
-        (share.keeps(half) ? high : low) = half;
+        (keeps(half) ? high : low) = half;
     }
     return low;
+}
+
+/// `bound_between` where the ranks have any number of pieces: by the splits if they are few, else
+/// by `RankShare`.
+std::optional<std::int64_t> bound_of_any(const RankChain& chain,
+                                         std::int64_t low,
+                                         std::int64_t high) {
+    if (can_list(chain)) {
+        return bound_between(
+            low, high, [&chain](std::int64_t limit) { return any_keeps(chain, limit); });
+    }
+    RankShare share(chain);
+    return share.steps() > most_shared ? std::optional(low)
+                                       : bound_between(low, high, [&share](std::int64_t limit) {
+                                             return share.keeps(limit);
+                                         });
 }
 
 RankSplit split_of(const RankChain& chain, std::vector<int> sizes, std::int64_t bound) {
@@ -295,7 +327,7 @@ std::optional<std::int64_t> rank_bound_between(const RankChain& chain,
     const std::optional<std::int64_t> beyond = most < all ? std::optional(high) : std::nullopt;
     const RankPlacement placement = rank_placement(chain);
     if (!can_walk(chain, placement)) {
-        const auto bound = bound_of_share(chain, low, most);
+        const auto bound = bound_of_any(chain, low, most);
         return bound ? bound : beyond;
     }
     RankWalk walk(chain, placement);
@@ -310,6 +342,9 @@ bool rank_chain_keeps(const RankChain& chain, std::int64_t limit) {
     }
     const RankPlacement placement = rank_placement(chain);
     if (!can_walk(chain, placement)) {
+        if (can_list(chain)) {
+            return any_keeps(chain, limit);
+        }
         RankShare share(chain);
         return share.steps() > most_shared || share.keeps(limit);
     }

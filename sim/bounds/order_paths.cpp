@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
+#include <vector>
 
 #include "core/base/as_index.h"
 #include "core/schedule/action.h"
@@ -166,60 +168,129 @@ void Row::add_ways(double share, OrderPaths& paths) const {
     }
 }
 
-void Row::add_stashes(std::vector<std::vector<MeanStashes>>& stashes) const {
-    std::vector<MeanStashes> now(chunks());
-    std::vector<MeanStashes> full(chunks());
-    std::vector<std::vector<MeanStashes>> of_chunk(chunks(), now);
-    double live = 0;
-    double most = 0;
+/// What a rank holds after each action of its row.
+class HeldStashes {
+  public:
+    explicit HeldStashes(std::size_t chunks) : now_(chunks) {}
+
+    /// `next`: the chunk whose backward is the next action; none where another is.
+    void after(Op op, std::size_t chunk, bool is_last, std::optional<std::size_t> next) {
+        MeanStashes& of = now_[chunk];
+        if (next_) {
+            now_[*next_].next = 0;
+        }
+        if (op == Op::Forward) {
+            ++of.live;
+            ++live_;
+            of.last += is_last ? 1 : 0;
+            last_ += is_last ? 1 : 0;
+        } else {
+            of.pending += op == Op::BackwardInput ? 1 : op == Op::BackwardWeight ? -1 : 0;
+            const int ended = op == Op::BackwardInput ? 0 : 1;
+            of.live -= ended;
+            live_ -= ended;
+        }
+        next_ = next;
+        if (next_) {
+            now_[*next_].next = 1;
+        }
+    }
+    /// The next action is the first backward of the last micro-batch.
+    void turn_last(std::size_t chunk) {
+        last_ -= now_[chunk].last;
+        now_[chunk].last = 0;
+    }
+
+    std::size_t chunks() const { return now_.size(); }
+    const std::vector<MeanStashes>& now() const { return now_; }
+    std::optional<std::size_t> next() const { return next_; }
+    double live() const { return live_; }  ///< of all chunks
+    double last() const { return last_; }  ///< likewise
+
+  private:
+    std::vector<MeanStashes> now_;
+    std::optional<std::size_t> next_{};
+    double live_ = 0;
+    double last_ = 0;
+};
+
+/// The moment at which something is largest.
+struct Largest {
+    double largest = 0;
+    std::vector<MeanStashes> held{};
+
+    void look_at(double size, const HeldStashes& stashes) {
+        if (size > largest) {
+            largest = size;
+            held = stashes.now();
+        }
+    }
+};
+
+/// The mean of the moments at which something is largest.
+struct MeanOfLargest {
+    double largest = 0;
     double moments = 0;
-    std::size_t next = chunks();  // the chunk whose backward is the next action
+    std::vector<MeanStashes> sum{};
+
+    void look_at(double size, const HeldStashes& stashes) {
+        if (size > largest) {
+            largest = size;
+            moments = 0;
+            sum.assign(stashes.chunks(), {});
+        }
+        if (size < largest) {
+            return;
+        }
+        ++moments;
+        for (std::size_t chunk = 0; chunk < sum.size(); ++chunk) {
+            sum[chunk].add(stashes.now()[chunk], 1.0);
+        }
+    }
+    std::vector<MeanStashes> mean() const {
+        std::vector<MeanStashes> result(sum.size());
+        for (std::size_t chunk = 0; chunk < sum.size(); ++chunk) {
+            result[chunk].add(sum[chunk], 1.0 / moments);
+        }
+        return result;
+    }
+};
+
+void Row::add_stashes(std::vector<std::vector<MeanStashes>>& stashes) const {
+    HeldStashes held(chunks());
+    MeanOfLargest full;
+    Largest last_held;
+    std::vector<Largest> of_chunk(chunks());
+    std::vector<Largest> before_backward(chunks());
     for (std::size_t i = 0; i < actions_.size(); ++i) {
         const Action& action = actions_[i];
         const std::size_t at = chunk_of(action);
-        MeanStashes& of = now[at];
-        if (action.op == Op::Forward) {
-            ++of.live;
-            ++live;
-        } else if (action.op == Op::BackwardInput) {
-            ++of.pending;
-        } else {
-            of.pending -= action.op == Op::BackwardWeight ? 1 : 0;
-            --of.live;
-            --live;
+        const Action* const next = i + 1 < actions_.size() ? &actions_[i + 1] : nullptr;
+        const bool turns = next != nullptr && is_backward(next->op);
+        held.after(action.op,
+                   at,
+                   is_of_last(action),
+                   turns ? std::optional(chunk_of(*next)) : std::nullopt);
+        const double last = held.last();  // of which one may be the next
+        const double live = held.live();
+        if (turns && is_of_last(*next)) {
+            held.turn_last(chunk_of(*next));
         }
-        if (next < chunks()) {
-            now[next].next = 0;
-            next = chunks();
-        }
-        if (i + 1 < actions_.size() && is_backward(actions_[i + 1].op)) {
-            next = chunk_of(actions_[i + 1]);
-            now[next].next = 1;
-        }
-        if (of.live > of_chunk[at][at].live) {
-            of_chunk[at] = now;
-        }
-        if (live > most) {
-            most = live;
-            moments = 0;
-            full.assign(chunks(), {});
-        }
-        if (live == most) {
-            ++moments;
-            for (std::size_t chunk = 0; chunk < chunks(); ++chunk) {
-                full[chunk].live += now[chunk].live;
-                full[chunk].pending += now[chunk].pending;
-                full[chunk].next += now[chunk].next;
-            }
+        full.look_at(live, held);
+        of_chunk[at].look_at(held.now()[at].live, held);
+        last_held.look_at(last > 0 ? last + live / static_cast<double>(actions_.size()) : 0, held);
+        if (turns) {
+            before_backward[*held.next()].look_at(live, held);
         }
     }
-    for (std::size_t chunk = 0; chunk < chunks(); ++chunk) {
-        const std::size_t piece = pieces_[chunk];
-        stashes.front()[piece] = {.live = full[chunk].live / moments,
-                                  .pending = full[chunk].pending / moments,
-                                  .next = full[chunk].next / moments};
-        for (std::size_t moment = 0; moment < chunks(); ++moment) {
-            stashes[moment + 1][piece] = of_chunk[moment][chunk];
+    std::vector<std::vector<MeanStashes>> moments{full.mean()};
+    const auto add = [&](const Largest& moment) { moments.push_back(moment.held); };
+    std::ranges::for_each(of_chunk, add);
+    add(last_held);
+    std::ranges::for_each(before_backward, add);
+    for (std::size_t moment = 0; moment < moments.size(); ++moment) {
+        for (std::size_t chunk = 0; chunk < moments[moment].size(); ++chunk) {
+            stashes[moment][pieces_[chunk]] = moments[moment][chunk];
         }
     }
 }
@@ -236,7 +307,7 @@ std::vector<Row> rows_of(const Schedule& compute) {
 
 std::vector<std::vector<MeanStashes>> stashes_of_rows(const std::vector<Row>& rows) {
     const std::size_t chunks = rows.front().chunks();
-    std::vector<std::vector<MeanStashes>> stashes(chunks + 1,
+    std::vector<std::vector<MeanStashes>> stashes(2 * chunks + 2,
                                                   std::vector<MeanStashes>(rows.size() * chunks));
     for (const Row& row : rows) {
         row.add_stashes(stashes);

@@ -24,11 +24,21 @@ struct MeanStashes {
     double live = 0;     ///< between F and the last part of their backward
     double pending = 0;  ///< of them, those whose W is still to come
     double next = 0;     ///< of them, those whose backward is the next action
+    double last = 0;     ///< of them, the last micro-batch, where it is neither of the two
+
+    void add(const MeanStashes& other, double share) {
+        live += share * other.live;
+        pending += share * other.pending;
+        next += share * other.next;
+        last += share * other.last;
+    }
 };
 
 /// [moment][piece]: in the mean of the moments at which the piece's rank holds most of all its
-/// pieces together; then, for every chunk, at the moment at which its rank holds most of that.
-/// `order`: of one pipeline, with as many pieces on every rank.
+/// pieces together; then, for every chunk, at the moment at which its rank holds most of that; then
+/// when most of its pieces hold the last micro-batch; then, for every chunk, when its rank holds
+/// most and a backward of that chunk is the next action. `order`: of one pipeline, with as many
+/// pieces on every rank.
 std::vector<std::vector<MeanStashes>> stashes_of(const Schedule& order);
 
 /// An order of one pipeline of several pieces to a rank, and ways through it, one for each rank, as

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/base/as_index.h"
@@ -15,6 +16,7 @@ namespace pipetwin::sim {
 namespace {
 
 constexpr double none = std::numeric_limits<double>::infinity();
+constexpr double rounded_down = 1 - 1e-9;  ///< of a bound, by its sums of doubles
 
 /// A number for each thing of which layers have some: how much a layer has, or what it costs.
 struct LayerParts {
@@ -98,7 +100,13 @@ struct PiecePrices {
 /// What the layers of one piece add up to.
 struct PieceSum {
     LayerParts all{};
-    bool again = false;
+    Recompute recompute = Recompute::None;
+};
+
+/// The prices of all pieces, [piece], where each recomputes the same.
+struct PricesOfPieces {
+    Recompute recompute = Recompute::None;
+    std::vector<PiecePrices> prices{};
 };
 
 /// The partition that costs least, piece by piece, none empty.
@@ -111,18 +119,15 @@ class CheapestPartition {
           of_kind_(layers.kinds().size()),
           of_piece_(pieces * (spare_ + 1)) {}
 
-    /// `keep` and `again`: [piece], one of them empty where a piece may not be so.
-    double find(const std::vector<PiecePrices>& keep, const std::vector<PiecePrices>& again) {
+    /// `ways`: what each piece chooses from.
+    double find(const std::vector<PricesOfPieces>& ways) {
         before_.assign(spare_ + 1, none);
         before_.front() = 0;
         best_.resize(spare_ + 1);
         for (std::size_t piece = 0; piece < pieces_; ++piece) {
             std::ranges::fill(best_, none);
-            for (const bool recomputes : {false, true}) {
-                const std::vector<PiecePrices>& prices = recomputes ? again : keep;
-                if (!prices.empty()) {
-                    add_piece(piece, prices[piece], recomputes);
-                }
+            for (const PricesOfPieces& way : ways) {
+                add_piece(piece, way.prices[piece], way.recompute);
             }
             std::swap(before_, best_);
         }
@@ -136,7 +141,7 @@ class CheapestPartition {
         for (std::size_t piece = pieces_; piece-- > 0;) {
             const Choice& choice = of_piece_[piece * (spare_ + 1) + spare];
             sums[piece] = {.all = layers_.sum(choice.from + piece, spare + piece + 1),
-                           .again = choice.again};
+                           .recompute = choice.recompute};
             spare = choice.from;
         }
     }
@@ -144,10 +149,10 @@ class CheapestPartition {
   private:
     struct Choice {
         std::uint32_t from = 0;  ///< spare layers before the piece
-        bool again = false;
+        Recompute recompute = Recompute::None;
     };
 
-    void add_piece(std::size_t piece, const PiecePrices& prices, bool recomputes) {
+    void add_piece(std::size_t piece, const PiecePrices& prices, Recompute recompute) {
         for (std::size_t kind = 0; kind < of_kind_.size(); ++kind) {
             of_kind_[kind] = cost_of(layers_.kinds()[kind], prices.of_layers);
         }
@@ -163,7 +168,7 @@ class CheapestPartition {
             cost += of_kind_[layers_.kind_of(spare + piece)];
             if (cost < best_[spare]) {
                 best_[spare] = cost;
-                choices[spare] = {.from = from, .again = recomputes};
+                choices[spare] = {.from = from, .recompute = recompute};
             }
         }
     }
@@ -177,6 +182,13 @@ class CheapestPartition {
     std::vector<Choice> of_piece_;
 };
 
+/// Forwards of a piece that a way meets again.
+double again_of(const PieceCounts& of, Recompute recompute) {
+    return recompute == Recompute::None     ? 0
+           : recompute == Recompute::Always ? of.again
+                                            : of.again_but_last;
+}
+
 /// Looks for a mean of ways and for prices of memory that bound well.
 class BestMean {
   public:
@@ -186,6 +198,10 @@ class BestMean {
           layers_(question.sums),
           cheapest_(layers_, as_index(order.pieces())),
           update_(static_cast<double>(question.sums.update.back().count()) / order.ranks) {
+        for (const Recompute recompute : question.recomputes) {
+            prices_.push_back({.recompute = recompute,
+                               .prices = std::vector<PiecePrices>(as_index(order.pieces()))});
+        }
         if (question.memory) {
             room_ = static_cast<double>((order.ranks * *question.memory).count);
         }
@@ -194,7 +210,7 @@ class BestMean {
     /// Whether all ranks together have room for some partition, at each of the moments.
     bool has_room();
 
-    double search(double ceiling);
+    double search(const WaysSearch& search);
 
   private:
     double find(const std::vector<double>& shares, const std::vector<double>& prices);
@@ -205,8 +221,11 @@ class BestMean {
         return order_.ends_with_update(way) ? update_ : 0;
     }
     double memory_of(std::size_t moment, const std::vector<PieceSum>& pieces) const;
-    void add_memory(
-        PiecePrices& prices, std::size_t piece, std::size_t moment, bool again, double price) const;
+    void add_memory(PiecePrices& prices,
+                    std::size_t piece,
+                    std::size_t moment,
+                    Recompute recompute,
+                    double price) const;
 
     const OrderPaths& order_;
     const PathsQuestion& question_;
@@ -215,19 +234,22 @@ class BestMean {
     double update_;
     double room_ = 0;  ///< of all ranks
     std::vector<PieceCounts> mean_{};
-    std::vector<PiecePrices> keep_{};
-    std::vector<PiecePrices> again_{};
-    std::vector<double> times_{};  ///< [way]
+    std::vector<PricesOfPieces> prices_{};  ///< of each way of recompute
+    std::vector<double> times_{};           ///< [way]
 };
 
-void BestMean::add_memory(
-    PiecePrices& prices, std::size_t piece, std::size_t moment, bool again, double price) const {
+void BestMean::add_memory(PiecePrices& prices,
+                          std::size_t piece,
+                          std::size_t moment,
+                          Recompute recompute,
+                          double price) const {
     prices.of_layers.state += price;
     if (!question_.stashes_on_device) {
         return;
     }
     const MeanStashes& of = order_.stashes[moment][piece];
-    const double whole = again ? of.pending + of.next : of.live;
+    const double last = recompute == Recompute::ExceptLast && question_.counts_last ? of.last : 0;
+    const double whole = recompute == Recompute::None ? of.live : of.pending + of.next + last;
     prices.of_layers.saved += price * whole;
     prices.of_layers.split += price * of.pending;
     const Bytes input = piece == 0 ? std::min(question_.sums.input, question_.sums.least_boundary)
@@ -263,27 +285,21 @@ double BestMean::find(const std::vector<double>& shares, const std::vector<doubl
         add_counts(order_.begins[i], of_begin[i]);
         add_counts(order_.ends[i], of_end[i]);
     }
-    keep_.clear();
-    again_.clear();
-    for (std::size_t piece = 0; piece < mean_.size(); ++piece) {
-        const PieceCounts& of = mean_[piece];
-        const PiecePrices times{
-            .of_layers = {.forward = of.forward, .input = of.input, .weight = of.weight}};
-        for (const bool again : {false, true}) {
-            if (again ? question_.may_recompute : question_.may_keep) {
-                PiecePrices& all = (again ? again_ : keep_).emplace_back(times);
-                all.of_layers.forward += !again                 ? 0
-                                         : question_.keeps_last ? of.again_but_last
-                                                                : of.again;
-                for (std::size_t moment = 0; moment < prices.size(); ++moment) {
-                    if (prices[moment] > 0) {
-                        add_memory(all, piece, moment, again, prices[moment]);
-                    }
+    for (PricesOfPieces& way : prices_) {
+        for (std::size_t piece = 0; piece < mean_.size(); ++piece) {
+            const PieceCounts& of = mean_[piece];
+            PiecePrices& all = way.prices[piece];
+            all = {.of_layers = {.forward = of.forward + again_of(of, way.recompute),
+                                 .input = of.input,
+                                 .weight = of.weight}};
+            for (std::size_t moment = 0; moment < prices.size(); ++moment) {
+                if (prices[moment] > 0) {
+                    add_memory(all, piece, moment, way.recompute, prices[moment]);
                 }
             }
         }
     }
-    return cheapest_.find(keep_, again_);
+    return cheapest_.find(prices_);
 }
 
 bool BestMean::has_room() {
@@ -306,9 +322,7 @@ double BestMean::time_of(const std::vector<PieceCounts>& part,
     double time = 0;
     for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
         const PieceCounts& of = part[piece];
-        const double again = !pieces[piece].again   ? 0
-                             : question_.keeps_last ? of.again_but_last
-                                                    : of.again;
+        const double again = again_of(of, pieces[piece].recompute);
         const LayerParts& all = pieces[piece].all;
         time += (of.forward + again) * all.forward + of.input * all.input + of.weight * all.weight;
     }
@@ -332,7 +346,7 @@ double BestMean::memory_of(std::size_t moment, const std::vector<PieceSum>& piec
     double bytes = 0;
     for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
         PiecePrices prices;
-        add_memory(prices, piece, moment, pieces[piece].again, 1.0);
+        add_memory(prices, piece, moment, pieces[piece].recompute, 1.0);
         bytes += cost_of(pieces[piece].all, prices.of_layers) + prices.besides;
     }
     return bytes;
@@ -340,16 +354,24 @@ double BestMean::memory_of(std::size_t moment, const std::vector<PieceSum>& piec
 
 /// Ascends: ways that take long with the partition found last get larger shares, and moments at
 /// which its ranks lack memory higher prices, the less so the later.
-double BestMean::search(double ceiling) {
-    constexpr int turns = 24;
+double BestMean::search(const WaysSearch& search) {
     constexpr double pace_of_shares = 4;
     constexpr double pace_of_prices = 0.5;
+    const double ceiling = static_cast<double>(search.ceiling.count()) / rounded_down;
+    const double enough = static_cast<double>(search.enough.count()) / rounded_down;
     std::vector<double> shares(order_.ways.size(), 1.0 / static_cast<double>(order_.ways.size()));
     std::vector<double> prices(question_.memory ? order_.stashes.size() : 0);
+    if (search.from != nullptr && search.from->shares.size() == shares.size()) {
+        shares = search.from->shares;
+        if (search.from->prices.size() == prices.size()) {
+            prices = search.from->prices;
+        }
+    }
+    WaysAndPrices found;
     std::vector<double> most(prices.size(), room_);  // [moment] what a partition found so far needs
     std::vector<PieceSum> pieces;
     double best = 0;
-    for (int turn = 0; turn < turns; ++turn) {
+    for (int turn = 0; turn < search.turns; ++turn) {
         double besides = 0;
         for (std::size_t i = 0; i < shares.size(); ++i) {
             besides += shares[i] * update_of(order_.ways[i]);
@@ -357,8 +379,12 @@ double BestMean::search(double ceiling) {
         for (const double price : prices) {
             besides -= price * room_;
         }
-        best = std::max(best, find(shares, prices) + besides);
-        if (best >= ceiling || turn + 1 == turns) {
+        const double bound = find(shares, prices) + besides;
+        if (bound > best) {
+            best = bound;
+            found = {.shares = shares, .prices = prices};
+        }
+        if (best >= ceiling || best >= enough || turn + 1 == search.turns) {
             break;
         }
         cheapest_.read(pieces);
@@ -384,6 +410,9 @@ double BestMean::search(double ceiling) {
                 std::max(0.0, prices[moment] + pace_of_prices * pace * lacks * mean / most[moment]);
         }
     }
+    if (search.from != nullptr && best > 0) {
+        *search.from = std::move(found);
+    }
     return best;
 }
 
@@ -391,14 +420,13 @@ double BestMean::search(double ceiling) {
 
 std::optional<Duration> bound_of_paths(const OrderPaths& order,
                                        const PathsQuestion& question,
-                                       Duration ceiling) {
-    constexpr double rounding = 1 - 1e-9;
+                                       const WaysSearch& search) {
     BestMean mean(order, question);
     if (!mean.has_room()) {
         return std::nullopt;
     }
-    const double bound = mean.search(static_cast<double>(ceiling.count()) / rounding) * rounding;
-    return std::min(ceiling, Duration{static_cast<std::int64_t>(bound)});
+    const double bound = mean.search(search) * rounded_down;
+    return std::min(search.ceiling, Duration{static_cast<std::int64_t>(bound)});
 }
 
 }  // namespace pipetwin::sim

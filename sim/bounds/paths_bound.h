@@ -2,8 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/base/units.h"
+#include "core/schedule/recompute.h"
 #include "sim/bounds/layer_sums.h"
 #include "sim/bounds/order_paths.h"
 
@@ -12,11 +14,28 @@ namespace pipetwin::sim {
 /// What bounds of all partitions of an order depend on beside it.
 struct PathsQuestion {
     const LayerSums& sums;
-    bool may_keep = true;           ///< what a piece keeps from F to B
-    bool may_recompute = false;     ///< a piece, for all micro-batches
-    bool keeps_last = false;        ///< of a piece that is recomputed: its last micro-batch
+    /// What a piece may recompute, each for itself.
+    std::vector<Recompute> recomputes{Recompute::None};
+    /// Whether memory counts the last micro-batch of a piece that recomputes all others.
+    bool counts_last = true;
     std::optional<Bytes> memory{};  ///< of a rank, for layers; none: no limit
     bool stashes_on_device = true;  ///< what is kept
+};
+
+/// A mean of ways and prices of memory.
+struct WaysAndPrices {
+    std::vector<double> shares{};  ///< [way] of the mean; empty: all alike
+    std::vector<double> prices{};  ///< [moment] nanoseconds for each byte; empty: none
+};
+
+/// How long a mean and prices are looked for that bound well.
+struct WaysSearch {
+    Duration ceiling = Duration::max();  ///< what is not below it may be told as that
+    Duration enough = Duration::max();   ///< the search ends where the bound is not below
+    int turns = 24;
+    /// Where it begins: with those that bounded best for a question about the same order, which it
+    /// replaces. Null: with the mean of all ways.
+    WaysAndPrices* from = nullptr;
 };
 
 /// What no partition goes below, with the order's rows. Any mean of ways is a bound, and so is that
@@ -25,10 +44,9 @@ struct PathsQuestion {
 ///     step >= least over partitions of (time + sum over moments of price * memory)
 ///             - sum of the prices * ranks * memory of a rank
 ///
-/// A mean and prices that bound well are looked for. None where all ranks together lack memory
-/// with any partition. What is not below `ceiling` may be told as that.
+/// None where all ranks together lack memory with any partition.
 std::optional<Duration> bound_of_paths(const OrderPaths& order,
                                        const PathsQuestion& question,
-                                       Duration ceiling);
+                                       const WaysSearch& search = {});
 
 }  // namespace pipetwin::sim

@@ -190,19 +190,105 @@ Bytes input_of(const LayerSums& sums, int piece) {
     return piece == 0 ? std::min(sums.input, sums.least_boundary) : sums.least_boundary;
 }
 
+/// What a rank holds of a piece of its own between F and B.
+struct Holding {
+    Kept kept = Kept::All;
+    bool keeps_last = false;  ///< of what is computed again, the last micro-batch
+
+    /// Micro-batches of which all is kept.
+    double whole(const MeanStashes& of) const {
+        const double again = of.pending + of.next + (keeps_last ? of.last : 0.0);
+        return kept == Kept::All ? of.live : kept == Kept::Input ? again : 0.0;
+    }
+    double split(const MeanStashes& of) const { return kept == Kept::Nothing ? 0.0 : of.pending; }
+};
+
+/// [moment]: shares of moments at which a rank holds much of every one of its pieces, so that it
+/// doesn't matter which of them has the layers: the value of a game, to within a few percent, by
+/// weights that grow with what is held of the piece that is held least. Any shares are valid.
+std::vector<double> shares_of_moments(const std::vector<std::vector<double>>& held) {
+    constexpr int turns = 60;
+    constexpr double pace = 0.5;
+    const std::size_t pieces = held.front().size();
+    double most = 0;
+    for (const std::vector<double>& at_moment : held) {
+        most = std::max(most, std::ranges::max(at_moment));
+    }
+    std::vector<double> shares(held.size(), most > 0 ? 0.0 : 1.0);
+    std::vector<double> weights(pieces, 1.0);  // large where little was held until now
+    for (int turn = 0; most > 0 && turn < turns; ++turn) {
+        std::size_t best = 0;
+        double best_held = -1;
+        for (std::size_t moment = 0; moment < held.size(); ++moment) {
+            double sum = 0;
+            for (std::size_t piece = 0; piece < pieces; ++piece) {
+                sum += weights[piece] * held[moment][piece];
+            }
+            if (sum > best_held) {
+                best_held = sum;
+                best = moment;
+            }
+        }
+        ++shares[best];
+        for (std::size_t piece = 0; piece < pieces; ++piece) {
+            weights[piece] *= std::exp(-pace * held[best][piece] / most);
+        }
+        const double heaviest = std::ranges::max(weights);
+        for (double& weight : weights) {
+            weight /= heaviest;
+        }
+    }
+    double all = 0;
+    for (const double share : shares) {
+        all += share;
+    }
+    for (double& share : shares) {
+        share /= all;
+    }
+    return shares;
+}
+
+/// [piece]: the mean of what its rank holds at the moments of `stashes`, with shares of its own for
+/// each rank.
+std::vector<MeanStashes> mean_of_moments(const RankChain& chain,
+                                         const std::vector<std::vector<MeanStashes>>& stashes,
+                                         const Holding& holding) {
+    std::vector<std::vector<std::size_t>> pieces(as_index(chain.ranks()));
+    for (std::size_t piece = 0; piece < chain.rank_of_piece.size(); ++piece) {
+        pieces[as_index(chain.rank_of_piece[piece])].push_back(piece);
+    }
+    std::vector<MeanStashes> mean(chain.rank_of_piece.size());
+    std::vector<std::vector<double>> held(stashes.size());
+    for (const std::vector<std::size_t>& of_rank : pieces) {
+        for (std::size_t moment = 0; moment < stashes.size(); ++moment) {
+            held[moment].clear();
+            for (const std::size_t piece : of_rank) {
+                held[moment].push_back(holding.whole(stashes[moment][piece]));
+            }
+        }
+        const std::vector<double> shares = shares_of_moments(held);
+        for (std::size_t moment = 0; moment < stashes.size(); ++moment) {
+            for (const std::size_t piece : of_rank) {
+                mean[piece].add(stashes[moment][piece], shares[moment]);
+            }
+        }
+    }
+    return mean;
+}
+
 /// [rank]: the memory at the moments of these stashes.
 RankQuantity mean_memory(const RankChain& chain,
                          const std::vector<MeanStashes>& stashes,
                          const LayerSums& sums,
-                         Kept kept) {
+                         const Holding& holding) {
     RankQuantity quantity{.before =
                               std::vector<std::vector<std::int64_t>>(as_index(chain.pieces()))};
     std::vector<double> inputs(as_index(chain.ranks()));
     for (int piece = 0; piece < chain.pieces(); ++piece) {
         quantity.kind_of_piece.push_back(piece);
         const MeanStashes& of = stashes[as_index(piece)];
-        const double whole = kept == Kept::All ? of.live : kept == Kept::Input ? of.pending : 0.0;
-        const double split = kept == Kept::Nothing ? 0.0 : of.pending;
+        const double whole = holding.whole(of);
+        const double split = holding.split(of);
         std::vector<std::int64_t>& before = quantity.before[as_index(piece)];
         before.push_back(0);
         // Rounded down layer by layer, so that layers that are alike stay so.
@@ -216,7 +302,7 @@ RankQuantity mean_memory(const RankChain& chain,
                 static_cast<std::int64_t>(std::floor(
                     rounding * (whole * bytes(sums.saved) + split * bytes(sums.split)))));
         }
-        if (kept == Kept::Input) {
+        if (holding.kept == Kept::Input) {
             inputs[as_index(chain.rank_of_piece[as_index(piece)])] +=
                 (of.live - whole) * static_cast<double>(input_of(sums, piece).count);
         }
@@ -331,10 +417,13 @@ void add_mean_memory(RankChain& chain,
     const std::vector<std::vector<MeanStashes>> stashes = stashes_of(order);
     const bool where_needed = question.asked.where_needed;
     const bool recomputes = question.asked.recomputed > 0;
+    const bool keeps_last = !where_needed && question.again == Recompute::ExceptLast;
     const auto add = [&](Kept kept, int alternative) {
-        for (const std::vector<MeanStashes>& at_moment : stashes) {
-            RankQuantity quantity =
-                mean_memory(chain, at_moment, sums, question.holds_all ? kept : Kept::Nothing);
+        const Holding holding{.kept = question.holds_all ? kept : Kept::Nothing,
+                              .keeps_last = keeps_last};
+        const std::vector<MeanStashes> mean = mean_of_moments(chain, stashes, holding);
+        for (const std::vector<MeanStashes>* const held : {&stashes.front(), &mean}) {
+            RankQuantity quantity = mean_memory(chain, *held, sums, holding);
             quantity.alternative = alternative;
             quantity.limits.assign(as_index(chain.ranks()), question.asked.memory_limit->count);
             chain.quantities.push_back(std::move(quantity));

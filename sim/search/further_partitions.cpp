@@ -349,13 +349,14 @@ class LikeCandidates {
     void raise(Unexplored& node, RaisedBy how) {
         node.knows_ways = true;
         try {
-            const ScheduleChoice& choice = node.candidate.choice;
             const ShapeBounds& bounds = bounds_of(node.candidate);
-            if (how == RaisedBy::Chain) {
-                raise_by_chain(node, bounds);
-            } else if (const OrderPaths* const paths = paths_of(choice, bounds)) {
-                const auto least = bounds.least_by_ways(choice, *paths, purpose_.best);
-                node.relaxation = std::max(node.relaxation, least.value_or(purpose_.best));
+            if (how == RaisedBy::Ways) {
+                raise_by_ways(node, bounds, few_turns);
+                return;
+            }
+            raise_by_chain(node, bounds);
+            if (node.relaxation < enough_) {
+                raise_by_ways(node, bounds, many_turns);
             }
         } catch (const Error&) {  // there is no plan
             node.relaxation = purpose_.best;
@@ -363,6 +364,27 @@ class LikeCandidates {
     }
 
   private:
+    static constexpr int few_turns = 24;
+    static constexpr int many_turns = 150;
+
+    struct Known {
+        std::optional<OrderPaths> paths{};
+        std::optional<Error> refusal{};
+        std::map<bool, WaysAndPrices> best{};  ///< [recompute by rank]: what bounded best last
+    };
+
+    void raise_by_ways(Unexplored& node, const ShapeBounds& bounds, int turns) {
+        const ScheduleChoice& choice = node.candidate.choice;
+        if (Known* const known = known_of(choice, bounds)) {
+            const WaysSearch search{.ceiling = purpose_.best,
+                                    .enough = enough_,
+                                    .turns = turns,
+                                    .from = &known->best[choice.recompute_by_rank]};
+            const auto least = bounds.least_by_ways(choice, *known->paths, search);
+            node.relaxation = std::max(node.relaxation, least.value_or(purpose_.best));
+        }
+    }
+
     void raise_by_chain(Unexplored& node, const ShapeBounds& bounds) const {
         // Candidates of which no partition is known that fits are explored by their bounds.
         const bool is_asked = purpose_.explored && node.priority == Duration::max();
@@ -386,7 +408,7 @@ class LikeCandidates {
     }
 
     /// Null where ways say nothing. Throws Error(Infeasible) where the schedule has no such order.
-    const OrderPaths* paths_of(const ScheduleChoice& choice, const ShapeBounds& bounds) {
+    Known* known_of(const ScheduleChoice& choice, const ShapeBounds& bounds) {
         const auto [known, is_new] = paths_.try_emplace({choice.schedule, choice.chunks});
         Known& of = known->second;
         if (is_new) {
@@ -401,13 +423,9 @@ class LikeCandidates {
         if (of.refusal) {
             throw *of.refusal;
         }
-        return of.paths ? &*of.paths : nullptr;
+        return of.paths ? &of : nullptr;
     }
 
-    struct Known {
-        std::optional<OrderPaths> paths{};
-        std::optional<Error> refusal{};
-    };
     const SearchState& state_;
     RaisedFor purpose_;
     Duration enough_;
@@ -424,7 +442,7 @@ class LikeCandidates {
 void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored,
                                      const RaisedFor& purpose) const {
     const Duration best = purpose.best;
-    constexpr std::size_t many = 8192;  // which have orders in common
+    constexpr std::size_t most_at_once = 8192;  // which have orders in common
     constexpr std::size_t few = 128;
     constexpr std::size_t first_of_few = 8;
     const auto sort = [](std::span<Unexplored> nodes) {
@@ -437,7 +455,9 @@ void FurtherPartitions::raise_bounds(std::vector<Unexplored>& unexplored,
     };
     Duration least = best;  // of those with both bounds
     sort(unexplored);
-    for (std::size_t i = 0; i < unexplored.size() && unexplored[i].relaxation < least; i += many) {
+    std::size_t many = 512;  // few at first: what these say spares the others turns
+    for (std::size_t i = 0; i < unexplored.size() && unexplored[i].relaxation < least;
+         i += std::exchange(many, std::min(2 * many, most_at_once))) {
         const std::span<Unexplored> nodes = part_of(unexplored, i, many);
         raise_bounds_of(nodes, RaisedBy::Ways, purpose, least);
         sort(nodes);

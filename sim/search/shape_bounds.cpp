@@ -12,7 +12,6 @@
 #include "core/partition/feasible_splits.h"
 #include "core/partition/partition_search.h"
 #include "core/schedule/generators/generate.h"
-#include "sim/bounds/paths_bound.h"
 #include "sim/bounds/row_windows.h"
 #include "sim/engine/conditions.h"
 #include "sim/search/frontier.h"
@@ -60,6 +59,13 @@ int recomputed(Recompute recompute, int micro_batches) {
             return micro_batches - 1;
     }
     PIPETWIN_EXPECT(false, "recompute out of range");
+}
+
+/// The parts of a micro-batch of which ranks keep one at least, where its forward has come through.
+int parts_kept(const ScheduleChoice& choice, const BoundQuestion& question) {
+    const bool keeps_one = question.recomputed == 0 ||
+                           (!question.where_needed && question.recomputed < question.micro_batches);
+    return keeps_one ? 1 : choice.chunks;
 }
 
 bool all_recompute(const BoundQuestion& question) {
@@ -210,9 +216,9 @@ RankChain ShapeBounds::chain_of(const ScheduleChoice& choice, const BoundQuestio
                     .rank_of_piece = ranks_of_pieces(placement, ranks, choice.chunks),
                     .quantities = {}};
     const bool both_ways = placement == StagePlacement::BothWays;
-    const bool waits = placement == StagePlacement::Loop || placement == StagePlacement::V ||
-                       placement == StagePlacement::OnePerRank;
-    // Where a model has two pipelines, each runs half of the micro-batches on a rank.
+    const bool waits = placement != StagePlacement::Unknown;
+    // Where a model has two pipelines, each runs half of the micro-batches on a rank. Of a pair of
+    // ranks each has the first of its pieces in one of them, and waits for what is before that.
     const int micro_batches = both_ways ? question.micro_batches / 2 : question.micro_batches;
     const int again =
         question.where_needed || both_ways ? 0 : std::min(question.recomputed, micro_batches);
@@ -280,18 +286,26 @@ std::optional<Schedule> ShapeBounds::order_with_ways(const ScheduleChoice& choic
 
 std::optional<Duration> ShapeBounds::least_by_ways(const ScheduleChoice& choice,
                                                    const OrderPaths& order,
-                                                   Duration ceiling) const {
+                                                   const WaysSearch& search) const {
     const BoundQuestion asked = question(choice);
-    const bool recomputes = asked.recomputed > 0;
-    return bound_of_paths(
-        order,
-        {.sums = sums_,
-         .may_keep = !recomputes || asked.where_needed,
-         .may_recompute = recomputes,
-         .keeps_last = asked.where_needed || choice.recompute == Recompute::ExceptLast,
-         .memory = asked.memory_limit,
-         .stashes_on_device = scenario_.pipeline.offload == Offload::None},
-        ceiling);
+    // Where a rank has many micro-batches, recompute of all but the last stands for that of all,
+    // too: it takes hardly less.
+    constexpr int few_micro_batches = 32;
+    const bool stands_for_all = asked.where_needed && asked.micro_batches > few_micro_batches;
+    std::vector<Recompute> recomputes{choice.recompute};
+    if (asked.where_needed) {
+        recomputes = {Recompute::None, Recompute::ExceptLast};
+        if (!stands_for_all) {
+            recomputes.push_back(Recompute::Always);
+        }
+    }
+    return bound_of_paths(order,
+                          {.sums = sums_,
+                           .recomputes = recomputes,
+                           .counts_last = !stands_for_all,
+                           .memory = asked.memory_limit,
+                           .stashes_on_device = scenario_.pipeline.offload == Offload::None},
+                          search);
 }
 
 /// The chain with what follows from the order of the actions, where a rank has several pieces in a
@@ -388,14 +402,14 @@ Duration ShapeBounds::mean_of_ranks(int chunks, const BoundQuestion& question) c
 
 /// What all ranks together keep of micro-batches, at least. Where every rank has all of them of all
 /// its pieces at once, that; else what is there while the first one turns around, of which nothing
-/// is given back yet. Where pieces are computed again, each rank has its largest, which is no
-/// smaller than their mean.
+/// is given back yet; it may be the last one, which no piece computes again where all others are.
+/// Where pieces are computed again, each rank has its largest, which is no smaller than their mean.
 Bytes ShapeBounds::least_kept(const ScheduleChoice& choice, const BoundQuestion& question) const {
     if (scenario_.pipeline.offload != Offload::None || !question.has_backward) {
         return {};
     }
     if (question.recomputed > 0) {
-        return Bytes{sums_.saved.back().count / choice.chunks};
+        return Bytes{sums_.saved.back().count / parts_kept(choice, question)};
     }
     const int micro_batches = question.micro_batches;
     const bool keeps_all = !question.stashes.empty() &&
@@ -422,7 +436,7 @@ bool ShapeBounds::holds_all(const ScheduleChoice& choice, const BoundQuestion& q
         return false;
     }
     const bool keeps = scenario_.pipeline.offload == Offload::None && question.has_backward;
-    const int parts = question.recomputed > 0 ? choice.chunks : 1;
+    const int parts = parts_kept(choice, question);
     const std::set<Bytes> rooms(sums_.room.begin(), sums_.room.end());
     const Bytes limit = *question.memory_limit + question.gathered;
     return std::ranges::all_of(rooms, [&](Bytes room) {

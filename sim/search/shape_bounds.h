@@ -14,6 +14,7 @@
 #include "core/schedule/schedule.h"
 #include "sim/bounds/layer_sums.h"
 #include "sim/bounds/order_paths.h"
+#include "sim/bounds/paths_bound.h"
 #include "sim/bounds/step_bound.h"
 #include "sim/search/candidate.h"
 
@@ -84,10 +85,9 @@ class ShapeBounds {
     std::optional<Schedule> order_with_ways(const ScheduleChoice& choice) const;
 
     /// What no partition goes below, by the ways through that order; none where no partition fits.
-    /// What is not below `ceiling` may be told as that.
     std::optional<Duration> least_by_ways(const ScheduleChoice& choice,
                                           const OrderPaths& order,
-                                          Duration ceiling) const;
+                                          const WaysSearch& search) const;
 
     /// Every partition that the bounds let be faster than `best`; none where they are more than
     /// `most`, or too many to look at.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/candidate_bounds.h"
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,7 +29,7 @@ using namespace search_test;
 /// fits.
 std::optional<Duration> bound_of_ways(const ShapeBounds& of_shape, const ScheduleChoice& choice) {
     const std::optional<Schedule> order = of_shape.order_with_ways(choice);
-    return order ? of_shape.least_by_ways(choice, order_paths(*order), Duration::max())
+    return order ? of_shape.least_by_ways(choice, order_paths(*order), {})
                  : std::optional(Duration{});
 }
 
@@ -125,7 +127,7 @@ TEST(OrderPaths, KnowMostOfTheBubbleOfStagesThatTakeTurns) {
         schedule_traits(ScheduleKind::Interleaved1F1B)
             .generate({.ranks = ranks, .chunks = chunks, .micro_batches = micro_batches}, {});
     const LayerSums sums = equal_layers(ranks * chunks);
-    const auto bound = bound_of_paths(order_paths(order), {.sums = sums}, Duration::max());
+    const auto bound = bound_of_paths(order_paths(order), {.sums = sums});
     ASSERT_TRUE(bound.has_value());
     const Duration work = micro_batches * chunks * Duration{3000};
     const Duration bubble = (ranks - 1) * Duration{3000};
@@ -145,8 +147,9 @@ TEST(OrderPaths, KnowThatMemoryMakesRanksRecompute) {
     const auto bound = [&](Bytes memory) {
         return bound_of_paths(
             paths,
-            {.sums = sums, .may_recompute = true, .keeps_last = true, .memory = memory},
-            Duration::max());
+            {.sums = sums,
+             .recomputes = {Recompute::None, Recompute::ExceptLast, Recompute::Always},
+             .memory = memory});
     };
     // Two layers' weights, and 64 micro-batches of both.
     const Bytes all = chunks * (1 + 64) * Bytes{1000};
@@ -157,6 +160,60 @@ TEST(OrderPaths, KnowThatMemoryMakesRanksRecompute) {
     EXPECT_LE(*bound(all), 3 * forward + (ranks - 1) * Duration{3000});
     EXPECT_GT(*bound(quarter), 3 * forward + forward / 3);
     EXPECT_FALSE(bound(chunks * Bytes{999}).has_value());
+}
+
+/// A rank that recomputes all micro-batches but the last keeps that one whole, on all of its stages
+/// while it is at the last of all.
+TEST(OrderPaths, KnowThatTheLastMicroBatchIsKept) {
+    constexpr int ranks = 4;
+    constexpr int chunks = 8;
+    const Schedule order =
+        schedule_traits(ScheduleKind::LoopedBfs)
+            .generate({.ranks = ranks, .chunks = chunks, .micro_batches = 4}, {});
+    const LayerSums sums = equal_layers(ranks * chunks);
+    const auto bound = [&](Recompute recompute, Bytes memory) {
+        return bound_of_paths(order_paths(order),
+                              {.sums = sums, .recomputes = {recompute}, .memory = memory});
+    };
+    // The weights of eight layers, and what they keep of one micro-batch.
+    EXPECT_FALSE(bound(Recompute::ExceptLast, 2 * chunks * Bytes{1000} - Bytes{1}).has_value());
+    EXPECT_TRUE(bound(Recompute::ExceptLast, 2 * chunks * Bytes{1000}).has_value());
+    // And what one of them keeps.
+    EXPECT_TRUE(bound(Recompute::Always, (chunks + 1) * Bytes{1000}).has_value());
+    EXPECT_FALSE(bound(Recompute::Always, (chunks + 1) * Bytes{1000} - Bytes{1}).has_value());
+}
+
+/// A search that begins where another has ended has its bound at once.
+TEST(OrderPaths, BeginWithTheMeanThatBoundedBest) {
+    const Schedule order = schedule_traits(ScheduleKind::Interleaved1F1B)
+                               .generate({.ranks = 8, .chunks = 3, .micro_batches = 16}, {});
+    const LayerSums sums = equal_layers(32);
+    const OrderPaths paths = order_paths(order);
+    WaysAndPrices best;
+    const auto bound = bound_of_paths(paths, {.sums = sums}, {.from = &best});
+    ASSERT_TRUE(bound.has_value());
+    EXPECT_LT(bound_of_paths(paths, {.sums = sums}, {.turns = 1}), bound);
+    EXPECT_EQ(bound_of_paths(paths, {.sums = sums}, {.turns = 1, .from = &best}), bound);
+    EXPECT_EQ(bound_of_paths(paths, {.sums = sums}, {.enough = *bound, .from = &best}), bound);
+}
+
+/// Chimera's step of equal stages, with backwards that take twice as long as forwards, is 3 m +
+/// 2 (p - 2) forwards (Li and Hoefler). The two ranks in the middle wait for p / 2 - 1 stages,
+/// there and back.
+TEST(ShapeBounds, KnowThatTwoPipelinesFillAndDrain) {
+    constexpr int ranks = 8;
+    constexpr Duration forward{1000};
+    Scenario scenario;
+    scenario.pipeline.partition.open();
+    const ScheduleChoice choice{.schedule = "chimera"};
+    const ShapeBounds bounds(scenario,
+                             {.stages = ranks, .micro_batches = ranks},
+                             std::make_shared<const LayerSums>(equal_layers(ranks)),
+                             {.stages = ranks, .micro_batches = ranks, .has_backward = true},
+                             Duration{});
+    const Duration bound = bounds.closest_bound(choice, Duration{}, Duration::max());
+    EXPECT_LE(bound, (3 * ranks + 2 * (ranks - 2)) * forward);
+    EXPECT_GE(bound, (3 * ranks + 3 * (ranks / 2 - 1)) * forward - forward / 10);
 }
 
 bool has_blocks(const Model& model) {
