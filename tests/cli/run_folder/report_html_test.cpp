@@ -13,6 +13,13 @@
 #include "cli/run_folder/report_glossary.h"
 #include "cli/text/explanation_text.h"
 #include "cli/text/text_output.h"
+#include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/estimate.h"
+#include "core/interop/hf_config.h"
+#include "core/model/model.h"
+#include "core/plan/plan.h"
+#include "core/scenario/settled_scenario.h"
+#include "core/text/json_text.h"
 #include "sim/simulate/settled_capacity.h"
 #include "sim/simulate/simulate.h"
 #include "tests/support/builders.h"
@@ -87,6 +94,34 @@ TEST(ReportHtml, ShowsBothTimelinesAndEveryTable) {
                                    "@media print"}) {
         EXPECT_THAT(html, HasSubstr(text));
     }
+}
+
+TEST(ReportHtml, ShowsWhatGroupsOfDevicesSend) {
+    const std::filesystem::path file = find_model("mixtral-8x7b");
+    DecoderModel decoder = parse_hf_config(read_file(file, JsonLimits{}.max_bytes), file.string());
+    decoder.blocks = 4;
+    FinishedRun run = example();
+    run.profile = estimated_profile(
+        decoder, find_device("h100-sxm"), {.sequence = 4096, .precision = "bf16"});
+    run.scenario =
+        settle(parse_scenario("[model]\nkind = \"profile\"\nfile = \"none.json\"\n"
+                              "[training]\nbatch = 64\nexpert_load = 1.5\n"
+                              "[cluster]\ndevice = \"h100-sxm\"\nper_node = 16\nstack = \"none\"\n"
+                              "[pipeline]\nschedule = \"1f1b\"\nstages = 2\nmicro_batches = 8\n"
+                              "data_parallel = 8\nexpert_parallel = 8\n",
+                              "s.toml"));
+    run.prediction = sim::predict(
+        make_plan(run.scenario, scenario_model(run.scenario, &run.profile), run.profile));
+    const std::string html = report_html(run);
+    const std::size_t section = html.find("Groups of devices, predicted");
+    ASSERT_NE(section, std::string::npos);
+    const std::string groups = html.substr(section, html.find("</section>", section) - section);
+    EXPECT_THAT(groups, HasSubstr("<td>experts</td><td>8 on 1 node</td><td>all-to-all</td>"));
+    // A device's eight samples have 4096 x 4096 numbers of two bytes each.
+    EXPECT_THAT(groups,
+                HasSubstr("<td>pipeline</td><td>2</td><td>messages</td><td>256.00 MiB</td>"));
+    EXPECT_THAT(groups, HasSubstr("Routed experts of each rank"));
+    EXPECT_THAT(groups, HasSubstr("The fullest device has 1.5 times the mean of rows"));
 }
 
 TEST(ReportHtml, SaysAtTheTopWhereTheErrorsSayNothing) {
