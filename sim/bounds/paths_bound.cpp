@@ -210,7 +210,8 @@ class BestMean {
     /// Whether all ranks together have room for some partition, at each of the moments.
     bool has_room();
 
-    double search(const WaysSearch& search);
+    /// None where there is no room for any partition.
+    std::optional<double> search(const WaysSearch& search);
 
   private:
     double find(const std::vector<double>& shares, const std::vector<double>& prices);
@@ -354,7 +355,7 @@ double BestMean::memory_of(std::size_t moment, const std::vector<PieceSum>& piec
 
 /// Ascends: ways that take long with the partition found last get larger shares, and moments at
 /// which its ranks lack memory higher prices, the less so the later.
-double BestMean::search(const WaysSearch& search) {
+std::optional<double> BestMean::search(const WaysSearch& search) {
     constexpr double pace_of_shares = 4;
     constexpr double pace_of_prices = 0.5;
     const double ceiling = static_cast<double>(search.ceiling.count()) / rounded_down;
@@ -384,8 +385,18 @@ double BestMean::search(const WaysSearch& search) {
             best = bound;
             found = {.shares = shares, .prices = prices};
         }
-        if (best >= ceiling || best >= enough || turn + 1 == search.turns) {
+        if (best >= ceiling || best >= enough) {
             break;
+        }
+        // Asked only here, as it takes longer than a turn.
+        if (turn == 0 && !has_room()) {
+            return std::nullopt;
+        }
+        if (turn + 1 == search.turns) {
+            break;
+        }
+        if (turn == 0) {  // which has left the pieces of another question
+            find(shares, prices);
         }
         cheapest_.read(pieces);
         find_times(pieces);
@@ -422,11 +433,11 @@ std::optional<Duration> bound_of_paths(const OrderPaths& order,
                                        const PathsQuestion& question,
                                        const WaysSearch& search) {
     BestMean mean(order, question);
-    if (!mean.has_room()) {
+    const std::optional<double> bound = mean.search(search);
+    if (!bound) {
         return std::nullopt;
     }
-    const double bound = mean.search(search) * rounded_down;
-    return std::min(search.ceiling, Duration{static_cast<std::int64_t>(bound)});
+    return std::min(search.ceiling, Duration{static_cast<std::int64_t>(*bound * rounded_down)});
 }
 
 }  // namespace pipetwin::sim

@@ -44,7 +44,8 @@ struct WaysSearch {
 ///     step >= least over partitions of (time + sum over moments of price * memory)
 ///             - sum of the prices * ranks * memory of a rank
 ///
-/// None where all ranks together lack memory with any partition.
+/// None where all ranks together lack memory with any partition, unless `enough` or `ceiling` is
+/// reached before that is looked at.
 std::optional<Duration> bound_of_paths(const OrderPaths& order,
                                        const PathsQuestion& question,
                                        const WaysSearch& search = {});
