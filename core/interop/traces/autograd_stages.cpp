@@ -2,6 +2,7 @@
 #include "core/interop/traces/autograd_stages.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -210,11 +211,14 @@ class AutogradReader {
                 order[piece.step].push_back(*piece.forward);
             }
         }
-        const bool is_in_order = std::ranges::all_of(
-            order, [](const auto& step) { return std::ranges::is_sorted(step.second); });
+        // GPipe's backwards follow the order of the forwards, or the opposite one.
+        const bool is_in_order = std::ranges::all_of(order, [](const auto& step) {
+            return std::ranges::is_sorted(step.second) ||
+                   std::ranges::is_sorted(step.second, std::greater{});
+        });
         return is_in_order ? ""
-                           : "its backwards do not follow the order of its forwards, as where a "
-                             "rank has several stages";
+                           : "its backwards follow neither the order of its forwards nor the "
+                             "opposite one, as where a rank has several stages";
     }
 
     const TraceEvents& events_;

@@ -20,8 +20,8 @@ struct AutogradStages {
 /// the node of autograd that it makes, and beside a node of a backward its own: so a backward
 /// belongs to the forward that made its nodes. Forwards without a backward (of an evaluation, or
 /// whose backward was not recorded) and backwards without a forward are left out. Where the
-/// backwards of a step do not follow the order of its forwards, or one is in several parts, the
-/// rank has several stages or a split backward, and `problem` says so.
+/// backwards of a step follow neither the order of its forwards nor the opposite one, or one is in
+/// several parts, the rank has several stages or a split backward, and `problem` says so.
 AutogradStages stages_of_autograd(const TraceEvents& events);
 
 /// Shortens ranges of the host to the time from their first to their last outermost operator, which

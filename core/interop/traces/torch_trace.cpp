@@ -95,7 +95,9 @@ class TraceMaker {
                               std::ranges::any_of(events_.ranges, [](const TraceRange& range) {
                                   return is_cost(range.action.op);
                               });
-        if (!is_named) {
+        // Kernels that no call is known to have launched belong to no operator.
+        const bool has_times = !events_.has_kernels || !launches_of(events_).begin.empty();
+        if (!is_named && has_times) {
             take_autograd();
         }
         // What a pattern names is as long as it is: a layer, or what the user put into it.

@@ -217,6 +217,30 @@ TEST(AutogradStages, KernelsCountWhereThereAreAny) {
     EXPECT_THAT(found.stages.at(own_stage).backward, ElementsAre(900us));
 }
 
+/// Without the calls that launched them, kernels between messages count as before.
+TEST(AutogradStages, KernelsWithoutLaunchesTellThemselves) {
+    Rank rank;
+    rank.receive().forward().send().receive().backward(0).send();
+    std::string text = rank.text();
+    const auto kernel = [](std::string_view name, int stream, double begin, double length) {
+        return fmt::format(
+            R"(,{{"ph": "X", "cat": "kernel", "name": "{}", "pid": 0, "tid": {}, "ts": {}, )"
+            R"("dur": {}}})",
+            name,
+            stream,
+            begin,
+            length);
+    };
+    text.insert(text.rfind(']'),
+                kernel("ncclDevKernel_SendRecv", 20, 1000, 10) + kernel("gemm", 7, 1010, 300) +
+                    kernel("ncclDevKernel_SendRecv", 20, 1310, 10) +
+                    kernel("gemm_bwd", 7, 1320, 700));
+    const TorchTrace found = parse_torch_trace(text, "rank0.json");
+    EXPECT_TRUE(found.on_gpu);
+    EXPECT_THAT(found.stages.at(own_stage).forward, ElementsAre(300us));
+    EXPECT_THAT(found.stages.at(own_stage).backward, ElementsAre(700us));
+}
+
 TEST(AutogradStages, ForwardsOfAnEvaluationHaveNoBackwardAndDoNotCount) {
     Rank rank;
     rank.receive().forward().send().receive().forward().send().end_step();
@@ -247,6 +271,21 @@ TEST(AutogradStages, AStepWithoutItsBeginIsLeftOut) {
     EXPECT_THAT(found.stages.at(own_stage).forward, SizeIs(2));
     EXPECT_EQ(found.spans.front().action.micro_batch, 0);
     EXPECT_GT(found.spans.front().begin, 200us);
+}
+
+/// GPipe as a stack: the last forward's backward comes first.
+TEST(AutogradStages, BackwardsInTheOppositeOrderKeepTheNumbersOfTheirForwards) {
+    Rank rank;
+    rank.receive().forward().send().receive().forward().send().receive().forward().send();
+    for (const std::size_t i : {2U, 1U, 0U}) {
+        rank.receive().backward(i).send();
+    }
+    const TorchTrace found = rank.optimizer().read();
+    std::vector<int> numbers;
+    for (const Span& span : found.spans) {
+        numbers.push_back(span.action.micro_batch);
+    }
+    EXPECT_THAT(numbers, ElementsAre(0, 1, 2, 2, 1, 0));
 }
 
 TEST(AutogradStages, SeveralStagesAndSplitBackwardsAreRefusedByName) {
