@@ -94,32 +94,6 @@ bool is_paired(const MessageEnds& ends) {
     return !ends.sends.empty() && ends.sends.size() == ends.receives.size();
 }
 
-/// The range of a message on a kernel's stream that holds the kernel.
-class RangesAround {
-  public:
-    explicit RangesAround(const TraceEvents& events) {
-        for (const TraceMessage& message : events.messages) {
-            ranges_[message.lane].emplace(message.begin, &message);
-        }
-    }
-
-    const TraceMessage* of(const TraceKernel& kernel) const {
-        const auto lane = ranges_.find(kernel.lane);
-        if (lane == ranges_.end()) {
-            return nullptr;
-        }
-        const auto after = lane->second.upper_bound(kernel.begin);
-        if (after == lane->second.begin()) {
-            return nullptr;
-        }
-        const TraceMessage* const before = std::prev(after)->second;
-        return kernel.end() <= before->begin + before->length ? before : nullptr;
-    }
-
-  private:
-    std::map<int, std::map<Duration, const TraceMessage*>> ranges_;  // [lane][begin]
-};
-
 PeerMessage peer_message(bool is_send, int source, int target, Duration begin, Duration length) {
     return {.way = is_send ? PeerMessage::Way::Send : PeerMessage::Way::Receive,
             .self = is_send ? source : target,
@@ -129,7 +103,7 @@ PeerMessage peer_message(bool is_send, int source, int target, Duration begin, D
 }
 
 /// The message of a kernel; none where it is none.
-std::optional<PeerMessage> message_of(const TraceKernel& kernel, const RangesAround& ranges) {
+std::optional<PeerMessage> message_of(const TraceKernel& kernel, const MessageRanges& ranges) {
     const bool is_known = kernel.work == KernelWork::Send || kernel.work == KernelWork::Receive;
     if (is_known && kernel.source >= 0 && kernel.target >= 0) {
         return peer_message(kernel.work == KernelWork::Send,
@@ -142,7 +116,7 @@ std::optional<PeerMessage> message_of(const TraceKernel& kernel, const RangesAro
         kernel.work != KernelWork::Communication) {
         return std::nullopt;
     }
-    if (const TraceMessage* const around = ranges.of(kernel)) {
+    if (const TraceMessage* const around = ranges.around(kernel)) {
         return peer_message(
             around->is_send, around->source, around->target, kernel.begin, kernel.length);
     }
@@ -157,9 +131,28 @@ std::optional<PeerMessage> message_of(const TraceKernel& kernel, const RangesAro
 
 }  // namespace
 
+MessageRanges::MessageRanges(const TraceEvents& events) {
+    for (const TraceMessage& message : events.messages) {
+        ranges_[message.lane].emplace(message.begin, &message);
+    }
+}
+
+const TraceMessage* MessageRanges::around(const TraceKernel& kernel) const {
+    const auto lane = ranges_.find(kernel.lane);
+    if (lane == ranges_.end()) {
+        return nullptr;
+    }
+    const auto after = lane->second.upper_bound(kernel.begin);
+    if (after == lane->second.begin()) {
+        return nullptr;
+    }
+    const TraceMessage* const before = std::prev(after)->second;
+    return kernel.end() <= before->begin + before->length ? before : nullptr;
+}
+
 std::vector<PeerMessage> peer_messages_of(const TraceEvents& events) {
     std::vector<PeerMessage> found;
-    const RangesAround ranges(events);
+    const MessageRanges ranges(events);
     for (const TraceKernel& kernel : events.kernels) {
         if (const std::optional<PeerMessage> message = message_of(kernel, ranges)) {
             found.push_back(*message);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,19 @@ struct PairedMessages {
     std::vector<Duration> transfers;
     std::vector<Duration> receives;  ///< the same messages, as long as their receives lasted
     std::vector<std::string> notes;  ///< whose ends do not pair, in sentences
+};
+
+/// The ranges of messages ("nccl:send 0->1") on the streams of a trace.
+class MessageRanges {
+  public:
+    /// `events` outlives the object.
+    explicit MessageRanges(const TraceEvents& events);
+
+    /// The range on a kernel's stream that holds the kernel; null where there is none.
+    const TraceMessage* around(const TraceKernel& kernel) const;
+
+  private:
+    std::map<int, std::map<Duration, const TraceMessage*>> ranges_;  ///< [lane][begin]
 };
 
 /// The sends and receives of a trace: kernels whose names, numbers or ranges around them say so.

@@ -2,12 +2,8 @@
 #include "core/interop/traces/torch_events.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +13,7 @@
 #include "core/base/number_text.h"
 #include "core/base/printable.h"
 #include "core/base/undertaking.h"
+#include "core/interop/traces/event_words.h"
 #include "core/text/json_dialect.h"
 #include "core/text/json_number.h"
 
@@ -27,43 +24,10 @@ namespace {
 using nlohmann::json;
 using std::string_view;
 
-/// Largest number of a rank.
-constexpr int largest_rank = 262'143;
 /// The latest moment, in microseconds since 1970: the year 2096. So sums fit into nanoseconds.
 constexpr std::int64_t latest_moment = 4'000'000'000'000'000;
 /// The longest event in microseconds: 104 days, 2^53 nanoseconds.
 constexpr std::int64_t longest_event = 9'000'000'000'000;
-
-/// Microseconds that are written as "123.4567", rounded to nanoseconds; none where the text is no
-/// such number, or is beyond `most`.
-std::optional<Duration> microseconds_of(string_view text, std::int64_t most) {
-    const bool negative = text.starts_with('-');
-    text.remove_prefix(negative || text.starts_with('+') ? 1 : 0);
-    if (text.find_first_not_of("0123456789.") != string_view::npos) {  // 1.5e3
-        double value = 0;
-        const char* const end = text.data() + text.size();
-        const auto [rest, status] = std::from_chars(text.data(), end, value);
-        const bool good = status == std::errc{} && rest == end && value >= 0 &&
-                          value <= static_cast<double>(most) && (!negative || value == 0);
-        return good ? std::optional(Duration{std::llround(value * 1000)}) : std::nullopt;
-    }
-    const std::size_t point = std::min(text.find('.'), text.size());
-    const string_view whole = text.substr(0, point);
-    const string_view parts = text.substr(std::min(point + 1, text.size()));
-    std::int64_t value = 0;
-    const auto [rest, status] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
-    if (status != std::errc{} || rest != whole.data() + whole.size() || value > most ||
-        parts.find('.') != string_view::npos) {
-        return std::nullopt;
-    }
-    std::int64_t nanoseconds = value * 1000;
-    constexpr std::array<std::int64_t, 3> weights{100, 10, 1};
-    for (std::size_t i = 0; i < std::min(parts.size(), weights.size()); ++i) {
-        nanoseconds += weights.at(i) * (parts[i] - '0');
-    }
-    nanoseconds += parts.size() > 3 && parts[3] >= '5' ? 1 : 0;
-    return negative && nanoseconds > 0 ? std::nullopt : std::optional(Duration{nanoseconds});
-}
 
 /// A time of an event as it is written.
 struct TimeField {
@@ -95,53 +59,6 @@ struct JsonEvent {
     int source = -1;
     int target = -1;
 };
-
-/// "send" or "recv" of "nccl:send 0->1", "c10d::recv_" and the like; empty of other names.
-string_view message_word(string_view name) {
-    const std::size_t colon = name.find(':');
-    if (colon == string_view::npos || colon == 0 || colon > 16) {
-        return {};
-    }
-    const string_view word = name.substr(std::min(name.find_first_not_of(':', colon), name.size()));
-    for (const string_view known : {string_view("send"), string_view("recv")}) {
-        const string_view after = word.starts_with(known) ? word.substr(known.size()) : "x";
-        if (after.empty() || after.front() == ' ' || after == "_" || after == "_any_source_") {
-            return known;
-        }
-    }
-    return {};
-}
-
-/// The ranks of "nccl:send 0->1", which rank 0 wrote, and of "nccl:recv 1<-0", which rank 1 wrote:
-/// the sender and the receiver; -1 where the name does not say them.
-std::pair<int, int> ends_of_message(string_view name) {
-    const std::size_t arrow = std::min(name.find("->"), name.find("<-"));
-    const std::size_t space = name.rfind(' ', std::min(arrow, name.size()));
-    if (arrow == string_view::npos || space == string_view::npos) {
-        return {-1, -1};
-    }
-    const string_view left = name.substr(space + 1, arrow - space - 1);
-    const string_view right = name.substr(arrow + 2);
-    std::array<int, 2> ranks{-1, -1};
-    for (const auto& [text, rank] : {std::pair(left, &ranks[0]), std::pair(right, &ranks[1])}) {
-        const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), *rank);
-        if (status != std::errc{} || rest == text.data() || *rank < 0 || *rank > largest_rank) {
-            return {-1, -1};
-        }
-    }
-    return name[arrow] == '-' ? std::pair(ranks[0], ranks[1]) : std::pair(ranks[1], ranks[0]);
-}
-
-std::optional<int> number_behind(string_view name, string_view lead) {
-    if (!name.starts_with(lead)) {
-        return std::nullopt;
-    }
-    int number = 0;
-    const char* const end = name.data() + name.size();
-    const auto [rest, status] = std::from_chars(name.data() + lead.size(), end, number);
-    return status == std::errc{} && rest == end && number >= 0 ? std::optional(number)
-                                                               : std::nullopt;
-}
 
 /// The characters of a trace, with numbers as Python and Kineto write them (NaN, Infinity).
 class TraceText {
@@ -361,9 +278,9 @@ class EventReader final : public nlohmann::json_sax<json> {
                 event_.sequence = value;
             } else if (args_key_ == "Fwd thread id") {
                 event_.forward_thread = value;
-            } else if (args_key_ == "Src Rank" && value >= 0 && value <= largest_rank) {
+            } else if (args_key_ == "Src Rank" && value >= 0 && value <= largest_traced_rank) {
                 event_.source = static_cast<int>(value);
-            } else if (args_key_ == "Dst Rank" && value >= 0 && value <= largest_rank) {
+            } else if (args_key_ == "Dst Rank" && value >= 0 && value <= largest_traced_rank) {
                 event_.target = static_cast<int>(value);
             }
         } else if (depth_ == 1 && top_key_ == "baseTimeNanoseconds") {
@@ -371,7 +288,7 @@ class EventReader final : public nlohmann::json_sax<json> {
                 events_.clock_base = Duration{value};
             }
         } else if (depth_ == 2 && top_key_ == "distributedInfo") {
-            const bool is_count = value >= 0 && value <= largest_rank;
+            const bool is_count = value >= 0 && value <= largest_traced_rank;
             if (is_count && key_ == "rank") {
                 events_.rank = static_cast<int>(value);
             } else if (is_count && key_ == "world_size") {

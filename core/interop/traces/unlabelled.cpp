@@ -14,6 +14,7 @@
 #include "core/base/number_text.h"
 #include "core/base/units.h"
 #include "core/interop/traces/launched_ranges.h"
+#include "core/interop/traces/peer_messages.h"
 
 namespace pipetwin {
 
@@ -161,27 +162,12 @@ class PieceFinder {
     /// kernel is known to be one, those ranges alone; where there are none either, the kernels of
     /// communication that are not known to be collective.
     void find_messages() {
-        std::map<int, std::map<Duration, const TraceMessage*>> ranges;  // [lane][begin]
-        for (const TraceMessage& message : events_.messages) {
-            ranges[message.lane].emplace(message.begin, &message);
-        }
-        const auto range_around = [&ranges](const TraceKernel& kernel) -> const TraceMessage* {
-            const auto lane = ranges.find(kernel.lane);
-            if (lane == ranges.end()) {
-                return nullptr;
-            }
-            const auto after = lane->second.upper_bound(kernel.begin);
-            if (after == lane->second.begin()) {
-                return nullptr;
-            }
-            const TraceMessage* const before = std::prev(after)->second;
-            return kernel.end() <= before->begin + before->length ? before : nullptr;
-        };
+        const MessageRanges ranges(events_);
         for (const TraceKernel& kernel : events_.kernels) {
             if (!is_message_work(kernel.work) && kernel.work != KernelWork::Communication) {
                 continue;
             }
-            const TraceMessage* const around = range_around(kernel);
+            const TraceMessage* const around = ranges.around(kernel);
             if (around != nullptr) {
                 add_message(kernel, around->is_send ? KernelWork::Send : KernelWork::Receive);
             } else if (is_message_work(kernel.work)) {
