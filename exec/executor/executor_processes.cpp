@@ -224,7 +224,10 @@ void Executor::Impl::throw_lost() const {
         text += cell < 0                  ? "before its first action"
                 : cell >= std::ssize(row) ? "at the end of its row"
                                           : "at " + in_full(row[as_index(cell)]);
-        const GroupWait wait = is_own ? seen_wait.load() : theirs.wait;
+        GroupWait wait = is_own ? seen_wait.load() : theirs.wait;
+        for_each_group([&](std::size_t, const Group& own) {
+            wait = is_own ? own.broken_wait().value_or(wait) : wait;
+        });
         if (wait != no_wait) {
             text += ", waits in " + text_of(wait);
         }

@@ -484,14 +484,22 @@ TEST_F(StoppedProcesses, ARankThatStandsStillIsFoundByItsSilence) {
                 HasSubstr("ends with a failure"));
 }
 
-/// The other device says in which collective it waits, at which layer, and for whom.
+/// The other device says in which collective it waits, at which layer, and for whom. Steps are so
+/// long that what stands still does so within one.
 TEST_F(StoppedProcesses, ADeviceThatStandsStillIsFoundByItsSilence) {
-    const pid_t child = start_training({"--set",
-                                        "pipeline.stages=1",
-                                        "--set",
-                                        "pipeline.tensor_parallel=2",
-                                        "--set",
-                                        "model.vocabulary=12"});
+    const pid_t child = start_training(joined({"--set",
+                                               "pipeline.stages=1",
+                                               "--set",
+                                               "pipeline.tensor_parallel=2",
+                                               "--set",
+                                               "model.vocabulary=12",
+                                               "--set",
+                                               "training.batch=1024",
+                                               "--set",
+                                               "training.validate_every=0",
+                                               "--set",
+                                               "output.checkpoint_every=0"},
+                                              even_partition(1)));
     const std::vector<pid_t> all = processes();
     ASSERT_EQ(all.size(), 2U);
     const std::string record = content_of(folder() / "run" / run_file::flight / "process-0001.txt");
