@@ -76,6 +76,8 @@ Profile shared_profile(Profile profile, const SettledScenario& scenario, Process
     }
     if (links.devices) {
         std::erase_if(profile.links, [](const LinkCost& old) { return old.between == "devices"; });
+    }
+    if (links.devices || links.between) {  // messages of groups were measured on one machine
         profile.groups.reset();
     }
     for (const auto& link : {links.devices, links.between, links.inside}) {

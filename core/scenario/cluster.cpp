@@ -96,6 +96,8 @@ Cluster::Cluster(const SettledScenario& scenario,
         profiled_between_ = profiled_link(profile, "nodes");
         profiled_devices_ = profiled_link(profile, "devices");
         profiled_replicas_ = profiled_link(profile, "replicas");
+    }
+    if (profiles_links) {
         measured_groups_ = profile.groups;
     }
     const std::size_t all = as_index(ranks) * as_index(replicas_);
@@ -449,15 +451,30 @@ double Cluster::tensor_buffers() const {
     return has_any ? stack_->memory.tensor_buffers.value : 0;
 }
 
+/// Whether the devices of each rank, with those of so many of its replicas, are on one node.
+bool Cluster::are_on_one_node(int replicas) const {
+    for (int rank = 0; rank < ranks_; ++rank) {
+        for (int device = 0; device < replicas * rank_devices_; ++device) {
+            const int replica = device / rank_devices_;
+            if (node_of(rank, replica, device % rank_devices_) != node_of(rank, 0)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 bool Cluster::has_measured_devices() const {
     const bool has_own_links = stack_ != nullptr || written_inside_.is_anything();
-    return measured_groups_ && !has_own_links && measured_groups_->devices == tensor_;
+    return measured_groups_ && !has_own_links && measured_groups_->devices == tensor_ &&
+           are_on_one_node(1);
 }
 
 bool Cluster::has_measured_replicas() const {
     return has_measured_devices() && measured_groups_->replicas == replicas_ && replicas_ > 1 &&
            scenario_.pipeline.shard_group.is_all() &&
-           measured_groups_->shard == to_string(divided_all_step(scenario_, stack_.get()));
+           measured_groups_->shard == to_string(divided_all_step(scenario_, stack_.get())) &&
+           are_on_one_node(replicas_);
 }
 
 LayerRules Cluster::layer_rules() const {

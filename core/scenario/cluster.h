@@ -154,6 +154,7 @@ class Cluster {
 
   private:
     void know_uplinks();
+    bool are_on_one_node(int replicas) const;
     bool shares_network() const;
     double leaf_bytes_per_second() const;
     LinkCost over_leaves(LinkCost link, int rank, int other) const;

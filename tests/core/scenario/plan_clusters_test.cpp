@@ -766,6 +766,28 @@ TEST(PlanClusters, SumsOfAStackHaveItsLatenciesAndTheRatesOfTheLinks) {
     EXPECT_EQ(sum(), Duration(6 * 125 + 2 * (22'000 + 2 * 1000 + 5000)));
 }
 
+/// What replicas of one machine took says nothing of replicas on several nodes, nor of links that
+/// the scenario names.
+TEST(PlanClusters, MessagesThatWereMeasuredAreThoseOfOneNode) {
+    SettledScenario scenario = partitioned({5}, 1, 4);
+    scenario.pipeline.data_parallel = 2;
+    scenario.pipeline.shard = Shard::Weights;
+    Profile profile = chain_profile();
+    profile.groups = {.devices = 1, .replicas = 2, .shard = "weights"};
+    const auto is_measured = [&] { return Cluster(scenario, profile, 1).has_measured_replicas(); };
+    EXPECT_TRUE(is_measured());
+    profile.links.clear();
+    EXPECT_TRUE(is_measured()) << "whatever links the profile has";
+    scenario.cluster.per_node = 2;
+    EXPECT_TRUE(is_measured());
+    scenario.cluster.per_node = 1;
+    scenario.cluster.node_link_gbps = 1;
+    EXPECT_FALSE(is_measured());
+    scenario.cluster.per_node = 2;
+    scenario.cluster.link_gbps = 1;
+    EXPECT_FALSE(is_measured());
+}
+
 /// 64 H100 in nodes of eight, expert groups of 16 devices: what lies inside is as measured.
 TEST(PlanClusters, GroupsOfDevicesShareTheAdaptersOfTheirNodes) {
     SettledScenario scenario = partitioned({5}, 1, 4);
