@@ -44,8 +44,9 @@ std::string Executor::Impl::text_of(const GroupWait& wait) const {
     const int size = are_devices                        ? plan->tensor_parallel
                      : wait.kind == GroupKind::Replicas ? plan->gradient_shards
                                                         : plan->replicas / plan->gradient_shards;
+    const bool has_layer = wait.layer >= 0 && wait.layer < model.layer_count();
     const std::string layer =
-        wait.layer < 0 ? "" : fmt::format(" of layer '{}'", model.layer(wait.layer).spec.name);
+        has_layer ? fmt::format(" of layer '{}'", model.layer(wait.layer).spec.name) : "";
     return fmt::format("the {}{} among {}: {} {} has not come",
                        to_string(wait.call),
                        layer,

@@ -225,9 +225,10 @@ void Executor::Impl::throw_lost() const {
                 : cell >= std::ssize(row) ? "at the end of its row"
                                           : "at " + in_full(row[as_index(cell)]);
         GroupWait wait = is_own ? seen_wait.load() : theirs.wait;
-        for_each_group([&](std::size_t, const Group& own) {
-            wait = is_own ? own.broken_wait().value_or(wait) : wait;
-        });
+        if (is_own && !has_stragglers) {  // which might write theirs meanwhile
+            for_each_group(
+                [&](std::size_t, const Group& own) { wait = own.broken_wait().value_or(wait); });
+        }
         if (wait != no_wait) {
             text += ", waits in " + text_of(wait);
         }

@@ -75,6 +75,10 @@ StepSample MeasuredPipeline::step() {
     times_layers_ = true;
     pipelines_.run_step(batch_, step_++, result_);
     std::vector<LayerClock::Laps> layers = clock_.laps();
+    Duration behind = result_.shards.time;  // messages of replicas in none of the layers
+    for (const LayerClock::Laps& laps : layers) {
+        behind -= laps.in_forward.replicas + laps.in_backward.replicas;
+    }
     if (marks_take_time_) {
         times_layers_ = false;
         pipelines_.run_step(batch_, step_++, result_);
@@ -88,10 +92,7 @@ StepSample MeasuredPipeline::step() {
                       .groups = result_.groups,
                       .shards = result_.shards,
                       .host_rate = host_rate_of(result_.timeline)};
-    sample.behind = result_.shards.time;
-    for (const LayerClock::Laps& laps : layers) {
-        sample.behind -= laps.in_forward.replicas + laps.in_backward.replicas;
-    }
+    sample.behind = behind;
     average_over_calls(sample.layers);
     if (!shared_devices_.empty()) {
         sample.actions = action_times(result_.timeline, shared_devices_);
