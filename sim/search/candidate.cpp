@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/costs/devices/stack.h"
 #include "core/model/model.h"
+#include "core/model/tensor_division.h"
 #include "core/partition/model_blocks.h"
 #include "core/plan/layer_recompute.h"
 #include "core/plan/stage_costs.h"
@@ -46,13 +47,29 @@ std::vector<int> stage_counts(const Scenario& scenario, int devices, int layers)
     return result;
 }
 
-std::vector<int> tensor_counts(const Scenario& scenario, int devices) {
+/// Whether the executor can divide the model's layers among so many devices; true where it cannot
+/// train the model at all.
+bool can_be_trained_by(const Scenario& scenario, const Model& model, int devices) {
+    const bool divides_rows = scenario.pipeline.sequence_parallel.value_or(true);
+    try {
+        if (model.is_executable()) {
+            divided_among(
+                model, devices, divides_rows ? DividedSequence::Yes : DividedSequence::No);
+        }
+    } catch (const Error&) {
+        return false;
+    }
+    return true;
+}
+
+std::vector<int> tensor_counts(const Scenario& scenario, const Model& model, int devices) {
     if (const auto& tensor = scenario.pipeline.tensor_parallel.known()) {
         return {*tensor};
     }
     std::vector<int> result;
     for (const int divisor : divisors(scenario.cluster.domain_devices())) {
-        if (divisor <= devices && std::has_single_bit(static_cast<unsigned>(divisor))) {
+        if (divisor <= devices && std::has_single_bit(static_cast<unsigned>(divisor)) &&
+            can_be_trained_by(scenario, model, divisor)) {
             result.push_back(divisor);
         }
     }
@@ -406,7 +423,7 @@ std::vector<Shape> shapes_of(const Scenario& scenario, const Model& model, const
     const int devices = device_count(scenario);
     Shapes shapes(scenario, profile);
     for (const int stages : stage_counts(scenario, devices, model.layer_count())) {
-        for (const int tensor : tensor_counts(scenario, devices)) {
+        for (const int tensor : tensor_counts(scenario, model, devices)) {
             for (const int context : context_counts(scenario, shapes.model(), tensor, devices)) {
                 const std::int64_t of_replica = std::int64_t{stages} * tensor * context;
                 if (of_replica > devices) {

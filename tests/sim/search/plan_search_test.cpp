@@ -22,6 +22,7 @@
 #include "core/costs/whole_blocks.h"
 #include "core/model/decoder_model.h"
 #include "core/model/model.h"
+#include "core/model/transformers.h"
 #include "core/plan/layer_recompute.h"
 #include "core/scenario/cluster.h"
 #include "core/schedule/generators/generate.h"
@@ -207,6 +208,22 @@ TEST(PlanSearch, FindsTheFastestWithExpertsAndPartsOfSamples) {
     }
     EXPECT_GT(judge.searched(), 50);
     EXPECT_LE(judge.more_recompute_helps(), 1 + judge.searched() / 100);
+}
+
+/// Four devices cannot divide six heads, but two can.
+TEST(PlanSearch, DividesOwnModelsAsTheExecutorCan) {
+    const Model model =
+        gpt_model({.layers = 2, .d_model = 48, .heads = 6, .context = 32, .vocabulary = 64});
+    RandomQuestion random(1);
+    const Profile profile = random.known_profile();
+    Scenario scenario = random.scenario();
+    scenario.cluster.count = 8;
+    scenario.pipeline.tensor_parallel.open();
+    std::set<int> devices;
+    for (const Shape& shape : shapes_of(scenario, model, profile)) {
+        devices.insert(shape.tensor_parallel);
+    }
+    EXPECT_THAT(devices, ::testing::ElementsAre(1, 2));
 }
 
 /// A degree that divides no number of experts is refused, about its key.
