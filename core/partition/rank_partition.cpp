@@ -267,8 +267,8 @@ bool any_keeps(const RankChain& chain, std::int64_t limit) {
     return found;
 }
 
-/// What no split goes below where ever larger limits are kept: `low`, or more. None where no split
-/// goes up to `high`.
+/// What no split goes below: `low`, or more. None where no split goes up to `high`. `keeps`:
+/// whether a limit may be kept; if it may, so may every larger one.
 template <class Keeps>
 std::optional<std::int64_t> bound_between(std::int64_t low, std::int64_t high, const Keeps& keeps) {
     if (keeps(low)) {

@@ -205,7 +205,7 @@ class HeldStashes {
     const std::vector<MeanStashes>& now() const { return now_; }
     std::optional<std::size_t> next() const { return next_; }
     double live() const { return live_; }  ///< of all chunks
-    double last() const { return last_; }  ///< likewise
+    double last() const { return last_; }  ///< pieces that hold the last micro-batch
 
   private:
     std::vector<MeanStashes> now_;
@@ -250,7 +250,11 @@ struct MeanOfLargest {
     std::vector<MeanStashes> mean() const {
         std::vector<MeanStashes> result(sum.size());
         for (std::size_t chunk = 0; chunk < sum.size(); ++chunk) {
-            result[chunk].add(sum[chunk], 1.0 / moments);
+            const MeanStashes& of = sum[chunk];  // divided, since n * (1 / n) may be above 1
+            result[chunk] = {.live = of.live / moments,
+                             .pending = of.pending / moments,
+                             .next = of.next / moments,
+                             .last = of.last / moments};
         }
         return result;
     }
@@ -271,13 +275,14 @@ void Row::add_stashes(std::vector<std::vector<MeanStashes>>& stashes) const {
                    at,
                    is_of_last(action),
                    turns ? std::optional(chunk_of(*next)) : std::nullopt);
-        const double last = held.last();  // of which one may be the next
+        const double last = held.last();  // before `turn_last`, which may take one away
         const double live = held.live();
         if (turns && is_of_last(*next)) {
             held.turn_last(chunk_of(*next));
         }
         full.look_at(live, held);
         of_chunk[at].look_at(held.now()[at].live, held);
+        // Of moments with as many, that with most live stashes, which are fewer than the actions.
         last_held.look_at(last > 0 ? last + live / static_cast<double>(actions_.size()) : 0, held);
         if (turns) {
             before_backward[*held.next()].look_at(live, held);

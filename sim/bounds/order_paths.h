@@ -24,7 +24,7 @@ struct MeanStashes {
     double live = 0;     ///< between F and the last part of their backward
     double pending = 0;  ///< of them, those whose W is still to come
     double next = 0;     ///< of them, those whose backward is the next action
-    double last = 0;     ///< of them, the last micro-batch, where it is neither of the two
+    double last = 0;     ///< of them, the step's last micro-batch, if neither pending nor next
 
     void add(const MeanStashes& other, double share) {
         live += share * other.live;

@@ -249,13 +249,16 @@ void BestMean::add_memory(PiecePrices& prices,
         return;
     }
     const MeanStashes& of = order_.stashes[moment][piece];
-    const double last = recompute == Recompute::ExceptLast && question_.counts_last ? of.last : 0;
+    const bool keeps_last = recompute == Recompute::ExceptLast;
+    const double last = keeps_last && question_.counts_last ? of.last : 0;
+    // What is kept of the last one may be less than its input.
+    const double uncounted = keeps_last && !question_.counts_last ? of.last : 0;
     const double whole = recompute == Recompute::None ? of.live : of.pending + of.next + last;
     prices.of_layers.saved += price * whole;
     prices.of_layers.split += price * of.pending;
     const Bytes input = piece == 0 ? std::min(question_.sums.input, question_.sums.least_boundary)
                                    : question_.sums.least_boundary;
-    prices.besides += price * (of.live - whole) * static_cast<double>(input.count);
+    prices.besides += price * (of.live - whole - uncounted) * static_cast<double>(input.count);
 }
 
 void BestMean::add_counts(const std::vector<PieceCounts>& part, double share) {
@@ -310,7 +313,7 @@ bool BestMean::has_room() {
     std::vector<double> prices(order_.stashes.size());
     for (std::size_t moment = 0; moment < order_.stashes.size(); ++moment) {
         prices[moment] = 1;
-        if (find({}, prices) > room_) {
+        if (find({}, prices) * rounded_down > room_) {
             return false;
         }
         prices[moment] = 0;
@@ -395,7 +398,7 @@ std::optional<double> BestMean::search(const WaysSearch& search) {
         if (turn + 1 == search.turns) {
             break;
         }
-        if (turn == 0) {  // which has left the pieces of another question
+        if (turn == 0) {  // `has_room` has overwritten its partition
             find(shares, prices);
         }
         cheapest_.read(pieces);

@@ -30,11 +30,11 @@ struct WaysAndPrices {
 
 /// How long a mean and prices are looked for that bound well.
 struct WaysSearch {
-    Duration ceiling = Duration::max();  ///< what is not below it may be told as that
+    Duration ceiling = Duration::max();  ///< a bound that is not below is told as this
     Duration enough = Duration::max();   ///< the search ends where the bound is not below
     int turns = 24;
-    /// Where it begins: with those that bounded best for a question about the same order, which it
-    /// replaces. Null: with the mean of all ways.
+    /// In: where the search begins, such as what bounded best for another question about the same
+    /// order. Out: what bounded best. Null: it begins with the mean of all ways.
     WaysAndPrices* from = nullptr;
 };
 

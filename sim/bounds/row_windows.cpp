@@ -203,9 +203,8 @@ struct Holding {
     double split(const MeanStashes& of) const { return kept == Kept::Nothing ? 0.0 : of.pending; }
 };
 
-/// [moment]: shares of moments at which a rank holds much of every one of its pieces, so that it
-/// doesn't matter which of them has the layers: the value of a game, to within a few percent, by
-/// weights that grow with what is held of the piece that is held least. Any shares are valid.
+/// [moment]: shares with which the mean of the moments holds about as much as possible of the piece
+/// that it holds least of, by multiplicative weights. Any shares are valid.
 std::vector<double> shares_of_moments(const std::vector<std::vector<double>>& held) {
     constexpr int turns = 60;
     constexpr double pace = 0.5;

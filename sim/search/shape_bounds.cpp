@@ -61,7 +61,8 @@ int recomputed(Recompute recompute, int micro_batches) {
     PIPETWIN_EXPECT(false, "recompute out of range");
 }
 
-/// The parts of a micro-batch of which ranks keep one at least, where its forward has come through.
+/// n, where all ranks together keep at least 1 / n of what the layers keep of one micro-batch, once
+/// its forward has come through.
 int parts_kept(const ScheduleChoice& choice, const BoundQuestion& question) {
     const bool keeps_one = question.recomputed == 0 ||
                            (!question.where_needed && question.recomputed < question.micro_batches);
@@ -217,8 +218,8 @@ RankChain ShapeBounds::chain_of(const ScheduleChoice& choice, const BoundQuestio
                     .quantities = {}};
     const bool both_ways = placement == StagePlacement::BothWays;
     const bool waits = placement != StagePlacement::Unknown;
-    // Where a model has two pipelines, each runs half of the micro-batches on a rank. Of a pair of
-    // ranks each has the first of its pieces in one of them, and waits for what is before that.
+    // Where a model has two pipelines, each runs half of the micro-batches on a rank. Each rank of
+    // a pair has the pair's first piece in one of them, and waits for the layers before it.
     const int micro_batches = both_ways ? question.micro_batches / 2 : question.micro_batches;
     const int again =
         question.where_needed || both_ways ? 0 : std::min(question.recomputed, micro_batches);
