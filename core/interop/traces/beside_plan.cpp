@@ -68,6 +68,34 @@ void name_own_stage(TorchTrace& trace, const Schedule& plan, string_view place) 
     }
 }
 
+constexpr string_view one_trace_each =
+    "give one trace for each rank of the pipeline: those of one replica, and of one device where "
+    "several share a stage";
+
+/// Sorts traces by their places in the pipeline, else by their ranks in the training, where all
+/// have them. Throws Error(BadInput) with `place` where two have the same.
+void sort_by_rank(std::vector<TorchTrace>& traces, string_view place) {
+    const bool have_places = std::ranges::all_of(
+        traces, [](const TorchTrace& trace) { return trace.pipeline_rank.has_value(); });
+    std::set<int> seen;
+    for (TorchTrace& trace : traces) {
+        trace.rank = have_places ? trace.pipeline_rank : trace.rank;
+        if (trace.rank && !seen.insert(*trace.rank).second) {
+            throw Error(ErrorKind::BadInput,
+                        std::string(place),
+                        fmt::format("two traces are of {}rank {}, expected one of each",
+                                    have_places ? "the pipeline's " : "",
+                                    *trace.rank),
+                        std::string(one_trace_each));
+        }
+    }
+    const bool all_ranks =
+        std::ranges::all_of(traces, [](const TorchTrace& trace) { return trace.rank.has_value(); });
+    if (all_ranks) {
+        std::ranges::stable_sort(traces, {}, [](const TorchTrace& trace) { return *trace.rank; });
+    }
+}
+
 /// Gives each trace the plan's rank that it is of: by the stages that its ranges name, else by its
 /// place among as many traces as the plan has ranks, since a rank of the whole training counts
 /// replicas and groups, too.
@@ -78,12 +106,10 @@ void number_ranks(std::vector<TorchTrace>& traces, const Schedule& plan, string_
         const std::optional<int> rank = rank_by_stage(traces[i], plan);
         by_stages = by_stages && rank.has_value();
         if (rank && !taken.emplace(*rank, i).second) {
-            throw Error(
-                ErrorKind::BadInput,
-                std::string(place),
-                fmt::format("two traces are of the plan's rank {}", *rank),
-                "give one trace for each rank of the pipeline: those of one replica, and of "
-                "one device where several share a stage");
+            throw Error(ErrorKind::BadInput,
+                        std::string(place),
+                        fmt::format("two traces are of the plan's rank {}", *rank),
+                        std::string(one_trace_each));
         }
     }
     if (by_stages) {
@@ -92,14 +118,7 @@ void number_ranks(std::vector<TorchTrace>& traces, const Schedule& plan, string_
         }
         return;
     }
-    for (TorchTrace& trace : traces) {
-        trace.rank = trace.pipeline_rank ? trace.pipeline_rank : trace.rank;
-    }
-    const bool all_ranks =
-        std::ranges::all_of(traces, [](const TorchTrace& trace) { return trace.rank.has_value(); });
-    if (all_ranks) {
-        std::ranges::stable_sort(traces, {}, [](const TorchTrace& trace) { return *trace.rank; });
-    }
+    sort_by_rank(traces, place);
     for (std::size_t i = 0; i < traces.size(); ++i) {
         const bool is_whole = std::ssize(traces) == plan.rank_count();
         traces[i].rank =

@@ -23,7 +23,7 @@ struct BesidePlan {
 /// are ranks without a trace. The time of an R, which a trace has inside of its B or I, is added to
 /// that. Where the ranks ran in another order than the plan, actions are joined by their names, and
 /// a note says what differs first. Throws Error(BadInput) with `place` where the traces are those
-/// of another plan: F, B, I or W of one side alone.
+/// of another plan (F, B, I or W of one side alone), or two of them are of one rank.
 BesidePlan beside_plan(Trace predicted, std::vector<TorchTrace> ranks, std::string_view place);
 
 }  // namespace pipetwin

@@ -104,6 +104,49 @@ TEST_F(CompareProfiled, RanksAreThoseOfTheStages) {
     EXPECT_THAT(twice.err, HasSubstr("two traces are of the plan's rank 0"));
 }
 
+TEST_F(CompareProfiled, TwoTracesOfOneRankAreRefused) {
+    const std::vector<Ran> own{{"Forward 0", 0, 10},
+                               {"Forward 1", 10, 10},
+                               {"Backward 0", 40, 20},
+                               {"Backward 1", 70, 20}};
+    const std::string first = trace(0, own);
+    for (const std::string& again : {first, trace(0, own, 1)}) {
+        const Outcome twice = pipetwin({"compare", plan(), first, again});
+        EXPECT_EQ(twice.code, 3);
+        EXPECT_THAT(twice.err, HasSubstr("two traces are of rank 0, expected one of each"));
+        EXPECT_THAT(twice.err, HasSubstr("give one trace for each rank of the pipeline"));
+    }
+    EXPECT_EQ(pipetwin({"compare", plan(), first, trace(5, own)}).code, 0);
+}
+
+/// Ranks 0 and 1 of the training are replicas of the pipeline's rank 0.
+TEST_F(CompareProfiled, TwoReplicasOfARankAreRefused) {
+    std::string lines;
+    for (int rank = 0; rank < 2; ++rank) {
+        std::string spans;
+        for (int i = 0; i < 4; ++i) {
+            spans +=
+                fmt::format(R"({}{{"name": "megatron.microbatch.{}", "startTimeUnixNano": {}, )"
+                            R"("endTimeUnixNano": {}}})",
+                            i == 0 ? "" : ", ",
+                            i < 2 ? "forward" : "backward",
+                            1767225600000000000 + 20'000'000 * i,
+                            1767225600010000000 + 20'000'000 * i);
+        }
+        lines +=
+            fmt::format(R"({{"resourceSpans": [{{"resource": {{"attributes": [)"
+                        R"({{"key": "dl.rank", "value": {{"intValue": {}}}}}, )"
+                        R"({{"key": "dl.pipeline_parallel.rank", "value": {{"intValue": 0}}}}]}}, )"
+                        R"("scopeSpans": [{{"spans": [{}]}}]}}]}})"
+                        "\n",
+                        rank,
+                        spans);
+    }
+    const Outcome replicas = pipetwin({"compare", plan(), file("spans.jsonl", lines)});
+    EXPECT_EQ(replicas.code, 3);
+    EXPECT_THAT(replicas.err, HasSubstr("two traces are of the pipeline's rank 0, expected one"));
+}
+
 TEST_F(CompareProfiled, OneRankAloneIsComparedWithItsOwnRow) {
     const Outcome outcome = pipetwin({"compare", plan(), rank_1(), "--json"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
