@@ -36,10 +36,11 @@ Trace predicted_side(const std::filesystem::path& file, Console& console) {
         scenario, sim::model_with_costs(scenario, found), found.profile, memory_left()));
 }
 
-[[noreturn]] void refuse_predictions(std::size_t count) {
+/// `file`: that shows it.
+[[noreturn]] void refuse_predictions(std::size_t count, const std::filesystem::path& file) {
     throw Error(
         ErrorKind::Usage,
-        "",
+        file.string(),
         count == 0 ? "these are traces of a profiler alone: there is no prediction to "
                      "compare them with"
                    : fmt::format("{} predictions beside traces of a profiler, expected one", count),
@@ -65,7 +66,8 @@ ProfiledSides profiled_sides(const std::vector<std::filesystem::path>& files,
         std::back_inserter(predictions),
         [](const std::filesystem::path& file) { return is_profiled(file); });
     if (predictions.size() != 1) {
-        refuse_predictions(predictions.size());
+        refuse_predictions(predictions.size(),
+                           predictions.empty() ? profiled.front() : predictions[1]);
     }
     const RangeNames names = range_names(ranges);
     Trace predicted = predicted_side(predictions.front(), console);

@@ -193,6 +193,7 @@ TEST_F(CompareProfiled, OnePredictionIsNeeded) {
     const Outcome none = pipetwin({"compare", rank_0(), rank_1()});
     EXPECT_EQ(none.code, 2);
     EXPECT_THAT(none.err, HasSubstr("there is no prediction to compare them with"));
+    EXPECT_THAT(none.err, HasSubstr("rank0-0.json"));
     const Outcome two = pipetwin({"compare", plan(), plan("gpipe"), rank_0()});
     EXPECT_EQ(two.code, 2);
     EXPECT_THAT(two.err, HasSubstr("2 predictions beside traces of a profiler, expected one"));
