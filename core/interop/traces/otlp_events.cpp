@@ -105,6 +105,7 @@ struct RankSpans {
     std::optional<int> world_size{};
     std::optional<int> pipeline_size{};
     std::optional<int> pipeline_rank{};
+    std::set<std::string> ids{};  ///< of the spans
     std::optional<int> micro_batch_size{};
     std::optional<int> micro_batches{};
     std::vector<KeptSpan> spans{};
@@ -365,7 +366,7 @@ class OtlpReader {
     }
 
     /// A span may come twice where an exporter tried again.
-    bool is_again(const json& span) {
+    bool is_again(const json& span, RankSpans& rank) {
         const json& id = member(span, "spanId");
         const json& trace = member(span, "traceId");
         if (!id.is_string() || id.get_ref<const std::string&>().empty()) {
@@ -373,7 +374,12 @@ class OtlpReader {
         }
         std::string key =
             id.get<std::string>() + (trace.is_string() ? trace.get<std::string>() : "");
-        return !ids_.insert(std::move(key)).second;
+        const std::size_t bytes = key.size() + sizeof(std::string);
+        const bool is_new = rank.ids.insert(std::move(key)).second;
+        if (is_new) {
+            keep(bytes);
+        }
+        return !is_new;
     }
 
     void take_span(const json& span, RankSpans& rank, const std::string& begins_at) {
@@ -385,7 +391,7 @@ class OtlpReader {
         ++spans_;
         first_name_ = first_name_.empty() ? name.substr(0, 60) : first_name_;
         KeptSpan kept = role_of(name, span, begins_at);
-        if (kept.role == SpanRole::Other || is_again(span)) {
+        if (kept.role == SpanRole::Other || is_again(span, rank)) {
             return;
         }
         const std::optional<std::int64_t> begin = whole(member(span, "startTimeUnixNano"));
@@ -462,7 +468,6 @@ class OtlpReader {
     const RangeNames& names_;
     KeptMemory kept_;
     std::map<std::string, RankSpans> ranks_;
-    std::set<std::string> ids_;
     std::string cut_;
     std::string first_name_;
     std::int64_t documents_ = 0;

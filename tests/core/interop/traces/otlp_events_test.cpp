@@ -145,6 +145,37 @@ TEST(OtlpEvents, SpansThatComeTwiceCountOnceAndEvaluationsDoNot) {
     EXPECT_THAT(found.stages.at(own_stage).backward, ElementsAre(20us));
 }
 
+/// Ids are those of one rank: a program may count them from 1 on each.
+TEST(OtlpEvents, SpansOfTwoRanksMayHaveTheSameIds) {
+    std::string text;
+    for (int rank = 0; rank < 2; ++rank) {
+        text += line(rank,
+                     {iteration(3, 0, 100),
+                      span("megatron.microbatch.forward", 1, 10, "", "f1"),
+                      span("megatron.microbatch.backward", 20, 20, "", "b1")}) +
+                "\n";
+    }
+    const std::vector<TraceEvents> ranks = parsed(text);
+    ASSERT_THAT(ranks, SizeIs(2));
+    EXPECT_THAT(ranks[1].ranges, SizeIs(2));
+}
+
+/// Megatron's iteration holds its step, the data and the logs.
+TEST(OtlpEvents, AStepInsideOfItsIterationDoesNotCountAgain) {
+    const std::vector<std::string> inside{
+        span("megatron.train_step", 1, 90, number("megatron.iteration", 3)),
+        span("megatron.microbatch.forward", 2, 10),
+        span("megatron.microbatch.backward", 20, 20)};
+    std::vector<std::string> both = inside;
+    both.push_back(iteration(3, 0, 100));
+    const TorchTrace found = torch_trace(parsed(line(0, both)).front(), "x");
+    EXPECT_THAT(found.step_lengths, ElementsAre(100us));
+    EXPECT_THAT(found.steps, Each(3));
+    const TorchTrace alone = torch_trace(parsed(line(0, inside)).front(), "x");
+    EXPECT_THAT(alone.step_lengths, ElementsAre(90us));
+    EXPECT_THAT(alone.steps, Each(3));
+}
+
 TEST(OtlpEvents, ALastLineThatIsNotWholeIsLeftOut) {
     const std::string whole = line(0, two_iterations()) + "\n";
     const std::string more = line(1, two_iterations());
