@@ -87,7 +87,7 @@ std::optional<int> count_attribute(const json& owner, string_view name) {
 }
 
 /// What a span of Megatron is, by its name.
-enum class SpanRole { Other, Action, Iteration, Evaluation, Optimizer };
+enum class SpanRole { Other, Action, Iteration, TrainStep, Evaluation, Optimizer };
 
 /// What is kept of a span.
 struct KeptSpan {
@@ -143,6 +143,11 @@ class RankMaker {
         events_.world_size = spans_.world_size;
         events_.pipeline_rank = place_in_pipeline(spans_);
         events_.pipeline_size = spans_.pipeline_size;
+        // An iteration holds its step, which counts only where iterations were not recorded.
+        const bool has_iterations = std::ranges::any_of(spans_.spans, [](const KeptSpan& span) {
+            return span.role == SpanRole::Iteration && span.number;
+        });
+        const SpanRole of_steps = has_iterations ? SpanRole::Iteration : SpanRole::TrainStep;
         events_.micro_batch_size = spans_.micro_batch_size;
         events_.lanes.push_back({.name = "of the host", .on_device = false});
         std::ranges::stable_sort(spans_.spans, {}, &KeptSpan::begin);
@@ -151,7 +156,7 @@ class RankMaker {
                                  .lane = 0,
                                  .begin = span.begin,
                                  .length = span.end - span.begin};
-            if (span.role == SpanRole::Iteration && span.number) {
+            if (span.role == of_steps && span.number) {
                 events_.steps.push_back(step);
             } else if (span.role == SpanRole::Optimizer) {
                 events_.optimizer_steps.push_back(step);
@@ -431,7 +436,7 @@ class OtlpReader {
                            .micro_batch = count_attribute(span, "megatron.microbatch_id"),
                            .is_short = true};
         } else if (name == "megatron.train.iteration" || name == "megatron.train_step") {
-            kept.role = SpanRole::Iteration;
+            kept.role = name == "megatron.train_step" ? SpanRole::TrainStep : SpanRole::Iteration;
             kept.number = count_attribute(span, "megatron.iteration");
         } else if (name == "megatron.evaluate" || name == "megatron.evaluate.step") {
             kept.role = SpanRole::Evaluation;
