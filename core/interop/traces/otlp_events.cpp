@@ -186,7 +186,7 @@ class RankMaker {
             if (iteration && span.is_megatron) {
                 const int number = counts[{*iteration, action.op}]++;
                 action.micro_batch = action.micro_batch.value_or(number);
-                expect_one_stage(number);
+                expect_one_stage(action.op, number);
             }
             events_.ranges.push_back({.action = action,
                                       .lane = 0,
@@ -195,7 +195,7 @@ class RankMaker {
         }
     }
 
-    void expect_one_stage(int number) const {
+    void expect_one_stage(Op op, int number) const {
         if (spans_.micro_batches && number >= *spans_.micro_batches) {
             throw Error(
                 ErrorKind::BadInput,
@@ -205,7 +205,7 @@ class RankMaker {
                     "it has several stages, and Megatron's spans do not say which of them "
                     "one is of",
                     spans_.rank.value_or(0),
-                    counted(*spans_.micro_batches, "forward")),
+                    counted(*spans_.micro_batches, op == Op::Forward ? "forward" : "backward")),
                 "record these ranks with torch.profiler, and ranges named PP:0F3 (stage, F or B, "
                 "micro-batch)");
         }

@@ -219,6 +219,12 @@ TEST(OtlpEvents, SeveralStagesOfARankAreRefused) {
     EXPECT_THAT(error.text(),
                 HasSubstr("rank 0 has more than 2 forwards of an iteration, its number of "
                           "micro-batches: it has several stages"));
+    spans = {iteration(1, 0, 1000)};
+    for (int i = 0; i < 3; ++i) {
+        spans.push_back(span("megatron.microbatch.backward", 10 + 30 * i, 20));
+    }
+    EXPECT_THAT(error_of([&] { parsed(line(0, spans)); }).text(),
+                HasSubstr("rank 0 has more than 2 backwards of an iteration"));
 }
 
 }  // namespace otlp_events_test
