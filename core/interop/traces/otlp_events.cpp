@@ -248,6 +248,9 @@ class OtlpReader {
             const std::optional<std::string> text = next_document(begins_at);
             if (!text) {
                 break;
+        if (cut_.empty() && source_.is_cut()) {
+            note_cut();
+        }
             }
             take_document(*text, begins_at);
         }
@@ -294,6 +297,11 @@ class OtlpReader {
                 return text;
             }
         }
+        note_cut();
+        return std::nullopt;
+    }
+
+    void note_cut() {
         if (documents_ == 0) {
             refuse(source_.position(), "the file ends here, before its first document is whole");
         }
@@ -301,7 +309,6 @@ class OtlpReader {
                            source_.position(),
                            counted(documents_, "whole document"),
                            verb_for(documents_, "counts", "count"));
-        return std::nullopt;
     }
 
     void count_bracket(char c, std::string& open) const {
@@ -480,12 +487,12 @@ class OtlpReader {
 };
 
 std::vector<TraceEvents> otlp_events_of(string_view place,
-                                        ByteSource::Read read,
+                                        ByteSource::Blocks blocks,
                                         const RangeNames& names,
                                         const TraceLimits& limits) {
     const Undertaking undertaking(fmt::format("the spans of {}", place),
                                   "a file of fewer iterations does, or a higher limit of memory");
-    ByteSource source(place, std::move(read), limits);
+    ByteSource source(place, std::move(blocks), limits);
     return OtlpReader(source, place, names, limits).read();
 }
 

@@ -50,6 +50,9 @@ class PackedFile {
     /// Fills the block and returns how many bytes of it; 0 at the end.
     std::size_t read(std::span<char> block) { return is_packed_ ? unpack(block) : pass_on(block); }
 
+    /// Whether the end of a member is missing, once all was read.
+    bool is_cut() const { return in_member_; }
+
   private:
     /// Reads on where nothing is left, and before the second byte of a member's mark.
     void fill() {
@@ -176,8 +179,8 @@ void KeptMemory::refuse(std::string place) const {
         fewer_steps);
 }
 
-ByteSource::ByteSource(std::string_view place, Read read, const TraceLimits& limits)
-    : place_(place), read_(std::move(read)), limits_(limits), block_(std::size_t{1} << 16) {
+ByteSource::ByteSource(std::string_view place, Blocks blocks, const TraceLimits& limits)
+    : place_(place), blocks_(std::move(blocks)), limits_(limits), block_(std::size_t{1} << 16) {
     refill();
     if (std::string_view(block_.data(), size_).starts_with(byte_order_mark)) {
         for (std::size_t i = 0; i < byte_order_mark.size(); ++i) {
@@ -207,7 +210,7 @@ void ByteSource::refill() {
     at_ = 0;
     size_ = 0;
     expect_within_limits();
-    size_ = read_(block_);
+    size_ = blocks_.read(block_);
     expect_no_zeros();
 }
 
@@ -238,18 +241,18 @@ void ByteSource::expect_within_limits() const {
     }
 }
 
-ByteSource::Read blocks_of_text(std::string_view text) {
-    return [text](std::span<char> block) mutable {
+ByteSource::Blocks blocks_of_text(std::string_view text) {
+    return {.read = [text](std::span<char> block) mutable {
         const std::size_t size = text.copy(block.data(), block.size());
         text.remove_prefix(size);
         return size;
-    };
+    }};
 }
 
-ByteSource::Read blocks_of_file(const std::filesystem::path& file, const TraceLimits& limits) {
-    return [open = std::make_shared<PackedFile>(file, limits)](std::span<char> block) {
-        return open->read(block);
-    };
+ByteSource::Blocks blocks_of_file(const std::filesystem::path& file, const TraceLimits& limits) {
+    const auto open = std::make_shared<PackedFile>(file, limits);
+    return {.read = [open](std::span<char> block) { return open->read(block); },
+            .is_cut = [open] { return open->is_cut(); }};
 }
 
 }  // namespace pipetwin

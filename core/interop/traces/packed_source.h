@@ -55,14 +55,20 @@ class KeptMemory {
 /// The bytes of a text or file, a block at a time.
 class ByteSource {
   public:
-    /// Fills the block and returns how many bytes of it; 0 at the end.
-    using Read = std::function<std::size_t(std::span<char>)>;
+    struct Blocks {
+        /// Fills the block and returns how many bytes of it; 0 at the end.
+        std::function<std::size_t(std::span<char>)> read;
+        /// At the end: whether a packed file ends before what was packed; empty: it does not.
+        std::function<bool()> is_cut{};
+    };
 
     /// Reads the first block. `place` is the file's name and outlives the source. A byte-order mark
     /// in front is passed over. Reading throws Error(BadInput) beyond the limits of bytes.
-    ByteSource(std::string_view place, Read read, const TraceLimits& limits = {});
+    ByteSource(std::string_view place, Blocks blocks, const TraceLimits& limits = {});
 
     bool at_end() const { return size_ == 0; }
+    /// At the end: whether a packed file was cut short, so that more text may have followed.
+    bool is_cut() const { return blocks_.is_cut && blocks_.is_cut(); }
     const char& current() const { return block_[at_]; }
     void next() {
         if (++at_ == size_) {
@@ -84,7 +90,7 @@ class ByteSource {
     void expect_no_zeros() const;
 
     std::string_view place_;
-    Read read_;
+    Blocks blocks_;
     TraceLimits limits_;
     std::vector<char> block_;
     std::size_t size_ = 0;
@@ -119,12 +125,13 @@ class ByteIterator : public InputIterator<ByteIterator<Source>> {
 };
 
 /// The blocks of a text, which outlives the result.
-ByteSource::Read blocks_of_text(std::string_view text);
+ByteSource::Blocks blocks_of_text(std::string_view text);
 
 /// The blocks of a file, plain or gzip of one or more members. Throws Error(Io) with the file where
 /// it cannot be read; the result throws that, too, and Error(BadInput) with the byte for a packed
 /// file that is damaged, has other bytes behind its end, or grows by more than the limits say. A
-/// packed file that is cut short gives the text of what is there.
-ByteSource::Read blocks_of_file(const std::filesystem::path& file, const TraceLimits& limits = {});
+/// packed file that is cut short gives the text of what is there, and says that it is cut.
+ByteSource::Blocks blocks_of_file(const std::filesystem::path& file,
+                                  const TraceLimits& limits = {});
 
 }  // namespace pipetwin

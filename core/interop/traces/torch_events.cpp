@@ -535,13 +535,13 @@ class EventReader final : public nlohmann::json_sax<json> {
 };
 
 TraceEvents events_of(string_view place,
-                      ByteSource::Read read,
+                      ByteSource::Blocks blocks,
                       const RangeNames& names,
                       const TraceLimits& limits = {}) {
     const Undertaking undertaking(
         fmt::format("the events of the trace {}", place),
         "a trace of fewer steps does, or a higher limit of memory ('ulimit -v' shows it)");
-    ByteSource source(place, std::move(read), limits);
+    ByteSource source(place, std::move(blocks), limits);
     TraceText text(source);
     EventReader reader(source, text, place, names, limits);
     json::sax_parse(ByteIterator<TraceText>(&text), ByteIterator<TraceText>(), &reader);

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/interop/traces/otlp_events.h"
 #include "core/interop/traces/torch_events.h"
 #include "core/interop/traces/torch_trace.h"
 #include "core/text/json_text.h"
@@ -160,6 +161,18 @@ TEST_F(TraceLimitsTest, MembersOfGzipThatFollowEachOtherAreOneText) {
         read_file(packed(R"(nel", "name": "gemm", "ts": 1, "dur": 2}]})", "", 0, ""), 1 << 20);
     const auto both = folder_.write("both.json.gz", first + empty + second);
     EXPECT_EQ(read_torch_events(both, {}).kernels.size(), 1U);
+}
+
+/// A line that is not there leaves no half document: only the packed file shows that it is cut.
+TEST_F(TraceLimitsTest, SpansOfAPackedFileThatIsCutBehindALineSayIt) {
+    const std::string line = R"({"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "PP:0F0", )"
+                             R"("startTimeUnixNano": 1, "endTimeUnixNano": 2}]}]}]})"
+                             "\n";
+    const std::string whole = read_file(packed(line, line, 1, ""), 1 << 20);
+    EXPECT_EQ(read_otlp_events(folder_.write("whole.jsonl.gz", whole), {}).front().cut, "");
+    const auto cut = folder_.write("cut.jsonl.gz", whole.substr(0, whole.size() - 6));
+    EXPECT_THAT(read_otlp_events(cut, {}).front().cut,
+                HasSubstr("2 whole documents before that count"));
 }
 
 // zlib's gzread overlooks what stands behind the last member.
