@@ -16,6 +16,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/traces/message_times.h"
+#include "core/interop/traces/otlp_events.h"
 #include "core/interop/traces/peer_messages.h"
 #include "core/interop/traces/torch_trace.h"
 
@@ -118,8 +119,7 @@ class Ranks {
                 file.string(),
                 fmt::format(
                     "spans of {} of {} stages: {}", places.size(), ranks, fmt::join(places, ", ")),
-                "Megatron exports one rank unless MEGATRON_OTEL_RANK_STRATEGY=all_ranks: "
-                "record again with that");
+                std::string(all_ranks_hint));
         }
     }
 

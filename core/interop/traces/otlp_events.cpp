@@ -35,9 +35,6 @@ constexpr std::int64_t most_of_rank = 262'143;
 /// Nanoseconds since 1970 until the year 2096.
 constexpr std::int64_t last_moment = 4'000'000'000'000'000'000;
 
-constexpr string_view all_ranks_hint =
-    "Megatron exports one rank unless MEGATRON_OTEL_RANK_STRATEGY=all_ranks: record again with "
-    "that";
 constexpr string_view micro_batch_hint =
     "record them: Megatron's --otel-span-groups per_step,microbatch (or all); spans of another "
     "program are named by --forward and --backward";
@@ -105,10 +102,10 @@ struct RankSpans {
     std::optional<int> world_size{};
     std::optional<int> pipeline_size{};
     std::optional<int> pipeline_rank{};
-    std::set<std::string> ids{};  ///< of the spans
     std::optional<int> micro_batch_size{};
     std::optional<int> micro_batches{};
     std::vector<KeptSpan> spans{};
+    std::set<std::string> ids{};  ///< of the spans
 };
 
 /// The stage's place in the pipeline of a rank whose spans do not say it, as Megatron numbers
@@ -143,14 +140,14 @@ class RankMaker {
         events_.world_size = spans_.world_size;
         events_.pipeline_rank = place_in_pipeline(spans_);
         events_.pipeline_size = spans_.pipeline_size;
+        events_.micro_batch_size = spans_.micro_batch_size;
+        events_.lanes.push_back({.name = "of the host", .on_device = false});
+        std::ranges::stable_sort(spans_.spans, {}, &KeptSpan::begin);
         // An iteration holds its step, which counts only where iterations were not recorded.
         const bool has_iterations = std::ranges::any_of(spans_.spans, [](const KeptSpan& span) {
             return span.role == SpanRole::Iteration && span.number;
         });
         const SpanRole of_steps = has_iterations ? SpanRole::Iteration : SpanRole::TrainStep;
-        events_.micro_batch_size = spans_.micro_batch_size;
-        events_.lanes.push_back({.name = "of the host", .on_device = false});
-        std::ranges::stable_sort(spans_.spans, {}, &KeptSpan::begin);
         for (const KeptSpan& span : spans_.spans) {
             const TraceStep step{.number = span.number.value_or(0),
                                  .lane = 0,
@@ -248,11 +245,11 @@ class OtlpReader {
             const std::optional<std::string> text = next_document(begins_at);
             if (!text) {
                 break;
-        if (cut_.empty() && source_.is_cut()) {
-            note_cut();
-        }
             }
             take_document(*text, begins_at);
+        }
+        if (cut_.empty() && source_.is_cut()) {
+            note_cut();
         }
         return finished();
     }
@@ -297,14 +294,14 @@ class OtlpReader {
                 return text;
             }
         }
+        if (documents_ == 0) {
+            refuse(source_.position(), "the file ends here, before its first document is whole");
+        }
         note_cut();
         return std::nullopt;
     }
 
     void note_cut() {
-        if (documents_ == 0) {
-            refuse(source_.position(), "the file ends here, before its first document is whole");
-        }
         cut_ = fmt::format("the file ends too early, at {}: {} before that {}",
                            source_.position(),
                            counted(documents_, "whole document"),

@@ -10,6 +10,11 @@
 
 namespace pipetwin {
 
+/// What to do where spans of a pipeline's ranks are missing, for an error's hint.
+inline constexpr std::string_view all_ranks_hint =
+    "Megatron exports one rank unless MEGATRON_OTEL_RANK_STRATEGY=all_ranks: record again with "
+    "that";
+
 /// Whether a file holds spans of OpenTelemetry as JSON (OTLP), plain or packed by gzip.
 bool is_otlp_file(const std::filesystem::path& file);
 
