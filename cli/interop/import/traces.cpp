@@ -44,7 +44,20 @@ void append(std::vector<Duration>& to, const std::vector<Duration>& from) {
 /// The traces of all ranks, and what the user should know about them.
 class Ranks {
   public:
+    /// `micro_batch_size`: samples, as the user says.
+    explicit Ranks(int micro_batch_size) : micro_batch_size_(micro_batch_size) {}
+
+    /// Throws Error(BadInput) with `file` where the trace is of other micro-batches, or of a rank
+    /// that another one is of.
     void add(const std::filesystem::path& file, TorchTrace trace) {
+        if (trace.micro_batch_size.value_or(micro_batch_size_) != micro_batch_size_) {
+            throw Error(ErrorKind::BadInput,
+                        file.string(),
+                        fmt::format("its micro-batches have {}, --micro-batch-size says {}",
+                                    counted(*trace.micro_batch_size, "sample"),
+                                    micro_batch_size_),
+                        fmt::format("--micro-batch-size {}", *trace.micro_batch_size));
+        }
         if (trace.rank) {
             const auto [seen, is_new] = files_.emplace(*trace.rank, file.string());
             if (!is_new) {
@@ -97,19 +110,11 @@ class Ranks {
 
     const StageTimes& stages() const { return stages_; }
 
-    /// Throws Error(BadInput) where the traces are of other micro-batches than `size`, or are not
-    /// of all ranks of a pipeline that they know.
-    void check(int size, const std::filesystem::path& file) const {
+    /// Throws Error(BadInput) with `file` where the traces are not of all ranks of a pipeline that
+    /// they know.
+    void expect_all(const std::filesystem::path& file) const {
         std::set<int> places;
         for (const TorchTrace& trace : traces_) {
-            if (trace.micro_batch_size.value_or(size) != size) {
-                throw Error(ErrorKind::BadInput,
-                            file.string(),
-                            fmt::format("its micro-batches have {}, --micro-batch-size says {}",
-                                        counted(*trace.micro_batch_size, "sample"),
-                                        size),
-                            fmt::format("--micro-batch-size {}", *trace.micro_batch_size));
-            }
             places.insert(trace.pipeline_rank.value_or(-1));
         }
         const int ranks = traces_.front().pipeline_size.value_or(0);
@@ -235,6 +240,7 @@ class Ranks {
         }
     }
 
+    int micro_batch_size_;
     std::map<int, std::string> files_;
     std::vector<TorchTrace> traces_;
     StageTimes stages_;
@@ -256,7 +262,7 @@ class Ranks {
 Imported import_torch_trace(const ImportOptions& options) {
     const int size = required_micro_batch_size(options, why_size);
     const RangeNames names = range_names(options.ranges);
-    Ranks ranks;
+    Ranks ranks(size);
     const auto add = [&](const std::filesystem::path& file, const std::filesystem::path& source) {
         for (TorchTrace& trace : read_torch_traces(source, names)) {
             ranks.add(file, std::move(trace));
@@ -267,7 +273,7 @@ Imported import_torch_trace(const ImportOptions& options) {
         add(file, file);
     }
     ranks.finish();
-    ranks.check(size, options.file);
+    ranks.expect_all(options.file);
     Profile profile = stage_profile(ranks.stages(), size, options.file.string());
     if (const std::optional<LinkCost> link = ranks.link()) {
         profile.links.push_back(*link);

@@ -137,6 +137,22 @@ TEST_F(ImportCosts, TracesOfTwoRanksBecomeAStageEach) {
     EXPECT_EQ(refused({"import", "torch-trace", first, second}).code, 2);
 }
 
+TEST_F(ImportCosts, SpansOfOtherMicroBatchesAreRefusedWithTheirFile) {
+    const std::string first =
+        file("rank0.json", torch_trace(0, range("0F0", 3000) + "," + range("0B0", 6000)));
+    const std::string second = file(
+        "spans.jsonl",
+        R"({"resourceSpans": [{"resource": {"attributes": [{"key": )"
+        R"("megatron.micro_batch_size", "value": {"intValue": 2}}]}, "scopeSpans": )"
+        R"([{"spans": [{"name": "PP:1F0", "startTimeUnixNano": 1, "endTimeUnixNano": 9}]}]}]})");
+    const Outcome other =
+        refused({"import", "torch-trace", first, second, "--micro-batch-size", "4"});
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(other.err,
+                HasSubstr("spans.jsonl: its micro-batches have 2 samples, --micro-batch-size says "
+                          "4"));
+}
+
 TEST_F(ImportCosts, ATraceWithoutRangesSaysHowToMakeThem) {
     const Outcome outcome = refused({"import",
                                      "torch-trace",
