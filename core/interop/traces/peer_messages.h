@@ -15,7 +15,8 @@ struct PairedMessages {
     /// a kernel that receives waits for the sender, and one that sends for the receiver.
     std::vector<Duration> transfers;
     std::vector<Duration> receives;  ///< the same messages, as long as their receives lasted
-    std::vector<std::string> notes;  ///< whose ends do not pair, in sentences
+    std::vector<std::string>
+        notes;  ///< which pairs of traces have unequal numbers of sends and receives
 };
 
 /// The ranges of messages ("nccl:send 0->1") on the streams of a trace.
