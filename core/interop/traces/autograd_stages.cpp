@@ -62,6 +62,7 @@ class AutogradReader {
         if (!stages.problem.empty()) {
             return stages;
         }
+        stages.note = note_;
         stages.are_numbered = has_steps_;
         std::map<int, int> counts;  // [step]: forwards so far
         for (const WorkPiece& piece : pieces_) {
@@ -131,6 +132,10 @@ class AutogradReader {
                 piece.numbers.push_back(one.number);
             }
         }
+        // A file that ends too early may lack the rest of its last piece.
+        if (!events_.cut.empty() && !is_new) {
+            pieces_.pop_back();
+        }
     }
 
     /// Says of each backward which forward made its nodes: of operators with one number, the last
@@ -197,7 +202,7 @@ class AutogradReader {
         }
     }
 
-    std::string problem() const {
+    std::string problem() {
         if (mixed_) {
             return "a backward runs through several forwards, so none of them has its own";
         }
@@ -212,13 +217,37 @@ class AutogradReader {
             }
         }
         // GPipe's backwards follow the order of the forwards, or the opposite one.
-        const bool is_in_order = std::ranges::all_of(order, [](const auto& step) {
-            return std::ranges::is_sorted(step.second) ||
-                   std::ranges::is_sorted(step.second, std::greater{});
-        });
-        return is_in_order ? ""
-                           : "its backwards follow neither the order of its forwards nor the "
-                             "opposite one, as where a rank has several stages";
+        std::size_t most_reversed = 0;
+        for (const auto& [step, forwards] : order) {
+            if (std::ranges::is_sorted(forwards)) {
+                continue;
+            }
+            if (!std::ranges::is_sorted(forwards, std::greater{})) {
+                return "its backwards follow neither the order of its forwards nor the opposite "
+                       "one, as where a rank has several stages";
+            }
+            if (!have_equal_nodes(forwards)) {
+                return "its backwards run in the opposite order of its forwards, with unequal "
+                       "numbers of nodes, as where a rank has several stages";
+            }
+            most_reversed = std::max(most_reversed, forwards.size());
+        }
+        if (most_reversed > 0) {
+            note_ = fmt::format(
+                "backwards run in the opposite order: taken as {} micro-batches of one stage; name "
+                "the ranges where a rank has several",
+                most_reversed);
+        }
+        return "";
+    }
+
+    /// Whether the backwards of these pieces run the same number of nodes, as those of one stage.
+    bool have_equal_nodes(const std::vector<std::size_t>& forwards) const {
+        const auto nodes = [this](std::size_t forward) {
+            return pieces_[*pieces_[forward].backward].numbers.size();
+        };
+        return std::ranges::all_of(
+            forwards, [&](std::size_t one) { return nodes(one) == nodes(forwards.front()); });
     }
 
     const TraceEvents& events_;
@@ -227,6 +256,7 @@ class AutogradReader {
     bool has_steps_ = false;
     bool mixed_ = false;
     bool split_ = false;
+    std::string note_;
 };
 
 }  // namespace
@@ -261,6 +291,34 @@ bool leave_out_waits(TraceEvents& events) {
         }
     }
     return any;
+}
+
+std::size_t leave_out_cut_ranges(TraceEvents& events) {
+    if (events.cut.empty() || events.host_work.empty()) {
+        return 0;
+    }
+    std::optional<Duration> last_node;  // of any thread
+    std::map<int, Duration> last;       // [lane]
+    for (const HostWork& one : events.host_work) {
+        if (one.kind == WorkKind::Node) {
+            last_node = std::max(last_node.value_or(one.end()), one.end());
+        } else if (one.kind == WorkKind::Operator) {
+            Duration& end = last.emplace(one.lane, one.end()).first->second;
+            end = std::max(end, one.end());
+        }
+    }
+    return std::erase_if(events.ranges, [&](const TraceRange& range) {
+        if (!is_cost(range.action.op) || !range.has_times() ||
+            events.lanes[as_index(range.lane)].on_device) {
+            return false;
+        }
+        const auto of_lane = last.find(range.lane);
+        std::optional<Duration> end = last_node;
+        if (of_lane != last.end()) {
+            end = std::max(end.value_or(of_lane->second), of_lane->second);
+        }
+        return end && *end < range.end();
+    });
 }
 
 }  // namespace pipetwin

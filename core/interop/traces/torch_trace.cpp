@@ -85,9 +85,6 @@ class TraceMaker {
         trace_.is_of_spans = events_.is_of_spans;
         trace_.lacks_kernels = events_.has_device && !events_.has_kernels;
         trace_.overlapped_pairs = events_.overlapped_pairs;
-        if (!events_.cut.empty()) {
-            trace_.notes.push_back(events_.cut);
-        }
         prefer_full_names();
         take_step_lengths();
         trace_.peer_messages = peer_messages_of(events_);
@@ -95,14 +92,15 @@ class TraceMaker {
                               std::ranges::any_of(events_.ranges, [](const TraceRange& range) {
                                   return is_cost(range.action.op);
                               });
+        // What a pattern names is as long as it is: a layer, or what the user put into it.
+        const bool shortens = !events_.has_kernels && !names_.are_patterns();
+        take_cut(shortens);
         // Kernels that no call is known to have launched belong to no operator.
         const bool has_times = !events_.has_kernels || !launches_of(events_).begin.empty();
         if (!is_named && has_times) {
             take_autograd();
         }
-        // What a pattern names is as long as it is: a layer, or what the user put into it.
-        trace_.without_waits = !events_.has_kernels && !names_.are_patterns() &&
-                               (leave_out_waits(events_) || trace_.is_unlabelled);
+        trace_.without_waits = shortens && (leave_out_waits(events_) || trace_.is_unlabelled);
         find_ranges();
         if (chosen_.ranges.empty() && names_.are_patterns()) {
             refuse_unmatched();
@@ -129,6 +127,19 @@ class TraceMaker {
         if (!std::ranges::all_of(events_.ranges, is_short)) {
             std::erase_if(events_.ranges, is_short);
         }
+    }
+
+    /// Notes that the file ends too early, and takes away what would be too short.
+    void take_cut(bool shortens) {
+        if (events_.cut.empty()) {
+            return;
+        }
+        const std::size_t cut = shortens ? leave_out_cut_ranges(events_) : 0;
+        if (cut > 0) {
+            events_.cut += fmt::format("; left out: {} whose operators it may lack",
+                                       counted(static_cast<std::int64_t>(cut), "range"));
+        }
+        trace_.notes.push_back(events_.cut);
     }
 
     bool has_device_ranges() const {
@@ -162,6 +173,9 @@ class TraceMaker {
             "no range is named as an action: {} of one stage, each with its backward, are what "
             "autograd ran between sends and receives",
             counted(found.ranges.size() / 2, "forward")));
+        if (!found.note.empty()) {
+            trace_.notes.push_back(std::move(found.note));
+        }
         std::ranges::move(found.ranges, std::back_inserter(events_.ranges));
     }
 
@@ -367,24 +381,30 @@ class TraceMaker {
                         found.how));
     }
 
-    [[noreturn]] void refuse_unmatched() const {
+    /// Throws what is missing; of a file that ends too early the rest may have had it.
+    [[noreturn]] void refuse_missing(const std::string& what, string_view hint) const {
+        const bool is_cut = !events_.cut.empty();
         throw Error(ErrorKind::BadInput,
                     std::string(place_),
-                    fmt::format("no range has a name like the pattern of a forward, '{}'",
-                                names_.pattern_of(Op::Forward)),
-                    "a pattern is the whole name of a range as the trace gives it: * is any text, "
-                    "{stage} and {micro_batch} are numbers");
+                    is_cut ? fmt::format("{}; {}", what, events_.cut) : what,
+                    is_cut ? "export the trace again" : std::string(hint));
+    }
+
+    [[noreturn]] void refuse_unmatched() const {
+        refuse_missing(
+            fmt::format("no range has a name like the pattern of a forward, '{}'",
+                        names_.pattern_of(Op::Forward)),
+            "a pattern is the whole name of a range as the trace gives it: * is any text, "
+            "{stage} and {micro_batch} are numbers");
     }
 
     [[noreturn]] void refuse_without_ranges() const {
-        throw Error(
-            ErrorKind::BadInput,
-            std::string(place_),
+        refuse_missing(
             trace_.overlapped_pairs > 0
                 ? "only ranges of pairs (OVERLAP_F_B), which do not say what each of the two "
                   "took, expected ranges of a forward, named PP:0F3"
                 : "no ranges of a forward, named PP:0F3 (stage 0, micro-batch 3)",
-            std::string(how_to_record));
+            how_to_record);
     }
 
     TraceEvents events_;

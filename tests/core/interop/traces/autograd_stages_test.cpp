@@ -15,6 +15,7 @@
 namespace pipetwin {
 namespace autograd_stages_test {
 
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::error_of;
@@ -286,6 +287,29 @@ TEST(AutogradStages, BackwardsInTheOppositeOrderKeepTheNumbersOfTheirForwards) {
         numbers.push_back(span.action.micro_batch);
     }
     EXPECT_THAT(numbers, ElementsAre(0, 1, 2, 2, 1, 0));
+    EXPECT_THAT(found.notes,
+                Contains(HasSubstr("taken as 3 micro-batches of one stage; name the ranges where "
+                                   "a rank has several")));
+}
+
+/// Two stages that run as a stack: the second one has twice the nodes.
+TEST(AutogradStages, AnOppositeOrderWithUnequalNodesIsOfSeveralStages) {
+    Rank rank;
+    rank.receive().forward().send().receive().forward().forward().send();
+    rank.receive().backward(2).backward(1).send().receive().backward(0).send();
+    EXPECT_THAT(error_of([&] { rank.optimizer().read(); }).text(),
+                HasSubstr("in the opposite order of its forwards, with unequal numbers of nodes"));
+}
+
+/// The last backward of a file that ends too early may lack nodes; one before a message does not.
+TEST(AutogradStages, ABackwardThatACutFileEndsInDoesNotCount) {
+    Rank rank;
+    rank.forward().send().forward().send().receive().backward(0).receive().backward(1);
+    EXPECT_THAT(rank.read().stages.at(own_stage).backward, SizeIs(2));
+    const std::string text = rank.text();
+    const TorchTrace cut = parse_torch_trace(text.substr(0, text.size() - 20), "rank0.json");
+    EXPECT_THAT(cut.stages.at(own_stage).forward, ElementsAre(10us));
+    EXPECT_THAT(cut.stages.at(own_stage).backward, ElementsAre(20us));
 }
 
 TEST(AutogradStages, SeveralStagesAndSplitBackwardsAreRefusedByName) {

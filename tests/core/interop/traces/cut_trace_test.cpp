@@ -121,5 +121,44 @@ TEST(CutTrace, ARangeWithoutAllOfItsKernelsIsLeftOut) {
     EXPECT_THAT(parse_torch_trace(text + "]}", "x").stages.at(0).forward, ElementsAre(18us, 8us));
 }
 
+/// A profiler of a CPU writes a range before its operators: F has one of 7 us, B nodes from 12 us
+/// to 17 and from 17 to 28.
+TEST(CutTrace, ARangeOfACpuWithoutAllOfItsOperatorsIsLeftOut) {
+    const auto work = [](std::string_view name, double begin, double length, int thread) {
+        return ",\n" + event("cpu_op",
+                             name,
+                             1,
+                             begin,
+                             length,
+                             fmt::format(R"({{"Sequence number": {}, "Fwd thread id": {}}})",
+                                         static_cast<int>(begin),
+                                         thread));
+    };
+    constexpr std::string_view node = "autograd::engine::evaluate_function: AddmmBackward0";
+    const std::string forward = head + pair + work("aten::linear", 1, 7, 0);
+    const std::string half = forward + work(node, 12, 5, 1);
+    const TorchTrace cut = parse_torch_trace(half, "x");
+    EXPECT_THAT(cut.stages.at(0).forward, ElementsAre(7us));
+    EXPECT_THAT(cut.stages.at(0).backward, IsEmpty());
+    EXPECT_THAT(cut.notes, ElementsAre(HasSubstr("left out: 1 range whose operators it may lack")));
+    const TorchTrace whole = parse_torch_trace(half + work(node, 17, 11, 1) + "]}", "x");
+    EXPECT_THAT(whole.stages.at(0).forward, ElementsAre(7us));
+    EXPECT_THAT(whole.stages.at(0).backward, ElementsAre(16us));
+    EXPECT_THAT(whole.notes, IsEmpty());
+
+    const Error none = error_of([&] { parse_torch_trace(forward, "x"); });
+    EXPECT_THAT(none.text(), HasSubstr("no ranges of a forward, named PP:0F3"));
+    EXPECT_THAT(none.text(), HasSubstr("the file ends too early, at x:6:"));
+    EXPECT_THAT(none.text(), HasSubstr("left out: 2 ranges"));
+    EXPECT_EQ(none.hint(), "export the trace again");
+}
+
+TEST(CutTrace, APatternThatFitsNothingOfACutFileSaysThatItIsCut) {
+    const RangeNames names({{.op = Op::Forward, .text = "fwd"}});
+    const Error none = error_of([&] { parse_torch_trace(head + pair, "x", names); });
+    EXPECT_THAT(none.text(), HasSubstr("pattern of a forward, 'fwd'; the file ends too early"));
+    EXPECT_EQ(none.hint(), "export the trace again");
+}
+
 }  // namespace cut_trace_test
 }  // namespace pipetwin
