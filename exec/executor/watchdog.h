@@ -48,8 +48,9 @@ struct Hang {
 /// the machine slept.
 class Watchdog {
   public:
-    /// `group_wait`: what a rank waits for in a group, "the all-reduce of layer 'block1.mlp' among
-    /// devices 0-1: device 1 has not come"; of ranks that `look` is told of.
+    /// `group_wait`: the text of what a rank waits for in a group of devices or replicas, as in
+    /// "the all-reduce of layer 'block1.mlp' among devices 0-1: device 1 has not come"; empty where
+    /// it waits for none. Called for the ranks that are passed to `look`.
     Watchdog(const Plan& plan,
              const HangLimits& limits,
              std::function<std::string(int rank)> group_wait = {});

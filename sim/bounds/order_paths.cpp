@@ -282,7 +282,8 @@ void Row::add_stashes(std::vector<std::vector<MeanStashes>>& stashes) const {
         }
         full.look_at(live, held);
         of_chunk[at].look_at(held.now()[at].live, held);
-        // Of moments with as many, that with most live stashes, which are fewer than the actions.
+        // If several moments have the same number of pieces with the last micro-batch, the one with
+        // most live stashes counts: their number divided by that of actions is below 1.
         last_held.look_at(last > 0 ? last + live / static_cast<double>(actions_.size()) : 0, held);
         if (turns) {
             before_backward[*held.next()].look_at(live, held);

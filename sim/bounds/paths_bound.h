@@ -30,8 +30,8 @@ struct WaysAndPrices {
 
 /// How long a mean and prices are looked for that bound well.
 struct WaysSearch {
-    Duration ceiling = Duration::max();  ///< a bound that is not below is told as this
-    Duration enough = Duration::max();   ///< the search ends where the bound is not below
+    Duration ceiling = Duration::max();  ///< the result is the smaller of bound and ceiling
+    Duration enough = Duration::max();   ///< the search ends once the bound reaches this
     int turns = 24;
     /// In: where the search begins, such as what bounded best for another question about the same
     /// order. Out: what bounded best. Null: it begins with the mean of all ways.

@@ -75,9 +75,9 @@ void set_own_stage(TorchTrace& trace, int stage);
 /// Takes from the events what each stage took. Ranges count where kernels run: on the stream with
 /// most compute kernels inside its ranges of F, B, I and W (where there are no kernels: with most
 /// of those ranges), else those of the CPU. Ranges of the CPU whose kernels are known by their
-/// launches are moved to the stream. Where no range is named, forward and backward are told by the
-/// numbers of autograd, else by the kernels between sends and receives, unless `names` are
-/// patterns. Where there are no kernels, a range is as long as its operators. A range
+/// launches are moved to the stream. If no range has a name and `names` has no patterns, autograd's
+/// sequence numbers show what is forward and what backward, or else the kernels between sends and
+/// receives do. Where there are no kernels, a range is as long as its operators. A range
 /// that goes on when the next one of its stream has begun, and is more than twice as long as its
 /// like, has an impossible length and is left out with a note. In the older dialect, where BW is
 /// the whole backward, B is that of the input. Throws Error(BadInput) with `place` where nothing is

@@ -93,7 +93,7 @@ TEST(AccuracyGrid, DividesLayersInEveryWay) {
 /// Without a word on how good the predictions are, but for the memory, which is counted.
 TEST(AccuracyGrid, CellsOfDividedLayersRunWithoutShortRuns) {
     if (exec::allowed_cores().size() < 2) {
-        GTEST_SKIP() << "there is one core";
+        GTEST_SKIP() << "two devices or replicas need a core each, and this machine has one";
     }
     const tests::ScratchFolder folder;
     GridOptions options = small_grid();

@@ -64,7 +64,8 @@ TEST(GatheredWeights, AShortComputationWaitsForThem) {
     EXPECT_EQ(gathered(sample_of(400, 500, 0), two_replicas()).backward_input, Duration(3000));
 }
 
-/// Of replicas that were measured, what they waited is added, whatever their link is.
+/// Where the messages of these replicas were measured, a layer takes the measured time in addition,
+/// and the link between replicas does not matter.
 TEST(GatheredWeights, MeasuredMessagesTakeWhatTheyTook) {
     GatheredWeights how = two_replicas();
     how.is_measured = true;

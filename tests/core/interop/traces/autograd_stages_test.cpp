@@ -23,8 +23,9 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
-/// A rank that runs one after the other what it is told to, in microseconds. A forward has two
-/// operators of 5 us, each with one inside, and makes two nodes; a backward runs them, 10 us each.
+/// The trace of one rank, built action by action, each behind the one before. A forward has two
+/// operators of 5 us, each with another inside, and records two nodes of autograd; a backward runs
+/// these, 10 us each.
 class Rank {
   public:
     Rank& forward() {
