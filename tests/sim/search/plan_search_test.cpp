@@ -185,7 +185,7 @@ TEST(PlanSearch, FindsTheFastestOnDevicesThatVaryAndInGroupsOfReplicas) {
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
     RandomQuestion random(seed);
     Judge judge;
-    for (int round = 0; round < tests::soaked(30); ++round) {
+    for (int round = 0; round < tests::soaked(15); ++round) {
         const Profile profile = random.known_profile();
         Scenario scenario = random.scenario_with_shares();
         scenario.cluster.device_spread = 0.02 * random.below(6);
@@ -201,7 +201,7 @@ TEST(PlanSearch, FindsTheFastestWithExpertsAndPartsOfSamples) {
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
     RandomQuestion random(seed);
     Judge judge;
-    for (int round = 0; round < tests::soaked(200); ++round) {
+    for (int round = 0; round < tests::soaked(100); ++round) {
         const Profile profile = random.profile_with_experts();
         SCOPED_TRACE(fmt::format("round {}", round));
         ASSERT_NO_FATAL_FAILURE(judge.judge(random.scenario_with_division(), profile));
@@ -401,7 +401,7 @@ TEST(PlanSearch, IsRightAboutWhatIsLeftWhenItIsStopped) {
     SCOPED_TRACE(fmt::format("PIPETWIN_SEED={}", seed));
     RandomQuestion random(seed);
     int stopped = 0;
-    for (int round = 0; round < tests::soaked(40); ++round) {
+    for (int round = 0; round < tests::soaked(20); ++round) {
         const Profile profile = random.profile();
         const Scenario scenario = random.scenario();
         const Model model = scenario_model(scenario, &profile);
