@@ -69,6 +69,11 @@ class Ranks {
                     "give one trace per rank");
             }
         }
+        expect_new(file, trace);
+        names_.push_back(file.string());
+        if (cut_.empty() && !trace.cut.empty()) {
+            cut_ = fmt::format("{}: {}", file.string(), trace.cut);
+        }
         world_size_ = std::max(world_size_, trace.world_size.value_or(0));
         pairs_ += trace.overlapped_pairs;
         on_gpu_ = on_gpu_ || trace.on_gpu;
@@ -129,6 +134,9 @@ class Ranks {
     }
 
     int count() const { return static_cast<int>(traces_.size()); }
+
+    /// Where the first of the files that are cut ends; empty: none is.
+    const std::string& cut() const { return cut_; }
 
     /// The link between ranks that the messages tell; none where no receive was waited for.
     std::optional<LinkCost> link() const {
@@ -206,6 +214,20 @@ class Ranks {
     }
 
   private:
+    /// Throws Error(BadInput) where another file has the same actions at the same times.
+    void expect_new(const std::filesystem::path& file, const TorchTrace& trace) const {
+        for (std::size_t place = 0; place < traces_.size(); ++place) {
+            if (is_same_trace(traces_[place], trace)) {
+                throw Error(ErrorKind::BadInput,
+                            file.string(),
+                            fmt::format("it has the same actions at the same times as {}, "
+                                        "expected those of another rank",
+                                        names_[place]),
+                            "give one trace per rank");
+            }
+        }
+    }
+
     /// Takes messages that no range names with a micro-batch.
     void pair_messages() {
         PairedMessages paired = paired_messages(traces_);
@@ -242,6 +264,8 @@ class Ranks {
 
     int micro_batch_size_;
     std::map<int, std::string> files_;
+    std::vector<std::string> names_;  ///< [trace]: its file
+    std::string cut_;
     std::vector<TorchTrace> traces_;
     StageTimes stages_;
     std::vector<Duration> transfers_;
@@ -256,6 +280,19 @@ class Ranks {
     bool has_own_stages_ = false;
     bool knows_stages_ = false;  ///< the traces say their places in the pipeline
 };
+
+/// Throws as `stage_profile`; where a file is cut, the rest of it may have had what is missing.
+Profile profile_of(const Ranks& ranks, int size, const ImportOptions& options) {
+    try {
+        return stage_profile(ranks.stages(), size, options.file.string());
+    } catch (const Error& error) {
+        if (ranks.cut().empty()) {
+            throw;
+        }
+        throw error.with_text(fmt::format("{}; {}", error.text(), ranks.cut()))
+            .with_hint("export the trace again");
+    }
+}
 
 }  // namespace
 
@@ -274,7 +311,7 @@ Imported import_torch_trace(const ImportOptions& options) {
     }
     ranks.finish();
     ranks.expect_all(options.file);
-    Profile profile = stage_profile(ranks.stages(), size, options.file.string());
+    Profile profile = profile_of(ranks, size, options);
     if (const std::optional<LinkCost> link = ranks.link()) {
         profile.links.push_back(*link);
     }

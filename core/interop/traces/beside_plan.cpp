@@ -75,6 +75,18 @@ constexpr string_view one_trace_each =
 /// Sorts traces by their places in the pipeline, else by their ranks in the training, where all
 /// have them. Throws Error(BadInput) with `place` where two have the same.
 void sort_by_rank(std::vector<TorchTrace>& traces, string_view place) {
+    for (std::size_t i = 1; i < traces.size(); ++i) {
+        for (std::size_t other = 0; other < i; ++other) {
+            if (is_same_trace(traces[i], traces[other])) {
+                throw Error(ErrorKind::BadInput,
+                            std::string(place),
+                            fmt::format("traces {} and {} have the same actions at the same times",
+                                        other + 1,
+                                        i + 1),
+                            std::string(one_trace_each));
+            }
+        }
+    }
     const bool have_places = std::ranges::all_of(
         traces, [](const TorchTrace& trace) { return trace.pipeline_rank.has_value(); });
     std::set<int> seen;
@@ -309,9 +321,7 @@ std::optional<std::string> loop_note(const std::vector<TorchTrace>& traces) {
         lengths.size());
 }
 
-}  // namespace
-
-BesidePlan beside_plan(Trace predicted, std::vector<TorchTrace> ranks, string_view place) {
+BesidePlan beside_rows(Trace predicted, std::vector<TorchTrace> ranks, string_view place) {
     number_ranks(ranks, predicted.schedule, place);
     const std::optional<std::string> loop = loop_note(ranks);
     const auto timeline_of = [&](const Schedule& plan) {
@@ -348,6 +358,23 @@ BesidePlan beside_plan(Trace predicted, std::vector<TorchTrace> ranks, string_vi
         both.notes.push_back(*loop);
     }
     return both;
+}
+
+}  // namespace
+
+BesidePlan beside_plan(Trace predicted, std::vector<TorchTrace> ranks, string_view place) {
+    std::string cut;
+    for (const TorchTrace& trace : ranks) {
+        cut = cut.empty() ? trace.cut : cut;
+    }
+    try {
+        return beside_rows(std::move(predicted), std::move(ranks), place);
+    } catch (const Error& error) {
+        if (cut.empty()) {
+            throw;
+        }
+        throw error.with_text(fmt::format("{}; {}", error.text(), cut));
+    }
 }
 
 }  // namespace pipetwin

@@ -140,6 +140,7 @@ class TraceMaker {
                                        counted(static_cast<std::int64_t>(cut), "range"));
         }
         trace_.notes.push_back(events_.cut);
+        trace_.cut = events_.cut;
     }
 
     bool has_device_ranges() const {
@@ -430,6 +431,10 @@ void set_own_stage(TorchTrace& trace, int stage) {
             span.action.stage = stage;
         }
     }
+}
+
+bool is_same_trace(const TorchTrace& one, const TorchTrace& other) {
+    return !one.spans.empty() && one.spans == other.spans;
 }
 
 TorchTrace torch_trace(TraceEvents events, string_view place, const RangeNames& names) {

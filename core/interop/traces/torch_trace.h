@@ -67,7 +67,12 @@ struct TorchTrace {
     bool numbers_micro_batches = true;         ///< false: spans are numbered as they come
     bool without_waits = false;  ///< of the CPU: a range is from its first operator to its last
     std::vector<Duration> step_lengths{};  ///< of the host's ProfilerSteps
+    std::string cut{};  ///< where the file ends too early, in a sentence; empty: it is whole
 };
+
+/// Whether two traces have the same actions at the same times, as no two ranks have: they are one
+/// trace.
+bool is_same_trace(const TorchTrace& one, const TorchTrace& other);
 
 /// Makes `stage` the number of the stage that the trace does not name; nothing where it names all.
 void set_own_stage(TorchTrace& trace, int stage);

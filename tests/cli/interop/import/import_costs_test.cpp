@@ -134,6 +134,20 @@ TEST_F(ImportCosts, TracesOfTwoRanksBecomeAStageEach) {
         refused({"import", "torch-trace", first, first, "--micro-batch-size", "4"});
     EXPECT_EQ(twice.code, 3);
     EXPECT_THAT(twice.err, HasSubstr("it is the trace of rank 0, and so is"));
+    // Neither says its rank, but no two ranks do the same at the same times.
+    const std::string unnamed =
+        file("unnamed.json",
+             "{\"traceEvents\": [" + range("0F0", 3000) + "," + range("0B0", 6000) + "]}");
+    const Outcome copied =
+        refused({"import", "torch-trace", unnamed, unnamed, "--micro-batch-size", "4"});
+    EXPECT_EQ(copied.code, 3);
+    EXPECT_THAT(copied.err, HasSubstr("the same actions at the same times"));
+    const std::string cut =
+        file("cut.json", "{\"traceEvents\": [" + range("0F0", 3000) + ",\n{\"ph\": \"X\"");
+    const Outcome too_few = refused({"import", "torch-trace", cut, "--micro-batch-size", "4"});
+    EXPECT_EQ(too_few.code, 3);
+    EXPECT_THAT(too_few.err,
+                AllOf(HasSubstr("stage 0 has no backward"), HasSubstr("the file ends too early")));
     EXPECT_EQ(refused({"import", "torch-trace", first, second}).code, 2);
 }
 
