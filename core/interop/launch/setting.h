@@ -16,6 +16,7 @@ struct SettingWord {
     std::string place{};  ///< file:line:column
     /// The variable that the word holds and that the file gives no value; empty: none.
     std::string unknown{};
+    std::vector<std::string> choices{};  ///< values that a loop gives that variable
 
     bool operator==(const SettingWord&) const = default;
 };
@@ -42,7 +43,8 @@ using LaunchVariables = std::map<std::string, std::string, std::less<>>;
 /// A launch file: its settings, and what it says beside them.
 struct LaunchFile {
     std::vector<Setting> settings;
-    std::string program{};               ///< the program that is started; empty: none is named
+    std::string program{};    ///< the program that is started; empty: none is named
+    std::string framework{};  ///< whose stacks the run has, where the file says it; else empty
     std::optional<int> processes{};      ///< of a node; none: not said
     std::optional<int> nodes{};          ///< none: not said
     std::optional<int> all_processes{};  ///< on all nodes; none: those of a node times the nodes

@@ -51,6 +51,15 @@ const SettingWord& first_word(const Setting& setting, std::string_view hint) {
                     std::string(hint));
     }
     const SettingWord& word = setting.values.front();
+    if (!word.choices.empty()) {
+        const std::string_view name = variable_name(word.unknown);
+        throw Error(ErrorKind::BadInput,
+                    word.place,
+                    fmt::format("a loop gives {} the values {}: each is a configuration of its own",
+                                word.unknown,
+                                fmt::join(word.choices, ", ")),
+                    fmt::format("choose one, as in --variable {}={}", name, word.choices.front()));
+    }
     if (!word.unknown.empty()) {
         throw Error(
             ErrorKind::BadInput,

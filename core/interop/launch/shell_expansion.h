@@ -52,6 +52,8 @@ class ShellVariables {
     /// Gives a variable, or an argument of the script ("3"), a value that no assignment changes.
     void fix(const std::string& name, const std::string& value);
 
+    bool is_fixed(const std::string& name) const { return fixed_.contains(name); }
+
     /// Carries out an assignment. Throws Error(BadInput) with place:line:column where an array is
     /// not closed. One that `is_optional` may not be carried out by the shell, so what it sets is
     /// unknown from then on.

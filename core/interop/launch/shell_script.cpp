@@ -2,7 +2,9 @@
 #include "core/interop/launch/shell_script.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -149,10 +151,16 @@ class ScriptReader {
 
     void take(const ShellStatement& statement) {
         std::vector<ShellWord> words = statement.words;
+        std::string opener;
         while (!words.empty() && take_keyword(words.front().text)) {
+            opener = words.front().text;
             words.erase(words.begin());
         }
         if (words.empty()) {
+            return;
+        }
+        if (opener == "for" && words.size() > 1 && words[1].text == "in") {
+            take_loop(words);
             return;
         }
         if (has_word("export local declare readonly typeset", words.front().text)) {
@@ -173,11 +181,15 @@ class ScriptReader {
     /// Whether the word belongs to the shell's own grammar; counts how deep branches and loops are.
     bool take_keyword(std::string_view word) {
         if (has_word("if for while until case select", word)) {
+            blocks_.push_back(1);
             ++depth_;
             return true;
         }
         if (has_word("fi done esac", word)) {
-            depth_ = std::max(0, depth_ - 1);
+            depth_ = std::max(0, depth_ - (blocks_.empty() ? 1 : blocks_.back()));
+            if (!blocks_.empty()) {
+                blocks_.pop_back();
+            }
             return true;
         }
         if (word == "{") {  // [ a ] && { X=1; Y=2; }
@@ -193,6 +205,31 @@ class ScriptReader {
             return true;
         }
         return has_word("then do else elif ! time exec", word);
+    }
+
+    /// "NAME in words": a loop with one pass, or of which the user has chosen one, is carried out
+    /// as that pass.
+    void take_loop(const std::vector<ShellWord>& words) {
+        const std::string name(words.front().text);
+        std::vector<std::string> values;
+        bool is_known = true;
+        for (std::size_t i = 2; i < words.size(); ++i) {
+            for (const ShellText& value : variables_.expand(words[i])) {
+                const bool is_pattern = value.text.find_first_of("*?[") != std::string::npos;
+                is_known = is_known && value.unknown.empty() && !is_pattern;
+                values.push_back(value.text);
+            }
+        }
+        const bool is_single = is_known && values.size() == 1 && depth_ == 1;
+        if (is_single && !variables_.is_fixed(name)) {
+            variables_.fix(name, values.front());
+        }
+        if (variables_.is_fixed(name)) {
+            depth_ -= blocks_.back();
+            blocks_.back() = 0;
+        } else if (is_known && !values.empty()) {
+            loops_[name] = std::move(values);
+        }
     }
 
     void take_command(const std::vector<ShellWord>& written) {
@@ -346,8 +383,11 @@ class ScriptReader {
     }
 
     void add_value(const ShellText& word) {
-        file_.settings.back().values.push_back(
-            {.text = word.text, .place = place_of(word), .unknown = word.unknown});
+        SettingWord value{.text = word.text, .place = place_of(word), .unknown = word.unknown};
+        if (const auto loop = loops_.find(variable_name(word.unknown)); loop != loops_.end()) {
+            value.choices = loop->second;
+        }
+        file_.settings.back().values.push_back(std::move(value));
     }
 
     /// Two commands, as in both branches of an `if`, must ask for the same training.
@@ -383,6 +423,8 @@ class ScriptReader {
     ShellVariables variables_;
     int depth_ = 0;
     bool is_optional_ = false;
+    std::vector<int> blocks_;  ///< open branches and loops: 1, or 0 for a loop with a chosen pass
+    std::map<std::string, std::vector<std::string>, std::less<>> loops_;  ///< values by variables
     std::vector<bool> groups_;  ///< open braces: whether a condition stands before them
     bool has_nodes_ = false;
     std::vector<TrainingCommand> commands_;

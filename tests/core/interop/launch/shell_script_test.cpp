@@ -103,6 +103,29 @@ TEST(ShellScript, TheCommandMayBeInAVariableOrInQuotes) {
               expected);
 }
 
+/// Each pass of a loop is a configuration; what is chosen is carried out, with what follows from
+/// it.
+TEST(ShellScript, APassOfALoopIsChosenByItsVariable) {
+    const std::string script =
+        "for TP in 1 2 4; do\n  for PP in 8; do\n    DP=$((32 / TP / PP))\n"
+        "    torchrun pretrain_gpt.py --num-layers 32 --tensor-model-parallel-size $TP "
+        "--pipeline-model-parallel-size ${PP} --global-batch-size ${DP}\n  done\ndone\n"
+        "NAME=x\n";
+    const LaunchFile open = parse(script);
+    ASSERT_EQ(open.settings.size(), 4U);
+    EXPECT_EQ(open.settings[1].values[0].unknown, "$TP");
+    EXPECT_THAT(open.settings[1].values[0].choices, ElementsAre("1", "2", "4"));
+    const LaunchFile chosen = parse_shell_script(script, "x.sh", {{"TP", "2"}});
+    ASSERT_EQ(chosen.settings.size(), 4U);
+    EXPECT_EQ(chosen.settings[1].values[0].text, "2");
+    EXPECT_EQ(chosen.settings[2].values[0].text, "8");  // a loop of one pass needs no choice
+    EXPECT_EQ(chosen.settings[3].values[0].text, "2");
+    // What a loop over other things sets is not certain.
+    EXPECT_THAT(settings_of("for f in *.txt; do PP=2; done\ntorchrun x.py --num-layers 2 "
+                            "--pipeline-model-parallel-size $PP\n"),
+                ElementsAre("num-layers=2", "pipeline-model-parallel-size=?$PP"));
+}
+
 TEST(ShellScript, AFileOfFlagsNeedsNoCommand) {
     const std::vector<std::string> expected{"num-layers=2", "bf16", "seq-length=8"};
     EXPECT_EQ(settings_of("--num-layers 2\n--bf16\n\n# data\n--seq-length 8\n"), expected);
