@@ -110,4 +110,11 @@ Profile with_factors(const Profile& profile, const CostFactors& factors) {
     return result;
 }
 
+Profile with_known_factors(const Profile& profile, const CostFactors& factors) {
+    Profile result = with_factors(profile, factors);
+    result.run_calibrations.push_back(
+        {.compute_factor = factors.compute, .memory_factor = factors.memory});
+    return result;
+}
+
 }  // namespace pipetwin

@@ -23,4 +23,8 @@ struct CostFactors {
 /// Links stay as they are. Throws Error(BadInput) where a time becomes longer than a step may last.
 Profile with_factors(const Profile& profile, const CostFactors& factors);
 
+/// The same with the factors in `Profile::run_calibrations`, from which costs of divided samples
+/// and experts, which are estimated anew, have them (`divided_profile`).
+Profile with_known_factors(const Profile& profile, const CostFactors& factors);
+
 }  // namespace pipetwin

@@ -140,7 +140,7 @@ class RunFit {
         return predicted_run(runs_[run].place,
                              scenarios_[run],
                              model_of(run),
-                             with_factors(profile_of(run), factors));
+                             with_known_factors(profile_of(run), factors));
     }
 
     /// The median of values of runs: of those of the kind that is asked for where there are any,
@@ -183,7 +183,7 @@ class RunFit {
         remembered_.clear();
         remembered_.reserve(runs_.size());
         for (const std::size_t run : all_) {
-            remembered_.push_back(with_factors(profile_of(run), {.memory = factors_.memory}));
+            remembered_.push_back(with_known_factors(profile_of(run), {.memory = factors_.memory}));
             partitions_.emplace_back(runs_[run].scenario, model_of(run), remembered_.back());
         }
     }

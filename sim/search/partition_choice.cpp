@@ -403,7 +403,7 @@ ScaledPartitions::ScaledPartitions(ScaledPartitions&&) noexcept = default;
 ScaledPartitions::~ScaledPartitions() = default;
 
 std::vector<int> ScaledPartitions::best(double compute) {
-    const Profile scaled = with_factors(profile_, {.compute = compute});
+    const Profile scaled = with_known_factors(profile_, {.compute = compute});
     const Plan plan = make_plan(scenario_, model_, scaled, RowsFrom::Generator);
     if (!is_open(scenario_, plan)) {
         return plan->partition->layers_per_stage();
