@@ -620,6 +620,11 @@ const HfFamily& family_of(const JsonObject& object, string_view otherwise) {
         if (const HfFamily* const family = family_of_class(object)) {
             return *family;
         }
+        if (object.has("quantization") && object.has("producer")) {
+            object.missing(key,
+                           "that of a config.json: this is ModelOpt's file on the quantization",
+                           "import the config.json of the model, which stands beside it");
+        }
         object.missing(key,
                        known,
                        "write \"model_type\": \"llama\" into the config.json, or the word of the "

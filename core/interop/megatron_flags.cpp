@@ -15,7 +15,9 @@
 #include "core/base/number_text.h"
 #include "core/base/suggest.h"
 #include "core/base/word_list.h"
+#include "core/interop/launch/bridge_dump.h"
 #include "core/interop/launch/megatron_flag_table.h"
+#include "core/interop/launch/nemo2_dump.h"
 #include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/setting_sections.h"
 #include "core/interop/launch/setting_values.h"
@@ -559,8 +561,16 @@ LaunchFile parse_launch_file(string_view text, string_view place, const LaunchVa
     if (is_swift_arguments(text)) {
         return parse_swift_arguments(text, place);
     }
-    return is_yaml(text) ? parse_yaml_settings(text, place, given)
-                         : parse_shell_script(text, place, given);
+    if (!is_yaml(text)) {
+        return parse_shell_script(text, place, given);
+    }
+    LaunchFile file = parse_yaml_settings(text, place, given);
+    if (is_bridge_dump(file)) {
+        settle_bridge_dump(file);
+    } else if (is_nemo2_dump(file)) {
+        settle_nemo2_dump(file);
+    }
+    return file;
 }
 
 void add_base_settings(LaunchFile& file, const LaunchFile& base) {

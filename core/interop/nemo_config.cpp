@@ -347,6 +347,10 @@ bool is_nemo(string_view text) {
     return has("trainer:") && has("model:") && has("encoder_seq_length:") && has("num_nodes:");
 }
 
+bool is_nemo2(string_view text) {
+    return text.find("_target_: nemo.collections.llm") != string_view::npos;
+}
+
 bool has_nemo_keys(const LaunchFile& file) {
     return std::ranges::any_of(file.settings, [](Setting setting) {
         strip_cfg(setting);

@@ -29,6 +29,9 @@ bool has_nanotron_keys(const LaunchFile& file);
 /// Whether a text is a configuration of NeMo 1.x.
 bool is_nemo(std::string_view text);
 
+/// Whether a text is a configuration of NeMo 2, which nemo-run wrote.
+bool is_nemo2(std::string_view text);
+
 /// Whether a text is a configuration of nanotron.
 bool is_nanotron(std::string_view text);
 

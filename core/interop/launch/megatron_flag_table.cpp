@@ -221,6 +221,13 @@ constexpr std::string_view of_reinforcement =
 
 /// Flags of which a prediction leaves something out; "given" is the value of a flag alone.
 constexpr auto noted = std::to_array<SettingGroup>({
+    {"parallel-output",
+     "the prediction leaves logits divided; gathered, they take more time and memory",
+     on_values},
+    {"scatter-embedding-sequence-parallel",
+     "the prediction divides the embedding's output where the sequence is divided",
+     on_values},
+    {"preserve-fp32-weights", "the prediction keeps weights in fp32, too", on_values},
     {"deepspeed-config",
      "the ZeRO stage, the clipping and the precision of that file are not read: set "
      "pipeline.shard, "
@@ -387,6 +394,9 @@ constexpr std::string_view harmless =
     "odc-grad-spike-threshold odc-max-buffer-size odc-mori-init odc-p2p-backend odc-phase "
     "odc-rocshmem-gda odc-rocshmem-lib use-dist-ckpt-deprecated weight-deosc-log-freq "
     "weight-deosc-period weight-deosc-ratio weight-deosc-start-step "
+    // Megatron-Bridge: what samples are made of, and how masks are passed on.
+    "add-extra-token-to-sequence drop-last-partial-validation-sequence "
+    "skip-getting-attention-mask-from-dataset "
     "DDP-impl activation-func-clamp-value adam-beta1 adam-beta2 adam-eps add-rmsnorm-offset "
     "adlr-autoresume adlr-autoresume-interval adv-estimator ai-framework align-grad-reduce "
     "align-param-gather allow-ambiguous-pad-tokens aml-data-download-path app-tag-run-name "

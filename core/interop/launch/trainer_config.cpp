@@ -51,7 +51,8 @@ constexpr std::string_view harmless_trainer =
     "dispatch_batches batch_eval_metrics average_tokens_across_devices "
     "accelerator_config.dispatch_batches "
     "accelerator_config.even_batches accelerator_config.use_seedable_sampler "
-    "accelerator_config.non_blocking optim_args "
+    "accelerator_config.non_blocking accelerator_config.use_configured_state optim_args project "
+    "trackio_space_id "
     "dataset dataset_name dataset_dir dataset_config dataset_text_field dataset_num_proc "
     "dataset_kwargs dataset_train_split dataset_test_split template max_samples "
     "overwrite_cache preprocessing_num_workers plot_loss trust_remote_code val_size "
@@ -76,7 +77,7 @@ constexpr std::string_view harmless_trainer =
 
 /// What sets a run apart from a training of all weights on the device.
 constexpr auto refused_trainer = std::to_array<SettingGroup>({
-    {"use_peft peft_config lora_r lora_rank lora_alpha lora_target",
+    {"use_peft peft_config lora_r lora_rank lora_alpha lora_target adapter",
      "adapters are trained, and the weights are not",
      off_values},
     {"load_in_4bit load_in_8bit quantization_bit quantization_method",
@@ -85,11 +86,12 @@ constexpr auto refused_trainer = std::to_array<SettingGroup>({
     {"accelerator_config.split_batches split_batches",
      "a batch is shared out to the devices, which is not read",
      off_values},
+    {"_n_gpu n_gpu", "one process computes on several devices (DataParallel)", "0 1"},
     {"use_cpu no_cuda", "the run computes on a CPU", off_values},
     {"tp_size", "devices share layers", "0 1 null none"},
     {"auto_find_batch_size", "the batch follows the memory", off_values},
     {"neftune_noise_alpha", "a step adds noise", off_values},
-    {"use_galore use_apollo use_badam optim_target_modules",
+    {"use_galore use_apollo use_badam optim_target_modules adafactor",
      "the optimizer keeps another state",
      off_values},
     {"fsdp_config.fsdp_offload_params fsdp_config.offload_params fsdp_offload_params",
@@ -144,6 +146,12 @@ class TrainerReader {
             [this](std::string_view key) { return reader_.has(key); });
     }
 
+    /// axolotl has the Trainer's arguments beside its own.
+    bool is_axolotl() const {
+        return reader_.has("base_model") &&
+               (reader_.has("sequence_len") || reader_.has("micro_batch_size"));
+    }
+
     void read_model() {
         run_.model =
             reader_.text(name_in(reader_, "model_name_or_path model base_model")).value_or("");
@@ -152,7 +160,7 @@ class TrainerReader {
                                            "per_device_train_batch_size",
                                            "gradient_accumulation_steps",
                                            "gradient_checkpointing"}) {
-            if (reader_.is_auto(key)) {
+            if (reader_.is_auto(key) && !(is_axolotl() && key == "bf16")) {
                 reader_.problem(key, "auto is no value that the Trainer has");
             }
         }
@@ -169,7 +177,8 @@ class TrainerReader {
             reader_.problem("stage", "further models compute in each step");
         }
         const bool packs = reader_.answer("packing").value_or(false) ||
-                           reader_.answer("neat_packing").value_or(false);
+                           reader_.answer("neat_packing").value_or(false) ||
+                           reader_.answer("sample_packing").value_or(false);
         const bool groups = reader_.answer("group_by_length").value_or(false);
         if ((stage == "sft" && !packs) || groups) {
             run_.warnings.emplace_back(
@@ -187,6 +196,11 @@ class TrainerReader {
         if (attention == "eager" || attention == "disabled") {
             run_.warnings.emplace_back(
                 "attention stores all scores: estimate the costs with --attention standard");
+        }
+        if (!reader_.answer("flash_attention").value_or(true)) {
+            run_.warnings.emplace_back(
+                "flash_attention is off: estimate the costs with --attention standard where no "
+                "other kernel of one pass takes its place");
         }
         run_.compiles = reader_.answer("torch_compile").value_or(false);
         if (reader_.answer(name_in(reader_, "use_liger_kernel use_liger enable_liger_kernel"))
@@ -231,7 +245,13 @@ class TrainerReader {
 
     void read_numbers() {
         const std::string mixed = reader_.text("mixed_precision").value_or("no");
-        const bool bf16 = reader_.answer("bf16").value_or(mixed == "bf16");
+        const bool takes_bf16 = is_axolotl() && reader_.is_auto("bf16");
+        if (takes_bf16) {
+            reader_.texts("bf16");
+            run_.warnings.emplace_back(
+                "bf16 = auto: bf16, as axolotl takes it on devices that have it");
+        }
+        const bool bf16 = takes_bf16 || reader_.answer("bf16").value_or(mixed == "bf16");
         const bool fp16 = reader_.answer("fp16").value_or(mixed == "fp16");
         has_fp16_ = fp16;
         const bool is_pure = reader_.answer("pure_bf16").value_or(false);
@@ -269,12 +289,13 @@ class TrainerReader {
         } else if (run_.precision == "bf16") {
             run_.gradients = "fp32";
         }
-        const std::string optimizer = reader_.text("optim").value_or("adamw_torch");
+        const std::string optimizer =
+            reader_.text(name_in(reader_, "optim optimizer")).value_or("adamw_torch");
         run_.optimizer = "adamw";
         if (!has_word("adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adamw "
                       "adamw_torch_npu_fused",
                       optimizer)) {
-            reader_.problem("optim", "keeps another state than AdamW");
+            reader_.problem(name_in(reader_, "optim optimizer"), "keeps another state than AdamW");
         }
         run_.clip_norm =
             reader_.real(name_in(reader_, "max_grad_norm gradient_clipping")).value_or(1);

@@ -5,8 +5,13 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/base/median.h"
 #include "core/interop/launch/log_lines.h"
@@ -75,10 +80,13 @@ class LoggedSteps {
   private:
     void take_step(std::string_view line, int number, TrainingLog& log);
     void add(LoggedStep step, TrainingLog& log);
+    bool settle_mean(LoggedStep& step);
 
     std::set<std::int64_t> seen_{};
     bool has_block_ = false;
-    bool begins_ = true;  ///< the next step is the first of a start
+    bool begins_ = true;     ///< the next step is the first of a start
+    double mean_until_ = 0;  ///< of all steps up to the next, in seconds
+    std::int64_t mean_iteration_ = 0;
 };
 
 /// Adds a step that no line before has.
@@ -92,6 +100,23 @@ void LoggedSteps::add(LoggedStep step, TrainingLog& log) {
     const bool is_mean = step.seconds == 0 && step.iteration == 0;  // of all steps
     step.is_first = std::exchange(begins_, false) && !is_mean;
     log.steps.push_back(step);
+}
+
+/// Makes the mean of the steps since the report before of means since the start; false: the report
+/// before has as many steps.
+bool LoggedSteps::settle_mean(LoggedStep& step) {
+    if (step.iteration < mean_iteration_) {  // another start
+        mean_iteration_ = 0;
+        mean_until_ = 0;
+        begins_ = true;
+    }
+    const auto steps = static_cast<double>(step.iteration - mean_iteration_);
+    const double all = step.mean_seconds * static_cast<double>(step.iteration);
+    step.seconds =
+        steps > 0 ? (all - mean_until_ * static_cast<double>(mean_iteration_)) / steps : 0;
+    mean_until_ = step.mean_seconds;
+    mean_iteration_ = step.iteration;
+    return step.seconds > 0;
 }
 
 std::optional<LoggedStep> megatron_step(std::string_view line) {
@@ -176,6 +201,45 @@ std::optional<LoggedStep> nanotron_step(std::string_view line) {
                       .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
 }
 
+/// NeMo 2: "Training epoch 0, iteration 8/29 | ... | global_step: 8 | ... train_step_timing in s:
+/// 27.01 | ... | TFLOPS_per_GPU: 85.8"; NeMo 1 has "global_step=8, ... train_step_timing in s=27".
+std::optional<LoggedStep> nemo_step(std::string_view line) {
+    const auto number_of = [line](std::string_view name) {
+        const std::optional<double> found = number_behind<double>(line, fmt::format("{}:", name));
+        return found ? found : number_behind<double>(line, fmt::format("{}=", name));
+    };
+    const std::optional<double> time = number_of("train_step_timing in s");
+    const std::optional<double> step = number_of("global_step");
+    if (!is_positive(time) || !step) {
+        return std::nullopt;
+    }
+    const std::optional<double> tflops = number_of("TFLOPS_per_GPU");
+    return LoggedStep{.iteration = static_cast<std::int64_t>(std::min(*step, 1e15)),
+                      .seconds = *time,
+                      .batch = number_behind<int>(line, "global_batch_size:"),
+                      .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
+}
+
+/// ms-swift says the mean of all steps since the start: "{'loss': ..., 'iteration': '20/100', ...
+/// 'train_speed(s/it)': 5.2}"; older releases without quotes around the numbers.
+std::optional<LoggedStep> swift_step(std::string_view line) {
+    const auto behind = [line](std::string_view key) {
+        const std::size_t at = line.find(key);
+        std::string_view rest =
+            at == std::string_view::npos ? std::string_view() : line.substr(at + key.size());
+        rest.remove_prefix(std::min(rest.find_first_not_of(": '\""), rest.size()));
+        return rest;
+    };
+    const std::optional<double> time = number_behind<double>(behind("train_speed(s/it)'"), "");
+    std::string_view step = behind("'iteration'");
+    step = step.empty() ? behind("'global_step/max_steps'") : step;
+    const std::optional<std::int64_t> iteration = number_behind<std::int64_t>(step, "");
+    if (!is_positive(time) || !iteration || *iteration < 1) {
+        return std::nullopt;
+    }
+    return LoggedStep{.iteration = *iteration, .mean_seconds = *time};
+}
+
 /// Programs that grew out of Megatron-LM report a step in its words, and DeepSpeed below them in
 /// its own.
 void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
@@ -187,9 +251,15 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
         return;
     }
     for (const auto read :
-         {titan_step, deepspeed_step, maxtext_step, nanotron_step, trainer_step}) {
+         {titan_step, deepspeed_step, maxtext_step, nanotron_step, nemo_step, trainer_step}) {
         if (!step && !has_block_) {
             step = read(line);
+        }
+    }
+    if (!step && !has_block_) {
+        step = swift_step(line);
+        if (step && !settle_mean(*step)) {
+            return;
         }
     }
     if (step) {
@@ -198,12 +268,165 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
     }
 }
 
+/// Reads Megatron's timers (megatron/core/timers.py); one object for each log.
+class LoggedTimers {
+  public:
+    /// A line; `is_first`: the step before it is the first of a start.
+    void take(std::string_view line, bool has_step, bool is_first) {
+        constexpr std::string_view of_one_rank = "time (ms) |";
+        if (!has_step) {
+            return;
+        }
+        if (line.find("time across ranks (ms):") != std::string_view::npos ||
+            line.find("times across ranks (ms):") != std::string_view::npos) {
+            begin(is_first);
+        } else if (const std::size_t at = line.find(of_one_rank); at != std::string_view::npos) {
+            begin(is_first);
+            take_row(line.substr(at + of_one_rank.size()));
+            is_open_ = false;
+        } else if (is_open_) {
+            is_open_ = take_timer(line);
+        }
+    }
+
+    std::vector<LoggedTimer> found() const {
+        std::vector<LoggedTimer> timers;
+        for (const auto& [name, all] : reports_) {
+            std::vector<double> least;
+            std::vector<double> most;
+            const bool has_others =
+                std::ranges::any_of(all, [](const Report& report) { return !report.is_first; });
+            LoggedTimer timer{.name = name};
+            for (const Report& report : all) {
+                if (has_others && report.is_first) {
+                    continue;
+                }
+                most.push_back(report.most);
+                timer.of_one_rank = timer.of_one_rank || report.of_one_rank;
+                if (report.least) {
+                    least.push_back(*report.least);
+                }
+            }
+            timer.most = median(most);
+            timer.reports = static_cast<int>(most.size());
+            if (least.size() == most.size()) {
+                timer.least = median(least);
+            }
+            timers.push_back(std::move(timer));
+        }
+        return timers;
+    }
+
+  private:
+    struct Report {
+        std::optional<double> least{};  ///< seconds, as the next
+        double most = 0;
+        bool is_first = false;
+        bool of_one_rank = false;
+    };
+
+    void begin(bool is_first) {
+        is_open_ = true;
+        is_first_ = is_first;
+        name_.clear();
+    }
+
+    static bool is_name(std::string_view text) {
+        return !text.empty() && std::ranges::all_of(text, [](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                   c == '/';
+        });
+    }
+
+    void add(std::string_view name, Report report) {
+        report.is_first = is_first_;
+        reports_[std::string(name)].push_back(report);
+    }
+
+    /// "forward-compute: 193.77 | backward-compute: 73.02 | ..."
+    void take_row(std::string_view row) {
+        while (!row.empty()) {
+            const std::string_view part = trimmed_line(row.substr(0, row.find('|')));
+            row.remove_prefix(std::min(row.find('|'), row.size() - 1) + 1);
+            const std::size_t colon = part.find(':');
+            const std::string_view name = part.substr(0, std::min(colon, part.size()));
+            const std::optional<double> time = colon == std::string_view::npos
+                                                   ? std::nullopt
+                                                   : number_behind<double>(part.substr(colon), ":");
+            if (is_name(name) && is_positive(time)) {
+                add(name, {.most = *time / 1000, .of_one_rank = true});
+            }
+        }
+    }
+
+    /// "    forward-compute ....: (900.12, 950.50)", "    forward-compute ....: 950.50", or
+    /// "  forward-compute:" with a line "     rank  0: 900.12" for each rank behind it. False: it
+    /// is no such line.
+    bool take_timer(std::string_view line) {
+        const std::size_t rank = line.rfind(" rank ");
+        if (!name_.empty() && rank != std::string_view::npos) {
+            const std::string_view rest = line.substr(rank);
+            const std::optional<double> time =
+                number_behind<double>(rest.substr(std::min(rest.find(':'), rest.size())), ":");
+            if (is_positive(time)) {
+                Report& report = reports_[name_].back();
+                report.least = std::min(report.least.value_or(*time / 1000), *time / 1000);
+                report.most = std::max(report.most, *time / 1000);
+            }
+            return true;
+        }
+        const std::size_t colon = line.rfind(':');
+        if (colon == std::string_view::npos) {
+            return false;
+        }
+        std::string_view head = line.substr(0, colon);
+        head = trimmed_line(head.substr(0, std::min(head.find_last_not_of(". ") + 1, head.size())));
+        head.remove_prefix(std::min(head.rfind(' ') + 1, head.size()));
+        if (!is_name(head)) {
+            return false;
+        }
+        const std::string_view value = trimmed_line(line.substr(colon + 1));
+        if (value.empty()) {
+            name_ = head;
+            add(head, {});
+            return true;
+        }
+        const bool is_pair = value.starts_with('(');
+        const std::optional<double> first =
+            number_behind<double>(is_pair ? value.substr(1) : value, "");
+        const std::optional<double> second =
+            is_pair ? number_behind<double>(value, ",") : std::nullopt;
+        if (!first || (is_pair && !second)) {
+            return false;
+        }
+        const double most = second.value_or(*first);
+        if (is_positive(most)) {
+            add(head,
+                {.least = is_pair ? std::optional(*first / 1000) : std::nullopt,
+                 .most = most / 1000});
+        }
+        return true;
+    }
+
+    std::map<std::string, std::vector<Report>, std::less<>> reports_{};
+    std::string name_{};  ///< of the timer whose ranks follow
+    bool is_open_ = false;
+    bool is_first_ = false;
+};
+
 void take_memory(std::string_view line, TrainingLog& log) {
     double bytes = 0;
     if (line.find("memory (MB)") != std::string_view::npos) {
         bytes = number_behind<double>(line, "max allocated:").value_or(0) * bytes_of_a_megabyte;
     } else if (line.find("GiB(") != std::string_view::npos) {
         bytes = number_behind<double>(line, " memory:").value_or(0) * bytes_of_a_gigabyte;
+    } else if (line.find("Peak allocated") != std::string_view::npos) {  // nanotron
+        const std::string_view rest = line.substr(line.find("Peak allocated"));
+        const double number = grouped_number_behind(
+            rest, rest.starts_with("Peak allocated:") ? "Peak allocated:" : "Peak allocated");
+        bytes = rest.find("MiB") != std::string_view::npos ? number * bytes_of_a_megabyte : 0;
+    } else if (line.find("max_memory_allocated:") != std::string_view::npos) {  // NeMo
+        bytes = number_behind<double>(line, "max_memory_allocated:").value_or(0);
     } else {
         bytes = number_behind<double>(line, "MaxMemAllocated=").value_or(0) * bytes_of_a_gigabyte;
     }
@@ -250,10 +473,14 @@ std::optional<int> logged_world_size(std::string_view text) {
 TrainingLog parse_training_log(std::string_view text) {
     TrainingLog log;
     LoggedSteps steps;
+    LoggedTimers timers;
     for_each_log_line(text, [&](std::string_view line, int number) {
         steps.take(line, number, log);
         take_memory(line, log);
+        const bool has_step = !log.steps.empty();
+        timers.take(line, has_step, has_step && log.steps.back().is_first);
     });
+    log.timers = timers.found();
     return log;
 }
 

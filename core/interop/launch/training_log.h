@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct LoggedStep {
     int line = 0;  ///< from 1
     std::int64_t iteration = 0;
     double seconds = 0;                     ///< 0: the program says a rate alone
+    double mean_seconds = 0;                ///< of all steps since the start; 0: not said
     double samples_per_second = 0;          ///< of all replicas; 0: not said
     double device_tokens_per_second = 0;    ///< tokens of a step by devices; 0: not said
     bool is_first = false;                  ///< that the program reported after a start
@@ -22,6 +24,17 @@ struct LoggedStep {
     bool operator==(const LoggedStep&) const = default;
 };
 
+/// A timer that Megatron printed behind its steps, for one step: the least and the most over ranks.
+struct LoggedTimer {
+    std::string name{};             ///< "forward-compute"
+    std::optional<double> least{};  ///< seconds; none: the log has the most alone
+    double most = 0;                ///< seconds
+    bool of_one_rank = false;       ///< of the rank that wrote the log, as up to 2022
+    int reports = 0;                ///< both are the medians of so many
+
+    bool operator==(const LoggedTimer&) const = default;
+};
+
 /// What the log of a training program says was measured.
 struct TrainingLog {
     /// Each iteration once, in the order of the log, those without an update left out; where the
@@ -29,18 +42,25 @@ struct TrainingLog {
     std::vector<LoggedStep> steps{};
     /// The most memory that any rank took; none: the log does not say.
     std::optional<std::int64_t> peak_bytes{};
+    /// By their names, without those behind the first step of a start where there are others.
+    std::vector<LoggedTimer> timers{};
 };
 
 /// Reads the lines in which programs report their steps, whatever stands in front of them:
 ///
 ///     Megatron-LM   iteration N/ M | ... | elapsed time per iteration (ms): T | ...
 ///                   memory (MB) | ... | max allocated: X | ...
+///                   (min, max) time across ranks (ms):, max time across ranks (ms):, times across
+///                   ranks (ms):, or time (ms) | name: T | ..., and lines with timers behind them
 ///     torchtitan    step: N  loss: ...  memory: XGiB(...)  tps: R  tflops: F  mfu: ...
 ///     DeepSpeed     steps: N loss: L iter time (s): T samples/sec: R
 ///                   ... global_step=N, ... CurrSamplesPerSec=R, ... MaxMemAllocated=XGB
 ///     MaxText       completed step: N, seconds: T, TFLOP/s/device: F, ...
 ///     Trainer       {'train_runtime': ..., 'train_samples_per_second': R, ...}, of the whole run
 ///     nanotron      iteration: N / M | ... | time_per_iteration_ms: T | ...
+///                   ... Peak allocated XMiB ...
+///     NeMo          ... global_step: N | max_memory_allocated: X | train_step_timing in s: T | ...
+///     ms-swift      {..., 'iteration': 'N/M', ..., 'train_speed(s/it)': T}, a mean since the start
 ///
 /// (megatron/training/training.py, training_log and report_memory;
 /// torchtitan/components/metrics.py; deepspeed/runtime/pipe/engine.py, train_batch, and

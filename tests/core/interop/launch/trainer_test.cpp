@@ -176,5 +176,25 @@ TEST(Trainer, TypesOfWeights) {
                 HasSubstr("fp16 and bf16 are both true"));
 }
 
+/// axolotl's keys beside the Trainer's: 2 samples x 4 steps x 8 devices.
+TEST(Trainer, KeysOfAxolotl) {
+    const std::string yaml =
+        "base_model: meta-llama/Llama-3.1-8B\nnum_processes: 8\nsequence_len: 4096\n"
+        "micro_batch_size: 2\ngradient_accumulation_steps: 4\nsample_packing: true\n"
+        "optimizer: adamw_torch\nbf16: auto\nflash_attention: true\n"
+        "gradient_checkpointing: true\n";
+    const TrainingRun run = run_of(yaml);
+    EXPECT_EQ(run.model, "meta-llama/Llama-3.1-8B");
+    EXPECT_EQ(run.batch, 64);
+    EXPECT_EQ(run.sequence, 4096);
+    EXPECT_EQ(run.precision, "bf16");
+    EXPECT_EQ(run.recompute, "block");
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("bf16 = auto")));
+    EXPECT_THAT(std::string(error_of([&] { run_of(yaml + "adapter: qlora\n"); }).what()),
+                HasSubstr("adapters"));
+    EXPECT_THAT(std::string(error_of([&] { run_of("num_processes: 8\nbf16: auto\n"); }).what()),
+                HasSubstr("auto is no value"));
+}
+
 }  // namespace trainer_test
 }  // namespace pipetwin

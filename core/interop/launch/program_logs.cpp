@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/interop/launch/program_logs.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/ascii.h"
+#include "core/base/error.h"
+#include "core/interop/launch/log_lines.h"
+#include "core/interop/launch/python_repr.h"
+#include "core/interop/launch/table_settings.h"
+
+namespace pipetwin {
+
+namespace {
+
+using LogJson = nlohmann::ordered_json;
+
+constexpr std::string_view nanotron_mark = "Config(general=GeneralArgs(";
+constexpr std::string_view bridge_mark = "------- Task Configuration -------";
+constexpr std::size_t most_printed = std::size_t{1} << 20;  ///< bytes of one configuration
+
+[[noreturn]] void refuse_cut(std::string_view place, int line) {
+    throw Error(ErrorKind::BadInput,
+                fmt::format("{}:{}", place, line),
+                "the configuration that is printed here has no end",
+                "does the log end in the middle? import the file of the configuration, with this "
+                "as --log");
+}
+
+/// "[default0]:" of torchrun or "0: " of srun at the beginning of a line; empty: neither is there.
+std::string_view process_in_front(std::string_view line) {
+    const std::size_t digits = std::min(line.find_first_not_of("0123456789"), line.size());
+    if (digits > 0 && line.substr(digits).starts_with(": ")) {
+        return line.substr(0, digits + 2);
+    }
+    const std::size_t end = line.find("]:");
+    const bool is_rank = line.starts_with('[') && end != std::string_view::npos && end > 1 &&
+                         ascii::is_digit(line[end - 1]) &&
+                         std::ranges::all_of(line.substr(1, end - 1), [](char c) {
+                             return ascii::is_digit(c) || ascii::is_letter(c);
+                         });
+    return is_rank ? line.substr(0, end + 2) : std::string_view();
+}
+
+/// The lines of one process from a mark on, without what stands in front of them. `tag` is what all
+/// of its lines have there, at any place; lines of other processes, which have another text with
+/// `other`, are left out.
+PrintedText lines_behind(std::string_view text, std::string_view mark, std::string_view other) {
+    PrintedText found;
+    std::string process;
+    std::string tag;
+    for_each_log_line(text, [&](std::string_view line, int number) {
+        if (found.line == 0) {
+            const std::size_t at = line.find(mark);
+            if (at == std::string_view::npos) {
+                return;
+            }
+            found.line = number;
+            process = process_in_front(line);
+            const std::size_t open = line.substr(0, at).rfind('[');
+            const bool has_tag = !other.empty() && open != std::string_view::npos &&
+                                 line.substr(open, at - open).find(other) != std::string_view::npos;
+            tag = has_tag ? line.substr(open, at - open) : std::string_view();
+            line.remove_prefix(at);
+        } else if (const std::size_t at = tag.empty() ? std::string_view::npos : line.find(tag);
+                   at != std::string_view::npos) {
+            line.remove_prefix(at + tag.size());
+        } else if (!tag.empty() && line.find(other) != std::string_view::npos) {
+            return;
+        } else if (process_in_front(line) == process) {
+            line.remove_prefix(process.size());
+        } else {
+            return;
+        }
+        if (found.text.size() < most_printed) {
+            found.text += line;
+            found.text += '\n';
+        }
+    });
+    return found;
+}
+
+std::optional<std::int64_t> grouped_whole(std::string_view text) {
+    std::string digits(trimmed_line(text));
+    std::erase(digits, ',');
+    std::int64_t number = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [rest, status] = std::from_chars(digits.data(), end, number);
+    return status == std::errc{} && rest == end ? std::optional(number) : std::nullopt;
+}
+
+/// Puts the words of classes in the place of those of nanotron's files.
+void name_as_in_file(LogJson& config) {
+    if (!config.contains("parallelism") || !config["parallelism"].is_object()) {
+        return;
+    }
+    LogJson& parallelism = config["parallelism"];
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 2> engines{
+        {{"OneForwardOneBackwardPipelineEngine", "1f1b"},
+         {"AllForwardAllBackwardPipelineEngine", "afab"}}};
+    for (const auto& [name, word] : engines) {
+        if (parallelism.contains("pp_engine") && parallelism["pp_engine"] == name) {
+            parallelism["pp_engine"] = word;
+        }
+    }
+}
+
+/// The value of a line "key=value," as TrainingArguments print it: texts have no quotes.
+LogJson value_of_argument(std::string_view value) {
+    constexpr std::string_view values_of_python = "[{(<'\"";
+    const bool is_word = std::ranges::count(value, '(') == 0 &&
+                         (value == "True" || value == "False" || value == "None");
+    if (value.empty()) {
+        return nullptr;
+    }
+    if (is_word || values_of_python.find(value.front()) != std::string_view::npos) {
+        try {
+            return LogJson::parse(json_of_python(value, ""));
+        } catch (const Error&) {
+            return std::string(value);  // such as "<HUB_TOKEN>"
+        }
+    }
+    return LogJson::accept(value) ? LogJson::parse(value) : LogJson(std::string(value));
+}
+
+/// Whether a line ends with the name of a class of arguments and its parenthesis.
+std::string_view arguments_mark(std::string_view line) {
+    constexpr std::array<std::string_view, 5> classes{
+        "TrainingArguments(", "SFTConfig(", "RewardConfig(", "DPOConfig(", "ORPOConfig("};
+    const std::string_view trimmed = trimmed_line(line);
+    for (const std::string_view mark : classes) {
+        if (trimmed.ends_with(mark)) {
+            return mark;
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+bool has_nanotron_log(std::string_view text) {
+    return text.find(nanotron_mark) != std::string_view::npos;
+}
+
+LaunchFile parse_nanotron_log(std::string_view text, std::string_view place) {
+    const PrintedText printed = lines_behind(text, nanotron_mark, "|PP=");
+    const std::string at = fmt::format("{}:{}", place, printed.line);
+    LogJson config = LogJson::parse(json_of_python(printed.text, at));
+    name_as_in_file(config);
+    LaunchFile file = parse_json_settings(config.dump(), at);
+    file.is_printed = true;
+    return file;
+}
+
+bool has_trainer_log(std::string_view text) {
+    bool has_mark = false;
+    bool has_key = false;
+    for_each_log_line(text, [&](std::string_view line, int) {
+        has_mark = has_mark || !arguments_mark(line).empty();
+        has_key = has_key ||
+                  (has_mark && line.find("per_device_train_batch_size=") != std::string_view::npos);
+    });
+    return has_key;
+}
+
+LaunchFile parse_trainer_log(std::string_view text, std::string_view place) {
+    LogJson arguments = LogJson::object();
+    std::string process;
+    int begin = 0;
+    bool has_end = false;
+    std::optional<std::int64_t> samples;
+    for_each_log_line(text, [&](std::string_view line, int number) {
+        constexpr std::string_view total =
+            "Total train batch size (w. parallel, distributed & accumulation) =";
+        if (const std::size_t at = line.find(total); at != std::string_view::npos && !samples) {
+            samples = grouped_whole(line.substr(at + total.size()));
+        }
+        if (begin == 0) {
+            if (!arguments_mark(line).empty()) {
+                begin = number;
+                process = process_in_front(line);
+            }
+            return;
+        }
+        if (has_end || process_in_front(line) != process) {
+            return;
+        }
+        const std::string_view own = trimmed_line(line.substr(process.size()));
+        const std::size_t equals = own.find('=');
+        has_end = own == ")";
+        const bool is_key = equals != std::string_view::npos && own.ends_with(',') &&
+                            own.substr(0, equals).find_first_of(" \t[]|") == std::string_view::npos;
+        if (is_key) {
+            const std::string_view value = own.substr(equals + 1, own.size() - equals - 2);
+            arguments[std::string(own.substr(0, equals))] = value_of_argument(value);
+        }
+    });
+    if (!has_end) {
+        refuse_cut(place, begin);
+    }
+    LaunchFile file = parse_json_settings(arguments.dump(), fmt::format("{}:{}", place, begin));
+    std::erase_if(file.settings, [](const Setting& setting) {
+        return setting.values.empty() || setting.values.front().text.empty();
+    });
+    const auto number_of = [&arguments](const char* key, std::int64_t otherwise) {
+        return arguments.contains(key) && arguments[key].is_number_integer()
+                   ? arguments[key].get<std::int64_t>()
+                   : otherwise;
+    };
+    const std::int64_t of_device =
+        number_of("per_device_train_batch_size", 8) * number_of("gradient_accumulation_steps", 1);
+    if (samples && of_device > 0 && *samples % of_device == 0 && *samples / of_device < 1 << 24) {
+        file.all_processes = static_cast<int>(*samples / of_device);
+    }
+    file.is_printed = true;
+    return file;
+}
+
+std::optional<PrintedText> logged_model_config(std::string_view text) {
+    std::optional<PrintedText> found;
+    PrintedText open;
+    for_each_log_line(text, [&](std::string_view line, int number) {
+        if (open.line == 0) {
+            const std::size_t at = line.find("Model config ");
+            if (at != std::string_view::npos && trimmed_line(line).ends_with('{')) {
+                open = {.text = "{\n", .line = number};
+            }
+            return;
+        }
+        open.text += line.substr(process_in_front(line).size());
+        open.text += '\n';
+        if (trimmed_line(line) == "}" && LogJson::accept(open.text)) {
+            if (open.text.find("\"model_type\"") != std::string::npos) {
+                found = std::move(open);
+            }
+            open = {};
+        } else if (open.text.size() > most_printed) {
+            open = {};
+        }
+    });
+    return found;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 2> swift_marks{"args: MegatronSftArguments(",
+                                                      "args: MegatronPretrainArguments("};
+
+}  // namespace
+
+bool has_swift_log(std::string_view text) {
+    return std::ranges::any_of(swift_marks, [text](std::string_view mark) {
+        return text.find(mark) != std::string_view::npos;
+    });
+}
+
+PrintedText swift_log_arguments(std::string_view text, std::string_view place) {
+    const auto* const mark = std::ranges::find_if(swift_marks, [text](std::string_view candidate) {
+        return text.find(candidate) != std::string_view::npos;
+    });
+    const PrintedText printed = lines_behind(text, *mark, "");
+    const std::string_view own =
+        std::string_view(printed.text).substr(std::string_view("args: ").size());
+    return {.text = json_of_python(own, fmt::format("{}:{}", place, printed.line)),
+            .line = printed.line};
+}
+
+bool has_bridge_log(std::string_view text) {
+    return text.find(bridge_mark) != std::string_view::npos;
+}
+
+PrintedText bridge_log_yaml(std::string_view text, std::string_view place) {
+    PrintedText found;
+    std::string front;
+    bool has_end = false;
+    for_each_log_line(text, [&](std::string_view line, int number) {
+        const std::size_t at = line.find(bridge_mark);
+        if (found.line == 0) {
+            if (at != std::string_view::npos) {
+                found.line = number;
+                front = line.substr(0, at);
+            }
+            return;
+        }
+        if (has_end || !line.starts_with(front)) {
+            return;
+        }
+        const std::string_view own = line.substr(front.size());
+        has_end = own.starts_with("---");
+        if (!has_end && found.text.size() < most_printed) {
+            found.text += own;
+            found.text += '\n';
+        }
+    });
+    if (!has_end) {
+        refuse_cut(place, found.line);
+    }
+    return found;
+}
+
+}  // namespace pipetwin
