@@ -16,6 +16,7 @@
 #include "core/base/number_text.h"
 #include "core/costs/devices/number_type.h"
 #include "core/costs/devices/shipped_profiles.h"
+#include "core/costs/devices/usual_cluster.h"
 #include "core/costs/devices/stack_choice.h"
 #include "core/costs/devices/stack_toml.h"
 #include "core/costs/kernel_rates.h"
@@ -60,18 +61,6 @@ bool names(const MeasuredRun& row, std::string_view key) {
     return std::ranges::count(row.keys, key, &Override::key) > 0;
 }
 
-/// The kind of nodes that the device comes in, of those that come with the program; empty: none.
-std::string usual_nodes(const std::string& device) {
-    const std::vector<std::string> known = cluster_names();
-    for (const std::string& name :
-         {fmt::format("8x-{}", device), fmt::format("{}-nvl72", device)}) {
-        if (std::ranges::count(known, name) > 0) {
-            return name;
-        }
-    }
-    return "";
-}
-
 int or_one(const OrAuto<int>& value) {
     return value.is_auto() ? 1 : *value;
 }
@@ -79,7 +68,7 @@ int or_one(const OrAuto<int>& value) {
 /// Adds what the keys of a row follow from each other, and sizes of the estimate.
 void complete(const MeasuredRun& row, RunSetup& setup) {
     EstimateOptions& estimate = setup.estimate;
-    const std::string nodes = usual_nodes(row.device);
+    const std::string nodes = usual_cluster(row.device);
     if (!names(row, "cluster.profile") && !nodes.empty()) {
         setup.keys.push_back({"cluster.profile", nodes});
     }
