@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/base/file_kinds.h"
 #include "cli/base/input.h"
@@ -17,9 +18,11 @@
 #include "cli/base/schedule_file.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
+#include "cli/interop/import/beside_log.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/known_format.h"
 #include "cli/interop/import/launch_tables.h"
+#include "cli/interop/import/nodes_of_run.h"
 #include "core/base/error.h"
 #include "core/schedule/lower.h"
 #include "core/schedule/schedule_csv.h"
@@ -265,9 +268,13 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse("--model",
                fmt::format("a file of format '{}' has its model, or none", importer.name));
     }
-    if (options.devices && !importer.stack) {
+    if (options.devices && !importer.log) {
         refuse("--devices",
                fmt::format("a file of format '{}' says it, or needs none", importer.name));
+    }
+    if (!options.cluster.empty() && !importer.log) {
+        refuse("--cluster",
+               fmt::format("a file of format '{}' is of no run on a cluster", importer.name));
     }
     if (!(options.rows_out.empty() && options.log.empty()) && !importer.log) {
         refuse(options.log.empty() ? "--rows-out" : "--log",
@@ -337,12 +344,16 @@ void execute_import(const ImportOptions& given, Console& console) {
     const std::size_t index = format_index("import", options.format, options.file.string(), names);
     const Importer& importer = importers.at(index);
     expect_options(importer, options);
+    take_device_of_cluster(options);
     require_free(options.common.out, options.common.force);
     if (!options.rows_out.empty()) {
         expect_own_file_of_rows(options);
         require_free(options.rows_out, options.common.force, "--rows-out");
     }
     Imported imported = importer.read(options);
+    if (importer.log) {
+        add_nodes(imported, options);
+    }
     write_output(options.common.out, imported.content, console);
     if (imported.profile) {
         const std::filesystem::path file = profile_beside(options.common.out);
@@ -357,10 +368,19 @@ void execute_import(const ImportOptions& given, Console& console) {
     imported.result.format = options.format;
     imported.result.source = input_name(options.file);
     imported.result.out = options.common.out;
+    const std::optional<BesideLog> beside = beside_log(imported, options);
     for (const std::string& note : imported.notes) {
         console.note(note);
     }
-    report(imported.result, options.common, console);
+    Json keys = Json::object();
+    if (importer.log) {
+        keys["log"] = beside ? beside_json(*beside) : Json(nullptr);
+    }
+    report(imported.result,
+           options.common,
+           console,
+           beside ? beside_text(*beside, options) : std::string(),
+           keys);
 }
 
 /// Options for what a config.json leaves open.
@@ -510,12 +530,20 @@ Command declare_import(CLI::App& app) {
            "a model by its name or its config.json; megatron, swift: for sizes that the file does "
            "not say; torchtitan, maxtext, trainer, deepspeed: whose costs are estimated")
         ->type_name("NAME");
-    app.add_option("--devices",
-                   options->devices,
-                   "torchtitan, maxtext, trainer, deepspeed: devices of the run, where the file "
-                   "leaves them open")
+    app.add_option(
+           "--devices",
+           options->devices,
+           "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: devices "
+           "of the run, where the file leaves them open")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 22));
+    app.add_option(
+           "--cluster",
+           options->cluster,
+           "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: nodes "
+           "of the run, as 'pipetwin devices' names them (default: those that --device "
+           "usually comes in)")
+        ->type_name("NAME");
     app.add_option(
            "--log",
            options->log,

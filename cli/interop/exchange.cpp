@@ -12,7 +12,6 @@
 
 #include "cli/base/output_file.h"
 #include "cli/base/shell_word.h"
-#include "cli/text/json_output.h"
 #include "cli/text/text_output.h"
 #include "core/base/ascii.h"
 #include "core/base/error.h"
@@ -132,6 +131,14 @@ void write_result(const std::string& json, const CommonOptions& options, Console
 }
 
 void report(const Exchanged& what, const CommonOptions& options, Console& console) {
+    report(what, options, console, {}, Json::object());
+}
+
+void report(const Exchanged& what,
+            const CommonOptions& options,
+            Console& console,
+            const std::string& more_text,
+            const Json& more_keys) {
     if (options.json) {
         Json json = json_head();
         json["format"] = what.format;
@@ -145,6 +152,7 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
         json["layers"] = or_null(what.layers);
         json["parameters"] = or_null(what.parameters);
         json["left_out"] = what.left_out;
+        json.update(more_keys);
         console.result(json_text(json));
         return;
     }
@@ -170,7 +178,7 @@ void report(const Exchanged& what, const CommonOptions& options, Console& consol
                             what.source,
                             fmt::join(what.left_out, "; "));
     }
-    console.result(text);
+    console.result(text + more_text);
 }
 
 }  // namespace pipetwin::cli

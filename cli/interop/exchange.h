@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/base/console.h"
+#include "cli/text/json_output.h"
 
 /// Parts that `import` and `export` share: names of formats, output, result.
 namespace pipetwin::cli {
@@ -48,5 +49,12 @@ struct Exchanged {
 
 /// Prints the result as text, or as JSON if the user asked for it.
 void report(const Exchanged& what, const CommonOptions& options, Console& console);
+
+/// The same with more: lines behind the text, or the members of an object behind the keys.
+void report(const Exchanged& what,
+            const CommonOptions& options,
+            Console& console,
+            const std::string& more_text,
+            const Json& more_keys);
 
 }  // namespace pipetwin::cli

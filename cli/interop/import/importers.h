@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/range_options.h"
 #include "core/costs/estimate.h"
+#include "core/interop/launch/training_log.h"
 
 namespace pipetwin::sim {
 
@@ -66,9 +68,19 @@ struct ImportOptions {
     std::string model{};
     std::optional<int> devices{};      ///< of the run, where the file leaves them open
     std::filesystem::path log{};       ///< of the run, beside its configuration; empty: none
+    std::string cluster{};             ///< of the run, by its name; empty: not given
     std::filesystem::path rows_out{};  ///< file for measured steps; empty: none
     HfOptions hf;
     RangeNameOptions ranges;  ///< torch-trace, nsys
+};
+
+/// What the log of an imported run measured.
+struct LoggedRun {
+    double step_seconds = 0;
+    std::optional<std::int64_t> peak_bytes{};  ///< of the device that holds most
+    std::string row{};  ///< of --calibrate; empty: only the first report of a run is there
+    bool has_open_devices = false;  ///< nothing says how many devices the run had
+    std::vector<LoggedTimer> timers{};
 };
 
 /// Result of an importer: the content of the file, its description and notes.
@@ -81,6 +93,7 @@ struct Imported {
     std::optional<std::string> profile{};
     /// Rows of --calibrate; none: no steps were measured.
     std::optional<std::string> rows{};
+    std::optional<LoggedRun> logged{};  ///< none: no step was measured
 };
 
 constexpr std::size_t largest_log = std::size_t{1} << 29;  ///< bytes

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/printed_arguments.h"
+#include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/swift_arguments.h"
 #include "core/interop/launch/training_run.h"
 #include "core/interop/program_flags.h"
@@ -80,6 +81,15 @@ bool is_trainer(std::string_view text) {
     return has("per_device_train_batch_size") || (has("distributed_type") && has("num_processes"));
 }
 
+/// axolotl's YAML, which has the Trainer's arguments beside its own.
+bool is_axolotl(std::string_view text) {
+    const auto has = [text](std::string_view key) {
+        return text.starts_with(fmt::format("{}:", key)) ||
+               text.find(fmt::format("\n{}:", key)) != std::string_view::npos;
+    };
+    return has("base_model") && has("datasets") && (has("sequence_len") || has("micro_batch_size"));
+}
+
 /// What torchtitan saves of a run: tables of all its settings.
 bool is_titan_json(std::string_view text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
@@ -97,6 +107,15 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
         return KnownFormat{.format = "megatron",
                            .words = "a log with the arguments that Megatron prints"};
     }
+    if (has_bridge_log(text)) {
+        return KnownFormat{.format = "megatron", .words = "a log of Megatron-Bridge"};
+    }
+    if (has_swift_log(text)) {
+        return KnownFormat{.format = "swift", .words = "a log of ms-swift"};
+    }
+    if (has_nanotron_log(text)) {
+        return KnownFormat{.format = "nanotron", .words = "a log of nanotron"};
+    }
     if (is_swift_arguments(text)) {
         return KnownFormat{.format = "swift", .words = "the arguments that ms-swift saved"};
     }
@@ -105,6 +124,9 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
     }
     if (has_logged_config(text, deepspeed_config_marks)) {
         return KnownFormat{.format = "deepspeed", .words = "a log of DeepSpeed"};
+    }
+    if (has_trainer_log(text)) {
+        return KnownFormat{.format = "trainer", .words = "a log of Hugging Face's Trainer"};
     }
     if (has_maxtext_log(text)) {
         return KnownFormat{.format = "maxtext", .words = "a log of MaxText"};
@@ -122,11 +144,17 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
         return KnownFormat{.format = "torchtitan",
                            .words = "a configuration that torchtitan saved"};
     }
+    if (is_axolotl(text)) {
+        return KnownFormat{.format = "trainer", .words = "a configuration of axolotl"};
+    }
     if (is_trainer(text)) {
         return KnownFormat{.format = "trainer", .words = "arguments of Hugging Face's Trainer"};
     }
     if (is_nanotron(text)) {
         return KnownFormat{.format = "nanotron", .words = "a configuration of nanotron"};
+    }
+    if (is_nemo2(text)) {
+        return KnownFormat{.format = "nemo", .words = "a configuration of NeMo 2"};
     }
     if (is_nemo(text)) {
         return KnownFormat{.format = "nemo", .words = "a configuration of NeMo"};

@@ -2,6 +2,7 @@
 #include "cli/interop/import/measured_rows.h"
 
 #include <charconv>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -147,9 +148,15 @@ void add_measured_steps(Imported& imported,
                                          measured->seconds * 1000,
                                          rate,
                                          words_of(*measured)));
-    if (wants_rows) {
-        imported.rows = row_of(*measured, found, imported.content, place);
+    LoggedRun logged{
+        .step_seconds = measured->seconds, .peak_bytes = found.peak_bytes, .timers = found.timers};
+    if (!measured->has_start && imported.result.left_out.empty()) {
+        logged.row = row_of(*measured, found, imported.content, place);
     }
+    if (wants_rows) {
+        imported.rows = logged.row;
+    }
+    imported.logged = std::move(logged);
 }
 
 }  // namespace pipetwin::cli

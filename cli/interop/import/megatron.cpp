@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/interop/launch/printed_arguments.h"
+#include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/launch/swift_arguments.h"
 #include "core/interop/megatron_flags.h"
@@ -120,11 +121,21 @@ void expect_no_other_kind(std::string_view text, const std::string& place) {
     }
 }
 
+/// A configuration that a program printed into its log, in the words of its files; empty: the text
+/// is no such log.
+PrintedText printed_config(const std::string& log, const std::string& place) {
+    return has_bridge_log(log)  ? bridge_log_yaml(log, place)
+           : has_swift_log(log) ? swift_log_arguments(log, place)
+                                : PrintedText();
+}
+
 }  // namespace
 
 Imported import_megatron(const ImportOptions& options) {
     const std::string place = input_name(options.file);
-    const std::string text = read_input(options.file, largest_log);
+    const std::string log = read_input(options.file, largest_log);
+    const PrintedText printed = printed_config(log, place);
+    const std::string& text = printed.text.empty() ? log : printed.text;
     if (!has_printed_arguments(text) && !is_swift_arguments(text)) {
         expect_size_of_flags(text, place);
         expect_no_other_kind(text, place);
@@ -147,7 +158,13 @@ Imported import_megatron(const ImportOptions& options) {
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
-    LaunchFile file = parse_launch_file(text, place, given_variables(options, text));
+    LaunchFile file = parse_launch_file(
+        text,
+        printed.text.empty() ? place : fmt::format("{}, behind line {}", place, printed.line),
+        given_variables(options, text));
+    if (options.devices) {
+        file.all_processes = options.devices;
+    }
     std::vector<std::string> left_out;
     const auto take = [](const std::string& of, const std::string& at) {
         return parse_launch_file(of, at);
@@ -173,12 +190,18 @@ Imported import_megatron(const ImportOptions& options) {
     }
     MegatronFlags flags = megatron_flags(file, leave_out(options));
     flags.left_out.insert(flags.left_out.end(), left_out.begin(), left_out.end());
+    if (!file.framework.empty()) {
+        flags.program = file.framework;
+    }
     take_vocabulary(flags, options);
     Imported imported = megatron_fragment(flags, options, place);
     add_measured_steps(imported,
                        options,
-                       file.is_printed ? std::string_view(text) : std::string_view(),
+                       file.is_printed ? std::string_view(log) : std::string_view(),
                        {.batch = flags.global_batch_size});
+    if (imported.logged) {
+        imported.logged->has_open_devices = !flags.processes.has_value();
+    }
     return imported;
 }
 

@@ -89,7 +89,7 @@ class FlagsImport {
         result.result.parameters = parameters_;
         result.result.left_out = left_out_;
         result.profile = std::move(profile_);
-        for (const std::string& warning : unsaid_warnings(flags_)) {
+        for (const std::string& warning : unsaid_warnings(flags_, options_.hf.device.has_value())) {
             warn(warning);
         }
         for (const std::string& warning : division_warnings(flags_)) {

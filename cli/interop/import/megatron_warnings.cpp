@@ -47,7 +47,7 @@ std::string group_warning(const MegatronFlags& flags,
         sizes.ranks);
 }
 
-std::vector<std::string> unsaid_warnings(const MegatronFlags& flags) {
+std::vector<std::string> unsaid_warnings(const MegatronFlags& flags, bool knows_device) {
     std::vector<std::string> warnings;
     if (flags.sequence_parallel && !divides_sequence(flags)) {
         warnings.emplace_back(
@@ -65,7 +65,7 @@ std::vector<std::string> unsaid_warnings(const MegatronFlags& flags) {
             "no --data-parallel-sharding-strategy: the fragment says shard = \"weights\", as "
             "Megatron core 0.19 takes it; older versions share nothing then");
     }
-    if (flags.processes && flags.per_node && *flags.processes > *flags.per_node) {
+    if (!knows_device && flags.processes && flags.per_node && *flags.processes > *flags.per_node) {
         warnings.emplace_back(
             "several nodes: set cluster.node_link, as the flags do not say what connects them");
     }

@@ -24,7 +24,8 @@ std::string group_warning(const MegatronFlags& flags,
                           const MegatronSizes& sizes,
                           std::int64_t count);
 
-/// Flags, and missing ones, that no line of the fragment says.
-std::vector<std::string> unsaid_warnings(const MegatronFlags& flags);
+/// Flags, and missing ones, that no line of the fragment says. What connects nodes follows from the
+/// device (cli/interop/import/nodes_of_run.h) where `knows_device`.
+std::vector<std::string> unsaid_warnings(const MegatronFlags& flags, bool knows_device);
 
 }  // namespace pipetwin::cli

@@ -18,6 +18,7 @@
 #include "core/costs/devices/stack_choice.h"
 #include "core/costs/profile_json.h"
 #include "core/interop/launch/logged_config.h"
+#include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/table_settings.h"
 #include "core/interop/launch/training_run.h"
 #include "core/interop/launch/yaml_settings.h"
@@ -206,15 +207,25 @@ void expect_no_question(const ImportOptions& options) {
     }
 }
 
+sim::ModelConfig config_of_name(const std::string& name, const RunProgram& program) {
+    const std::filesystem::path file =
+        sim::config_file(name, fmt::format("import {} --model", program.framework));
+    return sim::model_config(read_input(file, JsonLimits{}.max_bytes), input_name(file));
+}
+
 /// The table [model], where the model is known and a device is given, with its costs; empty: it is
 /// left to the user.
 std::string model_table(const TrainingRun& run,
                         const ImportOptions& options,
                         const RunProgram& program,
+                        const std::optional<PrintedText>& printed,
                         Imported& imported) {
     const std::string shipped =
         run.shipped_model.empty() ? shipped_name(run.model) : run.shipped_model;
-    const std::string name = options.model.empty() ? shipped : options.model;
+    const bool is_printed = printed && options.model.empty();
+    const std::string name = !options.model.empty() ? options.model
+                             : is_printed           ? "the model that the log prints"
+                                                    : shipped;
     if (name.empty() || !options.hf.device) {
         expect_no_question(options);
         return {};
@@ -225,10 +236,11 @@ std::string model_table(const TrainingRun& run,
     }
     const std::filesystem::path beside = profile_beside(options.common.out);
     require_free(beside, options.common.force);
-    const std::filesystem::path file =
-        sim::config_file(name, fmt::format("import {} --model", program.framework));
     const sim::ModelConfig config =
-        sim::model_config(read_input(file, JsonLimits{}.max_bytes), input_name(file));
+        is_printed ? sim::model_config(
+                         printed->text,
+                         fmt::format("{}, behind line {}", input_name(options.file), printed->line))
+                   : config_of_name(name, program);
     sim::EstimatedModel found = sim::estimated_model(config, *question);
     imported.notes.insert(imported.notes.end(), found.notes.begin(), found.notes.end());
     imported.profile = print_profile(found.profile);
@@ -244,9 +256,10 @@ std::string model_table(const TrainingRun& run,
 /// The tables of a scenario.
 Imported tables_of(const TrainingRun& run,
                    const ImportOptions& options,
-                   const RunProgram& program) {
+                   const RunProgram& program,
+                   const std::optional<PrintedText>& printed_model) {
     Imported imported{.content = {}, .result = {}};
-    const std::string model = model_table(run, options, program, imported);
+    const std::string model = model_table(run, options, program, printed_model, imported);
     std::string text = toml_comment(fmt::format("{}'s configuration{}",
                                                 program.name,
                                                 run.model.empty() ? "" : ", model " + run.model)) +
@@ -429,6 +442,9 @@ LaunchFile settings_of(const RunProgram& program,
         file.all_processes = logged_world_size(text);
         return file;
     }
+    if (&program == &trainer_program && has_trainer_log(text)) {
+        return parse_trainer_log(text, place);
+    }
     if (&program != &deepspeed_program && is_primus_of(text, program.framework)) {
         return primus_settings(text, options, program.framework, left_out);
     }
@@ -487,7 +503,9 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     TrainingRun run = program.read(file, options, left_out);
     run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
     run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
-    Imported imported = tables_of(run, options, program);
+    const bool prints_model = &program == &trainer_program && file.is_printed;
+    Imported imported =
+        tables_of(run, options, program, prints_model ? logged_model_config(text) : std::nullopt);
     if (run.has_open_devices && !options.rows_out.empty()) {
         throw Error(ErrorKind::BadInput,
                     input_name(options.file),
@@ -500,6 +518,9 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     }
     add_measured_steps(
         imported, options, file.is_printed ? std::string_view(text) : std::string_view(), sizes);
+    if (imported.logged) {
+        imported.logged->has_open_devices = run.has_open_devices;
+    }
     return imported;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/interop/import/measured_rows.h"
 #include "cli/interop/import/megatron_fragment.h"
 #include "core/base/error.h"
+#include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/program_flags.h"
 
@@ -87,25 +88,60 @@ LaunchFile settings_of_program(const YamlProgram& program,
     return file;
 }
 
+/// No configuration is as large as a log.
+void expect_size_of_file(const YamlProgram& program,
+                         std::string_view text,
+                         const std::string& place) {
+    if (text.size() > largest_program_file) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    fmt::format("{} bytes, expected at most {} of {}'s YAML",
+                                text.size(),
+                                largest_program_file,
+                                program.name),
+                    "name a log with --log FILE, beside the configuration of its run");
+    }
+}
+
 Imported import_program(const YamlProgram& program, const ImportOptions& options) {
     const std::string place = input_name(options.file);
-    const std::string text = read_input(options.file, largest_program_file);
-    const LaunchFile file =
-        settings_of_program(program, text, place, given_variables(options, text));
+    const std::string text = read_input(options.file, largest_log);
+    const bool is_log = &program == &nanotron_program && has_nanotron_log(text);
+    if (!is_log) {
+        expect_size_of_file(program, text, place);
+    }
+    LaunchFile file =
+        is_log ? parse_nanotron_log(text, place)
+               : settings_of_program(program, text, place, given_variables(options, text));
     expect_flag_options(options);
+    if (options.devices && &program == &nanotron_program) {
+        throw Error(ErrorKind::Usage,
+                    "--devices",
+                    "the file already says how many there are: dp x pp x tp",
+                    "leave it out");
+    }
+    if (options.devices) {
+        file.all_processes = options.devices;
+    }
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
     MegatronFlags flags = program.flags(file, leave_out(options));
     take_vocabulary(flags, options);
     Imported imported = megatron_fragment(flags, options, place);
-    add_measured_steps(imported, options, "", {.batch = flags.global_batch_size});
+    add_measured_steps(imported,
+                       options,
+                       is_log ? std::string_view(text) : std::string_view(),
+                       {.batch = flags.global_batch_size});
     return imported;
 }
 
 }  // namespace
 
 Imported import_nemo(const ImportOptions& options) {
+    if (options.file != "-" && is_nemo2(read_input(options.file, largest_log))) {
+        return import_megatron(options);
+    }
     return import_program(nemo_program, options);
 }
 

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/support.h"
+
+namespace pipetwin::cli {
+namespace beside_log_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A file, or the end of one, in which each line stands behind the same text.
+std::string lines_behind(const std::string& front, const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) {
+        text += front + line + "\n";
+    }
+    return text;
+}
+
+class LogsBesidePredictions : public InFolder {
+  protected:
+    Outcome import(const std::string& log, const std::vector<std::string>& more = {}) const {
+        std::vector<std::string> args{"import",
+                                      "auto",
+                                      file("train.log", log),
+                                      "--force",
+                                      "--out",
+                                      path("run.toml"),
+                                      "--device",
+                                      "h100-sxm"};
+        args.insert(args.end(), more.begin(), more.end());
+        return pipetwin(args);
+    }
+
+    /// The key "log" of the answer in JSON; the scenario has to be one that can be simulated.
+    nlohmann::json beside(const std::string& log, const std::vector<std::string>& more = {}) const {
+        std::vector<std::string> all = more;
+        all.emplace_back("--json");
+        const Outcome outcome = import(log, all);
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        const nlohmann::json found =
+            outcome.code == 0 ? outcome.json()["log"] : nlohmann::json(nullptr);
+        EXPECT_FALSE(found.is_null()) << outcome.err;
+        if (found.is_null()) {
+            return found;
+        }
+        const Outcome simulated = pipetwin({"simulate", path("run.toml"), "--json"});
+        EXPECT_EQ(simulated.code, 0) << simulated.err;
+        EXPECT_NEAR(simulated.json()["step_ms"].get<double>(),
+                    found["predicted_step_ms"].get<double>(),
+                    0.01);
+        EXPECT_NEAR(
+            found["error_percent"].get<double>(),
+            (found["predicted_step_ms"].get<double>() / found["measured_step_ms"].get<double>() -
+             1) *
+                100,
+            1e-6);
+        return found;
+    }
+};
+
+/// Llama 3 8B on 64 devices, with recompute of all blocks.
+const std::string megatron_arguments =
+    "------------------------ arguments ------------------------\n" +
+    lines_behind("  ",
+                 {"add_bias_linear ................................. False",
+                  "bf16 ............................................ True",
+                  "ffn_hidden_size ................................. 14336",
+                  "global_batch_size ............................... 128",
+                  "group_query_attention ........................... True",
+                  "num_query_groups ................................ 8",
+                  "swiglu .......................................... True",
+                  "normalization ................................... RMSNorm",
+                  "position_embedding_type ......................... rope",
+                  "untie_embeddings_and_output_weights ............. True",
+                  "sequence_parallel ............................... True",
+                  "use_distributed_optimizer ....................... True",
+                  "hidden_size ..................................... 4096",
+                  "micro_batch_size ................................ 1",
+                  "num_attention_heads ............................. 32",
+                  "num_layers ...................................... 32",
+                  "padded_vocab_size ............................... 128256",
+                  "pipeline_model_parallel_size .................... 4",
+                  "seq_length ...................................... 8192",
+                  "max_position_embeddings ......................... 8192",
+                  "tensor_model_parallel_size ...................... 4",
+                  "recompute_granularity ........................... full",
+                  "recompute_method ................................ uniform",
+                  "recompute_num_layers ............................ 1",
+                  "hidden_dropout .................................. 0.0",
+                  "attention_dropout ............................... 0.0",
+                  "world_size ...................................... 64"}) +
+    "-------------------- end of arguments ---------------------\n";
+
+std::string megatron_steps(const std::string& timers) {
+    std::string text;
+    for (const std::string step : {"1", "2", "3"}) {
+        text += " [2026-01-01 00:00:01] iteration " + step +
+                "/ 100 | elapsed time per iteration (ms): " + (step == "1" ? "18812.4" : "3610.0") +
+                " | global batch size: 128 |\n" + timers;
+    }
+    return text;
+}
+
+/// Without recompute the blocks compute three quarters of what they do with it, so that a change
+/// without it is the first, or fits not.
+TEST_F(LogsBesidePredictions, OfMegatron) {
+    const nlohmann::json found = beside(
+        megatron_arguments +
+        megatron_steps("(min, max) time across ranks (ms):\n"
+                       "    forward-compute ................................: (600.00, 700.00)\n"
+                       "    all-grads-sync .................................: (1.00, 2.00)\n"));
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 3610.0);
+    ASSERT_EQ(found["timers"].size(), 1U);
+    EXPECT_EQ(found["timers"][0]["name"], "forward-compute");
+    EXPECT_DOUBLE_EQ(found["timers"][0]["measured_least_ms"].get<double>(), 600.0);
+    EXPECT_LE(found["timers"][0]["predicted_least_ms"], found["timers"][0]["predicted_most_ms"]);
+    EXPECT_GT(found["compute_factor"].get<double>(), 0.5);
+    ASSERT_FALSE(found["changes"].empty());
+    double before = 0;
+    bool has_less_recompute = false;
+    for (const char* const list : {"changes", "changes_that_do_not_fit"}) {
+        for (const nlohmann::json& change : found[list]) {
+            const std::string what = change["what"];
+            has_less_recompute = has_less_recompute || what.starts_with("no recompute");
+        }
+    }
+    EXPECT_TRUE(has_less_recompute);
+    for (const nlohmann::json& change : found["changes"]) {
+        EXPECT_GE(change["step_ms"].get<double>(), before);
+        before = change["step_ms"];
+        EXPECT_GE(change["faster_percent"].get<double>(), 1.0);
+        EXPECT_FALSE(change["keys"].empty());
+    }
+    // A change is what the command that is printed with it predicts.
+    const Outcome text =
+        import(megatron_arguments + megatron_steps(""), {"--rows-out", path("rows.json")});
+    EXPECT_THAT(text.out,
+                AllOf(HasSubstr("step: measured 3610.0 ms, predicted "),
+                      HasSubstr("what to change first (costs corrected by the log"),
+                      HasSubstr("pipetwin simulate " + path("run.toml") + " --calibrate " +
+                                path("rows.json") + " --set ")));
+    std::vector<std::string> command{
+        "simulate", path("run.toml"), "--json", "--calibrate", path("rows.json")};
+    for (const auto& [key, value] : found["changes"][0]["keys"].items()) {
+        command.emplace_back("--set");
+        command.push_back(key + "=" + value.get<std::string>());
+    }
+    const Outcome changed = pipetwin(command);
+    ASSERT_EQ(changed.code, 0) << changed.err;
+    EXPECT_NEAR(changed.json()["step_ms"].get<double>(),
+                found["changes"][0]["step_ms"].get<double>(),
+                found["changes"][0]["step_ms"].get<double>() * 1e-3);
+}
+
+/// The links between nodes are in no log: those that the device usually has are said.
+TEST_F(LogsBesidePredictions, NodesAreSaidOrNamed) {
+    const std::string log = megatron_arguments + megatron_steps("");
+    const Outcome usual = import(log);
+    ASSERT_EQ(usual.code, 0) << usual.err;
+    EXPECT_THAT(usual.err, HasSubstr("the links between nodes are those of 8x-h100-sxm"));
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("profile = \"8x-h100-sxm\"\n"), HasSubstr("count = 64\n")));
+    const Outcome named = import(log, {"--cluster", "8x-h100-sxm-roce-400-x4"});
+    ASSERT_EQ(named.code, 0) << named.err;
+    EXPECT_THAT(named.err, Not(HasSubstr("the links between nodes are those")));
+    EXPECT_THAT(content_of(path("run.toml")), HasSubstr("profile = \"8x-h100-sxm-roce-400-x4\"\n"));
+    const Outcome other = import(log, {"--cluster", "8x-b200"});
+    EXPECT_EQ(other.code, 2);
+    EXPECT_THAT(other.err, HasSubstr("its devices are b200, but --device is h100-sxm"));
+    EXPECT_EQ(import(log, {"--cluster", "none-such"}).code, 3);
+}
+
+TEST_F(LogsBesidePredictions, WhatIsMissingIsAskedFor) {
+    const std::string log = file("train.log", megatron_arguments + megatron_steps(""));
+    const Outcome outcome =
+        pipetwin({"import", "auto", log, "--force", "--out", path("run.toml"), "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_TRUE(outcome.json()["log"].is_null());
+    EXPECT_THAT(outcome.err,
+                HasSubstr("no prediction beside the measured step: add --device NAME"));
+}
+
+/// Llama 3 8B in nanotron's words, as it prints its configuration: 16 devices, 64 samples.
+TEST_F(LogsBesidePredictions, OfNanotron) {
+    const std::string log = lines_behind(
+        "10/17/2025 16:31:56 [INFO|DP=0|PP=0|TP=0]: ",
+        {"Config(general=GeneralArgs(project='debug',",
+         "                           run='x'),",
+         "       parallelism=ParallelismArgs(dp=2,",
+         "                                   pp=2,",
+         "                                   tp=4,",
+         "                                   pp_engine=<nanotron.parallel.pipeline_parallel.engine."
+         "OneForwardOneBackwardPipelineEngine object at 0x7fcc5c65c910>,",
+         "                                   tp_mode=<TensorParallelLinearMode.REDUCE_SCATTER: "
+         "2>,",
+         "                                   tp_linear_async_communication=True,",
+         "                                   recompute_layer=False,",
+         "                                   expert_parallel_size=1),",
+         "       model=ModelArgs(model_config=LlamaConfig(hidden_act='silu',",
+         "                                                hidden_size=4096,",
+         "                                                intermediate_size=14336,",
+         "                                                is_llama_config=True,",
+         "                                                max_position_embeddings=4096,",
+         "                                                num_attention_heads=32,",
+         "                                                num_hidden_layers=32,",
+         "                                                num_key_value_heads=8,",
+         "                                                pretraining_tp=1,",
+         "                                                tie_word_embeddings=False,",
+         "                                                vocab_size=128256),",
+         "                       init_method=RandomInit(std=0.025),",
+         "                       dtype=torch.bfloat16,",
+         "                       make_vocab_size_divisible_by=1),",
+         "       tokens=TokensArgs(sequence_length=4096,",
+         "                         train_steps=15,",
+         "                         micro_batch_size=2,",
+         "                         batch_accumulation_per_replica=16),",
+         "       optimizer=OptimizerArgs(optimizer_factory=AdamWOptimizerArgs(name='adamW'),",
+         "                               zero_stage=1,",
+         "                               clip_grad=1.0,",
+         "                               accumulate_grad_in_fp32=True),",
+         "       data_stages=[DatasetStageArgs(name='Stable Training Stage')])",
+         "iteration: 1 / 15 | elapsed_time_per_iteration_ms: 14.7K | tokens_per_sec: 109",
+         "iteration: 2 / 15 | elapsed_time_per_iteration_ms: 2.6K | tokens_per_sec: 43.2K",
+         "iteration: 3 / 15 | elapsed_time_per_iteration_ms: 2.6K | tokens_per_sec: 43.2K"});
+    const nlohmann::json found = beside(log);
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 2600.0);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("batch = 64\n"),
+                      HasSubstr("stages = 2\n"),
+                      HasSubstr("schedule = \"1f1b\"\n"),
+                      HasSubstr("micro_batches = 16\n"),
+                      HasSubstr("data_parallel = 2\n"),
+                      HasSubstr("tensor_parallel = 4\n"),
+                      HasSubstr("sequence_parallel = true\n"),
+                      HasSubstr("shard = \"optimizer\"\n")));
+}
+
+/// Llama 3.2 1B, whose makers count 1,235,814,400 parameters, on 8 devices: 16 samples, of which
+/// each device has 2 one after the other. 1,600 samples at 16 a second: a step of 16 takes 1 s.
+const std::string trainer_log =
+    "Training/evaluation parameters TrainingArguments(\n"
+    "_n_gpu=1,\nbf16=True,\neval_strategy=no,\n"
+    "fsdp=[<FSDPOption.FULL_SHARD: 'full_shard'>, <FSDPOption.AUTO_WRAP: 'auto_wrap'>],\n"
+    "fsdp_config={'min_num_params': 0, 'xla': False, 'xla_fsdp_v2': False},\n"
+    "gradient_accumulation_steps=2,\ngradient_checkpointing=True,\nhub_token=<HUB_TOKEN>,\n"
+    "max_grad_norm=1.0,\noptim=adamw_torch,\nper_device_train_batch_size=1,\n"
+    "torch_compile=False,\n)\n"
+    "[INFO|configuration_utils.py:839] 2025-12-31 13:11:37,798 >> Model config LlamaConfig {\n"
+    "  \"head_dim\": 64,\n  \"hidden_act\": \"silu\",\n  \"hidden_size\": 2048,\n"
+    "  \"intermediate_size\": 8192,\n  \"max_position_embeddings\": 131072,\n"
+    "  \"model_type\": \"llama\",\n  \"num_attention_heads\": 32,\n"
+    "  \"num_hidden_layers\": 16,\n  \"num_key_value_heads\": 8,\n  \"rms_norm_eps\": 1e-05,\n"
+    "  \"tie_word_embeddings\": true,\n  \"vocab_size\": 128256\n}\n\n"
+    "[INFO|trainer.py:2525] >>   Total train batch size (w. parallel, distributed & "
+    "accumulation) = 16\n"
+    "{'train_runtime': 100.0, 'train_samples_per_second': 16.0, 'train_steps_per_second': 1.0}\n";
+
+TEST_F(LogsBesidePredictions, OfTheTrainer) {
+    const Outcome asked = import(trainer_log);
+    EXPECT_EQ(asked.code, 0);
+    EXPECT_THAT(asked.err, HasSubstr("--sequence N where it does not say how many tokens"));
+    const nlohmann::json found = beside(trainer_log, {"--sequence", "4096"});
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 1000.0);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("batch = 16\n"),
+                      HasSubstr("data_parallel = 8\n"),
+                      HasSubstr("micro_batches = 2\n"),
+                      HasSubstr("shard = \"weights\"\n"),
+                      HasSubstr("recompute = \"block\"\n")));
+    const Outcome outcome = import(trainer_log, {"--sequence", "4096", "--json"});
+    EXPECT_EQ(outcome.json()["parameters"], 1'235'814'400);
+}
+
+/// Qwen3 8B in the arguments of ms-swift as it prints them: 20 steps of 3 s in 60 s, and 20 of 2 s.
+TEST_F(LogsBesidePredictions, OfSwift) {
+    const std::string log =
+        "[INFO:swift] args: MegatronSftArguments(model='Qwen/Qwen3-8B', tuner_type='full', "
+        "tensor_model_parallel_size=2, pipeline_model_parallel_size=2, max_length=4096, "
+        "micro_batch_size=1, global_batch_size=16, bf16=True, sequence_parallel=True, "
+        "torch_dtype=torch.bfloat16, packing=True, report_to=[], global_world_size=8)\n"
+        "{'loss': 1.2, 'iteration': '20/100', 'memory(GiB)': 40.5, 'train_speed(s/it)': 3.0}\n"
+        "{'loss': 1.1, 'iteration': '40/100', 'memory(GiB)': 40.5, 'train_speed(s/it)': 2.5}\n";
+    const nlohmann::json found = beside(log);
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 2000.0);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("stages = 2\n"),
+                      HasSubstr("tensor_parallel = 2\n"),
+                      HasSubstr("data_parallel = 2\n")));
+}
+
+/// What Megatron-Bridge prints of a run on 16 devices: objects with their classes among the values.
+const std::string bridge_log =
+    "------- Task Configuration -------\n"
+    "_target_: megatron.bridge.training.config.ConfigContainer\n"
+    "comm_overlap: null\n"
+    "dataset:\n"
+    "  _target_: megatron.bridge.training.config.GPTDatasetConfig\n"
+    "  sequence_length: 4096\n"
+    "  tokenizer:\n"
+    "    _call_: true\n"
+    "    _target_: megatron.bridge.training.tokenizers.tokenizer._NullTokenizer\n"
+    "ddp:\n"
+    "  grad_reduce_in_fp32: true\n"
+    "  overlap_grad_reduce: true\n"
+    "  overlap_param_gather: true\n"
+    "  use_distributed_optimizer: true\n"
+    "mixed_precision:\n"
+    "  bf16: true\n"
+    "  params_dtype:\n"
+    "    _call_: false\n"
+    "    _target_: torch.bfloat16\n"
+    "model:\n"
+    "  _target_: megatron.bridge.models.llama.llama_provider.Llama31ModelProvider\n"
+    "  activation_func:\n"
+    "    _call_: false\n"
+    "    _target_: torch.nn.functional.silu\n"
+    "  add_bias_linear: false\n"
+    "  attention_backend:\n"
+    "    _args_:\n"
+    "    - 1\n"
+    "    _call_: true\n"
+    "    _target_: megatron.core.transformer.enums.AttnBackend\n"
+    "  attention_dropout: 0.0\n"
+    "  context_parallel_size: 1\n"
+    "  embedding_init_method:\n"
+    "    _args_: []\n"
+    "    _partial_: true\n"
+    "    _target_: torch.nn.init.normal_\n"
+    "    std: 0.02\n"
+    "  ffn_hidden_size: 14336\n"
+    "  gated_linear_unit: true\n"
+    "  hidden_dropout: 0.0\n"
+    "  hidden_size: 4096\n"
+    "  kv_channels: 128\n"
+    "  normalization: RMSNorm\n"
+    "  num_attention_heads: 32\n"
+    "  num_layers: 32\n"
+    "  num_moe_experts: null\n"
+    "  num_query_groups: 8\n"
+    "  pipeline_model_parallel_size: 2\n"
+    "  position_embedding_type: rope\n"
+    "  seq_length: 131072\n"
+    "  sequence_parallel: true\n"
+    "  share_embeddings_and_output_weights: false\n"
+    "  tensor_model_parallel_size: 2\n"
+    "  transformer_layer_spec:\n"
+    "    _call_: false\n"
+    "    _target_: megatron.bridge.models.gpt_provider.default_layer_spec\n"
+    "  vocab_size: 128256\n"
+    "optimizer:\n"
+    "  clip_grad: 1.0\n"
+    "  exp_avg_dtype:\n"
+    "    _call_: false\n"
+    "    _target_: torch.float32\n"
+    "  optimizer: adam\n"
+    "  use_distributed_optimizer: true\n"
+    "  use_precision_aware_optimizer: false\n"
+    "train:\n"
+    "  global_batch_size: 64\n"
+    "  micro_batch_size: 1\n"
+    "\n"
+    "----------------------------------\n"
+    "Step Time : 4.65s GPU utilization: 592.5MODEL_TFLOP/s/GPU\n"
+    " [2025-10-06 03:27:07] iteration 10/ 30 | elapsed time per iteration (ms): 4647.8 | global "
+    "batch size: 64 |\n"
+    " [2025-10-06 03:27:47] iteration 20/ 30 | elapsed time per iteration (ms): 2500.0 | global "
+    "batch size: 64 |\n";
+
+TEST_F(LogsBesidePredictions, OfMegatronBridge) {
+    const Outcome asked = import(bridge_log, {"--json"});
+    ASSERT_EQ(asked.code, 0) << asked.err;
+    EXPECT_THAT(asked.err,
+                AllOf(HasSubstr("a log of Megatron-Bridge, read as by 'import megatron'"),
+                      HasSubstr("add --devices N"),
+                      HasSubstr("samples are as long as the data say")));
+    const nlohmann::json found = beside(bridge_log, {"--devices", "16"});
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 2500.0);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("batch = 64\n"),
+                      HasSubstr("precision = \"bf16\"\n"),
+                      HasSubstr("stages = 2\n"),
+                      HasSubstr("data_parallel = 4\n"),
+                      HasSubstr("micro_batches = 16\n"),
+                      HasSubstr("tensor_parallel = 2\n"),
+                      HasSubstr("sequence_parallel = true\n"),
+                      HasSubstr("shard = \"optimizer\"\n")));
+    EXPECT_EQ(nlohmann::json::parse(content_of(path("run.profile.json")))["tokens_per_sample"],
+              4096);
+    const Outcome outcome = import(bridge_log, {"--devices", "16", "--json"});
+    EXPECT_EQ(outcome.json()["parameters"], 8'030'261'248);
+    // What says nothing of a step is no obstacle, and what would is one with another value.
+    std::string more = bridge_log;
+    more.insert(more.find("  num_layers:"),
+                "  parallel_output: true\n  scatter_embedding_sequence_parallel: true\n");
+    more.insert(more.find("  sequence_length:"),
+                "  add_extra_token_to_sequence: true\n"
+                "  drop_last_partial_validation_sequence: true\n"
+                "  skip_getting_attention_mask_from_dataset: true\n");
+    EXPECT_EQ(import(more, {"--devices", "16"}).code, 0);
+    more.replace(more.find("parallel_output: true"), 21, "parallel_output: false");
+    EXPECT_THAT(import(more, {"--devices", "16"}).err, HasSubstr("leaves logits divided"));
+    // An object whose meaning is not known is no function.
+    std::string strange = bridge_log;
+    strange.insert(
+        strange.find("  num_layers:"),
+        "  pipeline_model_parallel_layout:\n    _call_: true\n    _target_: my.Layout\n");
+    EXPECT_EQ(import(strange, {"--devices", "16"}).code, 3);
+}
+
+/// NeMo 2 prints no configuration: nemo-run's file goes with the log. 16 devices: 2 stages x 2
+/// parts of each sample x 4 replicas.
+TEST_F(LogsBesidePredictions, OfNemo2) {
+    const std::string yaml =
+        "_partial_: true\n"
+        "_target_: nemo.collections.llm.api.pretrain\n"
+        "data:\n"
+        "  _target_: nemo.collections.llm.gpt.data.pre_training.PreTrainingDataModule\n"
+        "  global_batch_size: 128\n"
+        "  micro_batch_size: 1\n"
+        "  paths:\n"
+        "  - p/\n"
+        "  seq_length: 8192\n"
+        "  tokenizer:\n"
+        "    _target_: nemo.collections.common.tokenizers.x.AutoTokenizer\n"
+        "    pretrained_model_name: meta-llama/Llama-3.1-8B\n"
+        "log:\n"
+        "  _target_: nemo.lightning.nemo_logger.NeMoLogger\n"
+        "  name: default\n"
+        "model:\n"
+        "  _target_: nemo.collections.llm.gpt.model.llama.LlamaModel\n"
+        "  config:\n"
+        "    _target_: nemo.collections.llm.gpt.model.llama.Llama31Config8B\n"
+        "optim:\n"
+        "  _target_: nemo.lightning.pytorch.optim.megatron.MegatronOptimizerModule\n"
+        "  config:\n"
+        "    _target_: megatron.core.optimizer.optimizer_config.OptimizerConfig\n"
+        "    bf16: true\n"
+        "    clip_grad: 1.0\n"
+        "    optimizer: adam\n"
+        "    use_distributed_optimizer: true\n"
+        "trainer:\n"
+        "  accumulate_grad_batches: 1\n"
+        "  callbacks:\n"
+        "  - _target_: nemo.utils.exp_manager.TimingCallback\n"
+        "  devices: 8\n"
+        "  num_nodes: 2\n"
+        "  plugins:\n"
+        "    params_dtype:\n"
+        "      _call_: false\n"
+        "      _target_: torch.bfloat16\n"
+        "    precision: bf16-mixed\n"
+        "  strategy:\n"
+        "    _target_: nemo.lightning.pytorch.strategies.megatron_strategy.MegatronStrategy\n"
+        "    context_parallel_size: 2\n"
+        "    ddp:\n"
+        "      grad_reduce_in_fp32: true\n"
+        "      overlap_grad_reduce: true\n"
+        "    pipeline_model_parallel_size: 2\n"
+        "    sequence_parallel: false\n"
+        "    tensor_model_parallel_size: 1\n";
+    const std::string log = file(
+        "nemo.log",
+        "0: Training epoch 0, iteration 0/9 | global_batch_size: 128 | global_step: 0 | "
+        "train_step_timing in s: 25.2\n"
+        "0: Training epoch 0, iteration 1/9 | global_batch_size: 128 | global_step: 1 | "
+        "max_memory_allocated: 53930270720 | train_step_timing in s: 12.5 | TFLOPS_per_GPU: 448\n");
+    const nlohmann::json found = beside(yaml, {"--log", log});
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 12'500.0);
+    EXPECT_EQ(found["measured_peak_bytes"], 53'930'270'720);
+    // Costs of divided samples are estimated anew, and corrected all the same.
+    EXPECT_GT(found["compute_factor"].get<double>(), 0.2);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("batch = 128\n"),
+                      HasSubstr("stages = 2\n"),
+                      HasSubstr("data_parallel = 4\n"),
+                      HasSubstr("micro_batches = 32\n"),
+                      HasSubstr("context_parallel = 2\n"),
+                      HasSubstr("shard = \"optimizer\"\n"),
+                      HasSubstr("partition = [16, 16]\n")));
+    const Outcome outcome = import(yaml, {"--log", log, "--json"});
+    EXPECT_EQ(outcome.json()["format"], "nemo");
+    EXPECT_EQ(outcome.json()["parameters"], 8'030'261'248);
+    std::string repeated = yaml;
+    repeated.replace(repeated.find("batches: 1"), 10, "batches: 2");
+    EXPECT_EQ(import(repeated).code, 3);
+}
+
+}  // namespace beside_log_test
+}  // namespace pipetwin::cli
