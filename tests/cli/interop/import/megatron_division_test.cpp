@@ -234,8 +234,11 @@ TEST_F(ImportMegatron, ASequenceOfOneDeviceIsNotDivided) {
     EXPECT_EQ(outcome.code, 0);
     EXPECT_THAT(outcome.err, HasSubstr("warning: --sequence-parallel: Megatron turns it off"));
     EXPECT_THAT(content_of(path("x.toml")), Not(HasSubstr("sequence_parallel")));
-    EXPECT_THAT(outcome.err, HasSubstr("warning: several nodes: set cluster.node_link"));
+    EXPECT_THAT(outcome.err, HasSubstr("the links between nodes are those of 8x-h100-sxm"));
+    EXPECT_EQ(pipetwin({"simulate", path("x.toml")}).code, 0);
     EXPECT_EQ(pipetwin({"simulate", path("x.toml"), "--set", between_nodes}).code, 0);
+    EXPECT_THAT(import(llama_in(4)).err,
+                HasSubstr("warning: several nodes: set cluster.node_link"));
 }
 
 /// The bias and GELU that Megatron fuses by default are those of tanh.
