@@ -168,15 +168,17 @@ string_view line_where(string_view text, const Predicate& is_so) {
 /// Whether a line has a key of Megatron's: "--pipeline-model-parallel-size 4", with underscores in
 /// ms-swift, and in YAML "pipeline_model_parallel_size: 4".
 bool is_megatron_line(string_view line) {
-    constexpr std::array<string_view, 9> keys{"--pipeline-model-parallel-size",
-                                              "--tensor-model-parallel-size",
-                                              "--num-layers ",
-                                              "--num-attention-heads",
-                                              "--pipeline_model_parallel_size",
-                                              "--tensor_model_parallel_size",
-                                              "megatron sft ",
-                                              "pipeline_model_parallel_size:",
-                                              "tensor_model_parallel_size:"};
+    constexpr std::array<string_view, 11> keys{"--pipeline-model-parallel-size",
+                                               "--tensor-model-parallel-size",
+                                               "--num-layers ",
+                                               "--num-attention-heads",
+                                               "--pipeline_model_parallel_size",
+                                               "--tensor_model_parallel_size",
+                                               "megatron sft ",
+                                               "megatron pt ",
+                                               "megatron rlhf ",
+                                               "pipeline_model_parallel_size:",
+                                               "tensor_model_parallel_size:"};
     return std::ranges::any_of(keys, [line](string_view key) { return has(line, key); });
 }
 

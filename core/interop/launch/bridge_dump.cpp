@@ -113,6 +113,22 @@ void settle_samples(LaunchFile& file) {
     }
 }
 
+/// The model's words are those that it has in the end: whole, or to be filled up to a multiple.
+/// What the tokenizer has says nothing more.
+void settle_words(LaunchFile& file) {
+    Setting* const words = setting_named(file, "model.vocab_size");
+    if (words == nullptr || words->is_unset) {
+        return;
+    }
+    const Setting* const pads = setting_named(file, "model.should_pad_vocab");
+    if (pads == nullptr || dumped_text(*pads) != "true") {
+        words->name = "padded-vocab-size";
+    }
+    std::erase_if(file.settings, [](const Setting& setting) {
+        return setting.sections == std::vector<std::string>{"tokenizer"};
+    });
+}
+
 }  // namespace
 
 bool is_bridge_dump(const LaunchFile& file) {
@@ -171,6 +187,7 @@ void settle_bridge_dump(LaunchFile& file) {
     });
     file.settings.insert(file.settings.end(), plain.begin(), plain.end());
     settle_samples(file);
+    settle_words(file);
     file.is_printed = true;
 }
 

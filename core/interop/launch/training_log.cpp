@@ -425,8 +425,9 @@ void take_memory(std::string_view line, TrainingLog& log) {
         const double number = grouped_number_behind(
             rest, rest.starts_with("Peak allocated:") ? "Peak allocated:" : "Peak allocated");
         bytes = rest.find("MiB") != std::string_view::npos ? number * bytes_of_a_megabyte : 0;
-    } else if (line.find("max_memory_allocated:") != std::string_view::npos) {  // NeMo
-        bytes = number_behind<double>(line, "max_memory_allocated:").value_or(0);
+    } else if (line.find("train_step_timing in s") != std::string_view::npos) {  // NeMo
+        const std::optional<double> most = number_behind<double>(line, "max_memory_allocated:");
+        bytes = most ? *most : number_behind<double>(line, "peak_memory_usage:").value_or(0);
     } else {
         bytes = number_behind<double>(line, "MaxMemAllocated=").value_or(0) * bytes_of_a_gigabyte;
     }

@@ -190,6 +190,11 @@ TEST(TrainingLog, StepsOfNemo) {
     EXPECT_DOUBLE_EQ(log.steps[0].device_tflops.value_or(0), 48.58);
     EXPECT_DOUBLE_EQ(log.steps[1].seconds, 26.5);
     EXPECT_EQ(log.peak_bytes, 53'930'270'720);
+    EXPECT_EQ(parse_training_log("Training epoch 0, iteration 49/49 | global_step: 49 | "
+                                 "peak_memory_usage: 70833405952 | memory_allocated: 44271689728 | "
+                                 "train_step_timing in s: 12.39 | consumed_samples: 6400\n")
+                  .peak_bytes,
+              70'833'405'952);
 }
 
 TEST(TrainingLog, StepsAndMemoryOfNanotron) {
