@@ -55,6 +55,18 @@ void add_settings(Json& row, const std::string& fragment) {
     }
 }
 
+/// Keys that a plan finds where nothing says them: the run had what they are without a word.
+void add_unwritten(Json& row) {
+    const auto add = [&row](const char* key, Json value) {
+        if (!row.contains(key)) {
+            row[key] = std::move(value);
+        }
+    };
+    add("pipeline.shard", "none");
+    add("pipeline.sequence_parallel", false);
+    add("pipeline.scatter_boundaries", false);
+}
+
 std::string words_of(const MeasuredStep& measured) {
     return fmt::format("the median of {} in lines {} to {}{}",
                        counted(measured.steps, "report"),
@@ -75,6 +87,7 @@ std::string row_of(const MeasuredStep& measured,
         row["peak_bytes"] = *log.peak_bytes;
     }
     add_settings(row, fragment);
+    add_unwritten(row);
     return json_text(Json::array({row}));
 }
 

@@ -155,6 +155,15 @@ TEST_F(LogsBesidePredictions, OfMegatron) {
     }
     const Outcome changed = pipetwin(command);
     ASSERT_EQ(changed.code, 0) << changed.err;
+    // A plan takes the row, too, where a key is open.
+    const Outcome planned = pipetwin({"plan",
+                                      path("run.toml"),
+                                      "--calibrate",
+                                      path("rows.json"),
+                                      "--set",
+                                      "pipeline.micro_batches=auto",
+                                      "--json"});
+    EXPECT_EQ(planned.code, 0) << planned.err;
     EXPECT_NEAR(changed.json()["step_ms"].get<double>(),
                 found["changes"][0]["step_ms"].get<double>(),
                 found["changes"][0]["step_ms"].get<double>() * 1e-3);
@@ -354,6 +363,10 @@ const std::string bridge_log =
     "  transformer_layer_spec:\n"
     "    _call_: false\n"
     "    _target_: megatron.bridge.models.gpt_provider.default_layer_spec\n"
+    "  should_pad_vocab: false\n"
+    "  vocab_size: 128256\n"
+    "tokenizer:\n"
+    "  tokenizer_type: NullTokenizer\n"
     "  vocab_size: 128256\n"
     "optimizer:\n"
     "  clip_grad: 1.0\n"
