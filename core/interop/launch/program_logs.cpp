@@ -12,6 +12,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/word_list.h"
 #include "core/interop/launch/log_lines.h"
 #include "core/interop/launch/python_repr.h"
 #include "core/interop/launch/table_settings.h"
@@ -87,6 +88,42 @@ PrintedText lines_behind(std::string_view text, std::string_view mark, std::stri
     return found;
 }
 
+/// A later configuration of a log is that of the same run, or none of its steps are.
+[[noreturn]] void refuse_another(std::string_view place, int line, int first) {
+    throw Error(ErrorKind::BadInput,
+                fmt::format("{}:{}", place, line),
+                fmt::format("another configuration than in line {}", first),
+                "cut the log, so that it has one run");
+}
+
+/// Whether two objects have the same values of these keys (apart by blanks), or both none.
+bool agree(const LogJson& one, const LogJson& other, std::string_view keys) {
+    const auto value_of_key = [](const LogJson& object, std::string_view key) {
+        const auto found = object.find(std::string(key));
+        return found == object.end() ? LogJson(nullptr) : *found;
+    };
+    return std::ranges::all_of(words_in(keys), [&](std::string_view key) {
+        return value_of_key(one, key) == value_of_key(other, key);
+    });
+}
+
+/// Calls `take` with the number of the line and the rest of the text from there on, for each line
+/// with a mark behind the first.
+template <class Take>
+void for_each_further(std::string_view text, std::string_view mark, const Take& take) {
+    std::size_t at = text.find(mark);
+    int line = 1 + static_cast<int>(std::ranges::count(text.substr(0, at), '\n'));
+    while (at != std::string_view::npos) {
+        const std::size_t next = text.find(mark, at + mark.size());
+        if (next == std::string_view::npos) {
+            return;
+        }
+        line += static_cast<int>(std::ranges::count(text.substr(at, next - at), '\n'));
+        take(line, text.substr(text.rfind('\n', next) + 1));
+        at = next;
+    }
+}
+
 std::optional<std::int64_t> grouped_whole(std::string_view text) {
     std::string digits(trimmed_line(text));
     std::erase(digits, ',');
@@ -130,6 +167,11 @@ LogJson value_of_argument(std::string_view value) {
     return LogJson::accept(value) ? LogJson::parse(value) : LogJson(std::string(value));
 }
 
+/// Arguments that all processes of a run have in common.
+constexpr std::string_view trainer_run_keys =
+    "per_device_train_batch_size gradient_accumulation_steps bf16 fp16 fsdp deepspeed "
+    "gradient_checkpointing optim torch_compile max_length";
+
 /// Whether a line ends with the name of a class of arguments and its parenthesis.
 std::string_view arguments_mark(std::string_view line) {
     constexpr std::array<std::string_view, 5> classes{
@@ -154,6 +196,14 @@ LaunchFile parse_nanotron_log(std::string_view text, std::string_view place) {
     const std::string at = fmt::format("{}:{}", place, printed.line);
     LogJson config = LogJson::parse(json_of_python(printed.text, at));
     name_as_in_file(config);
+    for_each_further(text, nanotron_mark, [&](int line, std::string_view rest) {
+        LogJson other = LogJson::parse(json_of_python(
+            lines_behind(rest, nanotron_mark, "|PP=").text, fmt::format("{}:{}", place, line)));
+        name_as_in_file(other);
+        if (!agree(config, other, "parallelism model tokens optimizer")) {
+            refuse_another(place, line, printed.line);
+        }
+    });
     LaunchFile file = parse_json_settings(config.dump(), at);
     file.is_printed = true;
     return file;
@@ -171,9 +221,11 @@ bool has_trainer_log(std::string_view text) {
 }
 
 LaunchFile parse_trainer_log(std::string_view text, std::string_view place) {
-    LogJson arguments = LogJson::object();
+    LogJson arguments = LogJson::object();  // of the first, and of the one that is open
+    LogJson open = LogJson::object();
     std::string process;
     int begin = 0;
+    int open_line = 0;
     bool has_end = false;
     std::optional<std::int64_t> samples;
     for_each_log_line(text, [&](std::string_view line, int number) {
@@ -182,24 +234,32 @@ LaunchFile parse_trainer_log(std::string_view text, std::string_view place) {
         if (const std::size_t at = line.find(total); at != std::string_view::npos && !samples) {
             samples = grouped_whole(line.substr(at + total.size()));
         }
-        if (begin == 0) {
+        if (open_line == 0) {
             if (!arguments_mark(line).empty()) {
-                begin = number;
+                open_line = number;
+                begin = begin > 0 ? begin : number;
+                open = LogJson::object();
                 process = process_in_front(line);
             }
             return;
         }
-        if (has_end || process_in_front(line) != process) {
+        if (process_in_front(line) != process) {
             return;
         }
         const std::string_view own = trimmed_line(line.substr(process.size()));
         const std::size_t equals = own.find('=');
-        has_end = own == ")";
         const bool is_key = equals != std::string_view::npos && own.ends_with(',') &&
                             own.substr(0, equals).find_first_of(" \t[]|") == std::string_view::npos;
         if (is_key) {
             const std::string_view value = own.substr(equals + 1, own.size() - equals - 2);
-            arguments[std::string(own.substr(0, equals))] = value_of_argument(value);
+            open[std::string(own.substr(0, equals))] = value_of_argument(value);
+        } else if (own == ")") {
+            if (has_end && !agree(arguments, open, trainer_run_keys)) {
+                refuse_another(place, open_line, begin);
+            }
+            arguments = has_end ? arguments : open;
+            has_end = true;
+            open_line = 0;
         }
     });
     if (!has_end) {
@@ -250,6 +310,12 @@ std::optional<PrintedText> logged_model_config(std::string_view text) {
 
 namespace {
 
+/// Arguments that runs of one log have in common.
+constexpr std::string_view swift_run_keys =
+    "model max_length seq_length micro_batch_size global_batch_size tensor_model_parallel_size "
+    "pipeline_model_parallel_size context_parallel_size expert_model_parallel_size "
+    "sequence_parallel recompute_granularity recompute_num_layers tuner_type";
+
 constexpr std::array<std::string_view, 2> swift_marks{"args: MegatronSftArguments(",
                                                       "args: MegatronPretrainArguments("};
 
@@ -266,10 +332,19 @@ PrintedText swift_log_arguments(std::string_view text, std::string_view place) {
         return text.find(candidate) != std::string_view::npos;
     });
     const PrintedText printed = lines_behind(text, *mark, "");
-    const std::string_view own =
-        std::string_view(printed.text).substr(std::string_view("args: ").size());
-    return {.text = json_of_python(own, fmt::format("{}:{}", place, printed.line)),
-            .line = printed.line};
+    const auto json_of = [&](const PrintedText& arguments, int line) {
+        return json_of_python(
+            std::string_view(arguments.text).substr(std::string_view("args: ").size()),
+            fmt::format("{}:{}", place, line));
+    };
+    const std::string json = json_of(printed, printed.line);
+    for_each_further(text, *mark, [&](int line, std::string_view rest) {
+        const std::string other = json_of(lines_behind(rest, *mark, ""), line);
+        if (!agree(LogJson::parse(json), LogJson::parse(other), swift_run_keys)) {
+            refuse_another(place, line, printed.line);
+        }
+    });
+    return {.text = json, .line = printed.line};
 }
 
 bool has_bridge_log(std::string_view text) {
@@ -278,29 +353,34 @@ bool has_bridge_log(std::string_view text) {
 
 PrintedText bridge_log_yaml(std::string_view text, std::string_view place) {
     PrintedText found;
+    PrintedText open;
     std::string front;
-    bool has_end = false;
     for_each_log_line(text, [&](std::string_view line, int number) {
         const std::size_t at = line.find(bridge_mark);
-        if (found.line == 0) {
-            if (at != std::string_view::npos) {
-                found.line = number;
-                front = line.substr(0, at);
-            }
+        if (at != std::string_view::npos) {
+            front = line.substr(0, at);
+            open = {.text = "", .line = number};
             return;
         }
-        if (has_end || !line.starts_with(front)) {
+        if (open.line == 0 || !line.starts_with(front)) {
             return;
         }
         const std::string_view own = line.substr(front.size());
-        has_end = own.starts_with("---");
-        if (!has_end && found.text.size() < most_printed) {
-            found.text += own;
-            found.text += '\n';
+        if (!own.starts_with("---")) {
+            if (open.text.size() < most_printed) {
+                open.text += own;
+                open.text += '\n';
+            }
+            return;
         }
+        if (found.line > 0 && found.text != open.text) {
+            refuse_another(place, open.line, found.line);
+        }
+        found = found.line > 0 ? found : open;
+        open = {};
     });
-    if (!has_end) {
-        refuse_cut(place, found.line);
+    if (found.line == 0) {
+        refuse_cut(place, open.line);
     }
     return found;
 }

@@ -21,16 +21,16 @@ struct PrintedText {
 /// Whether nanotron printed its configuration ("Config(general=GeneralArgs(...").
 bool has_nanotron_log(std::string_view text);
 
-/// The settings of that configuration, the first where there are several, as its YAML file has
-/// them. Throws Error(BadInput) where it has no end.
+/// The settings of that configuration as its YAML file has them. Throws Error(BadInput) where it
+/// has no end, and with the line of one that differs in what makes the run.
 LaunchFile parse_nanotron_log(std::string_view text, std::string_view place);
 
 /// Whether a program printed its TrainingArguments, or a class that continues them, line by line.
 bool has_trainer_log(std::string_view text);
 
-/// The first of these arguments, as a file of them would have them, and as `all_processes` the
-/// devices that follow from "Total train batch size". Throws Error(BadInput) where the arguments
-/// have no end.
+/// These arguments, as a file of them would have them, and as `all_processes` the devices that
+/// follow from "Total train batch size". Throws Error(BadInput) where the arguments have no end, or
+/// two differ in what makes the run.
 LaunchFile parse_trainer_log(std::string_view text, std::string_view place);
 
 /// The config.json of the model that transformers printed ("Model config LlamaConfig {"): the last
@@ -40,14 +40,14 @@ std::optional<PrintedText> logged_model_config(std::string_view text);
 /// Whether ms-swift printed the arguments of a run of Megatron ("args: MegatronSftArguments(").
 bool has_swift_log(std::string_view text);
 
-/// These arguments as the args.json that it saves. Throws Error(BadInput) where they have no end.
+/// These arguments as the args.json that it saves. Throws Error(BadInput) where they have no end,
+/// or two differ in what makes the run.
 PrintedText swift_log_arguments(std::string_view text, std::string_view place);
 
 /// Whether Megatron-Bridge printed its configuration ("------- Task Configuration -------").
 bool has_bridge_log(std::string_view text);
 
-/// That configuration as YAML, the first where there are several. Throws Error(BadInput) where it
-/// has no end.
+/// That configuration as YAML. Throws Error(BadInput) where it has no end, or two differ.
 PrintedText bridge_log_yaml(std::string_view text, std::string_view place);
 
 }  // namespace pipetwin

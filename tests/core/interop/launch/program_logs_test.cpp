@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -163,6 +164,41 @@ TEST(BridgeLog, ThePrintedYamlEndsAtTheDashes) {
     EXPECT_EQ(found.line, 2);
     EXPECT_EQ(found.text, "model:\n  num_layers: 16\n\n");
     EXPECT_THROW(bridge_log_yaml(log.substr(0, 90), "train.log"), Error);
+}
+
+/// Steps of two runs are not those of one.
+TEST(ProgramLogs, TwoConfigurationsThatDifferAreRefusedWithBothLines) {
+    const auto refusal = [](const auto& read) {
+        try {
+            read();
+        } catch (const Error& error) {
+            return fmt::format("{}: {}", error.place(), error.text());
+        }
+        return std::string("none");
+    };
+    const std::string one = nanotron_log(front);
+    std::string other = one;
+    other.replace(other.find("tp=8"), 4, "tp=4");
+    EXPECT_EQ(refusal([&] { parse_nanotron_log(one + one, "x"); }), "none");
+    EXPECT_EQ(refusal([&] { parse_nanotron_log(one + other, "x"); }),
+              "x:33: another configuration than in line 4");
+    std::string more(arguments);
+    EXPECT_EQ(refusal([&] { parse_trainer_log(more + more, "x"); }), "none");
+    more.replace(more.find("size=3"), 6, "size=4");
+    EXPECT_EQ(refusal([&] { parse_trainer_log(std::string(arguments) + more, "x"); }),
+              "x:12: another configuration than in line 1");
+    const std::string swift = "args: MegatronSftArguments(model='a', micro_batch_size=1)\n";
+    std::string larger = swift;
+    larger.replace(larger.find("size=1"), 6, "size=2");
+    EXPECT_EQ(refusal([&] { swift_log_arguments(swift + "x\n" + swift, "x"); }), "none");
+    EXPECT_EQ(refusal([&] { swift_log_arguments(swift + "x\n" + larger, "x"); }),
+              "x:3: another configuration than in line 1");
+    const std::string bridge = "------- Task Configuration -------\nmodel:\n  a: 1\n-----\n";
+    std::string changed = bridge;
+    changed.replace(changed.find("a: 1"), 4, "a: 2");
+    EXPECT_EQ(refusal([&] { bridge_log_yaml(bridge + bridge, "x"); }), "none");
+    EXPECT_EQ(refusal([&] { bridge_log_yaml(bridge + changed, "x"); }),
+              "x:5: another configuration than in line 1");
 }
 
 /// 20 steps in 24 s and 40 in 40 s, so the second 20 took 0.8 s each; the first start with what is
