@@ -10,6 +10,7 @@
 
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
+#include "cli/text/planning.h"
 #include "cli/text/text_output.h"
 #include "cli/training/early_refusals.h"
 #include "cli/training/training_costs.h"
@@ -153,24 +154,32 @@ std::string profile_text(const Profile& profile) {
            interference_text(profile.ranks) + halves_text(profile.halves_over_whole);
 }
 
+/// With open keys the costs are those for all plans among which `plan` may choose.
 void execute_profile(const ProfileOptions& options, Console& console) {
-    const SettledScenario scenario =
-        settle(read_scenario(options.scenario, options.common.overrides));
-    if (scenario.model.kind == ModelKind::Profile) {
+    const Scenario written = read_scenario(options.scenario, options.common.overrides);
+    if (written.model.kind == ModelKind::Profile) {
         throw Error(ErrorKind::BadInput,
                     KeyValue{"model.kind"},
                     "a model of kind 'profile' has only costs, so there is nothing to measure",
                     "give a scenario whose model is gpt, mlp or layers");
     }
-    const Model model = scenario_model(scenario);
-    if (scenario.cluster.device == pipetwin::this_machine && scenario.cluster.devices.empty()) {
-        refuse_what_no_costs_help(scenario, model);
+    const Model model = scenario_model(written);
+    const std::optional<SettledScenario> scenario =
+        is_open(written) ? std::nullopt : std::optional(settle(written));
+    const Scenario space = trainable_space(written);
+    if (written.cluster.device == pipetwin::this_machine && written.cluster.devices.empty()) {
+        if (scenario) {
+            refuse_what_no_costs_help(*scenario, model);
+        } else {
+            refuse_what_no_costs_help(space, model);
+        }
     }
-    const std::filesystem::path file = target(options, scenario);
+    const std::filesystem::path file = target(options, written);
     refuse_unwritable(file, options.common.force);
-    note_unusable_data(scenario, model, console);
-    Profile profile = measure_profile(scenario, console, 1, true);
-    add_calibration(profile, scenario, console);
+    note_unusable_data(written, model, console);
+    Profile profile = scenario ? measure_profile(*scenario, console, 1, true)
+                               : measure_open_profile(space, console);
+    add_calibration(profile, written, console);
     const std::string json = print_profile(profile);
     if (file == options.common.out) {
         write_output(file, json, console);

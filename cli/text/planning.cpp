@@ -75,6 +75,7 @@ Profile measure_open_profile(const Scenario& space, Console& console) {
     const bool open_size = pipeline.micro_batches.is_auto();
     pipeline.micro_batches = std::min(batch, pipeline.micro_batches.value_or(2 * stages));
     pipeline.recompute = pipeline.recompute.value_or(Recompute::None);
+    pipeline.recompute_modules = pipeline.recompute_modules.value_or(ModuleLists{});
     pipeline.shard = pipeline.shard.value_or(Shard::None);
     pipeline.sequence_parallel = pipeline.sequence_parallel.value_or(false);
     pipeline.scatter_boundaries = pipeline.scatter_boundaries.value_or(false);

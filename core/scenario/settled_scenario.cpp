@@ -61,7 +61,8 @@ SettledScenario settle(const Scenario& scenario) {
     for (const ScenarioKey& key : pipeline_keys()) {
         if (key.is_open_in(scenario)) {
             keys.push_back(fmt::format("pipeline.{}", key.name));
-            settings.push_back({keys.back(), written_value(key, suggested(scenario))});
+            const std::string value = written_value(key, suggested(scenario));
+            settings.push_back({keys.back(), value.empty() ? "1" : value});  // a degree not written
         }
     }
     if (!keys.empty()) {

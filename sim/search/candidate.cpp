@@ -491,6 +491,7 @@ Choices::Choices(const Scenario& scenario, const Model& model, const Profile& pr
       profile_(profile),
       layers_(model.layer_count()),
       trains_(model.is_executable()),
+      may_share_(!trains_ || scenario.training.average_decay == 0),
       sharded_is_faster_(is_sharded_optimizer_faster(scenario, model, profile)) {
     if (!scenario.pipeline.recompute.is_auto()) {
         return;
@@ -513,7 +514,7 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
     if (!shard.is_auto()) {
         return {*shard};
     }
-    if (!shape.has_replicas()) {
+    if (!shape.has_replicas() || !may_share_) {
         return {Shard::None};
     }
     std::vector<Shard> shards;
@@ -533,7 +534,7 @@ std::vector<Shard> Choices::shards_of(const Shape& shape) const {
 CostOptions Choices::fastest_layers(const Shape& shape) const {
     const Scenario::PipelinePart& pipeline = scenario_.pipeline;
     const bool shares_optimizer =
-        pipeline.shard.is_auto() && shape.has_replicas() && sharded_is_faster_;
+        pipeline.shard.is_auto() && shape.has_replicas() && may_share_ && sharded_is_faster_;
     return {.layer_recompute = pipeline.layer_recompute,
             .shard = shares_optimizer ? Shard::Optimizer : pipeline.shard.value_or(Shard::None),
             .sequence_parallel = pipeline.sequence_parallel.value_or(may_divide_sequence(shape)),

@@ -147,8 +147,8 @@ std::vector<int> telling_stage_counts(const std::vector<Shape>& shapes, int laye
 ///                         message has more bytes (`with_tensor_parallel`)
 ///     scatter_boundaries  both, where it changes anything
 ///
-/// A model that is made of our own layers is planned to be trained: scattered boundaries are left
-/// out then, as they are only simulated.
+/// A model that is made of our own layers is planned to be trained: left out then is what is only
+/// simulated, which are scattered boundaries, and averages of weights that replicas divide.
 class Choices {
   public:
     /// Keeps references to the scenario and the profile.
@@ -182,6 +182,7 @@ class Choices {
     int layers_ = 1;
     std::vector<LayerRecompute> layer_recomputes_{};  ///< that are open, beside none
     bool trains_ = false;                             ///< the model can be trained
+    bool may_share_ = true;                           ///< replicas may divide what each would have
     bool sharded_is_faster_ = false;                  ///< the optimizer, than all of it everywhere
     /// [what the number of choices depends on]
     std::map<std::tuple<int, bool, bool, bool, bool, bool>, std::int64_t> counts_{};

@@ -20,7 +20,9 @@ namespace training_test {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -452,6 +454,54 @@ TEST_F(Training, RunMeasuresWhatThePlanMayNeed) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("planned: 2 stages"));
     EXPECT_TRUE(std::filesystem::exists(folder() / "open" / "search.json"));
+}
+
+TEST_F(Training, ProfileMeasuresWhatThePlanMayNeed) {
+    std::string text(small_scenario);
+    text.replace(text.find("micro_batches = 4"), 17, "micro_batches = \"auto\"");
+    const std::string scenario = file("open.toml", text);
+    const std::string costs = path("costs.json");
+    const Outcome before = pipetwin({"plan", scenario, "--set", "cluster.count=2"});
+    EXPECT_EQ(before.code, 3);
+    EXPECT_THAT(before.err, HasSubstr("run 'pipetwin profile"));
+    const Outcome outcome = pipetwin({"profile", scenario, "--out", costs});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto profile = nlohmann::json::parse(content_of(costs));
+    EXPECT_GT(profile["layers"][0]["samples"].size(), 1U);  // micro-batches of several sizes
+    const Outcome planned =
+        pipetwin({"plan", scenario, "--profile", costs, "--set", "cluster.count=2"});
+    EXPECT_EQ(planned.code, 0) << planned.err;
+}
+
+/// Averages of weights are those of all replicas, so none of them has a share alone.
+TEST_F(Training, PlansWithAveragesDivideNothingAmongReplicas) {
+    const std::string costs = path("costs.json");
+    const std::string scenario = file("small.toml", small_scenario);
+    ASSERT_EQ(pipetwin({"profile", scenario, "--out", costs}).code, 0);
+    const auto shards = [&](const std::string& decay) {
+        const Outcome outcome = pipetwin({"plan",
+                                          scenario,
+                                          "--json",
+                                          "--profile",
+                                          costs,
+                                          "--set",
+                                          "training.average_decay=" + decay,
+                                          "--set",
+                                          "pipeline.shard=auto",
+                                          "--set",
+                                          "pipeline.data_parallel=2",
+                                          "--set",
+                                          "pipeline.micro_batches=2"});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        std::set<std::string> found;
+        const auto json = outcome.json();
+        for (const auto& candidate : json["candidates"]) {
+            found.insert(candidate["shard"].get<std::string>());
+        }
+        return found;
+    };
+    EXPECT_THAT(shards("0"), Contains("optimizer"));
+    EXPECT_THAT(shards("0.9"), ElementsAre("none"));
 }
 
 TEST_F(Training, TrainRefusesWhatIsNotPlanned) {

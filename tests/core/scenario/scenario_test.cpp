@@ -628,11 +628,18 @@ TEST(Settle, NamesEveryOtherAutoAndAValueToSet) {
                             "recompute_modules",
                             "data_parallel",
                             "tensor_parallel",
+                            "context_parallel",
+                            "expert_parallel",
+                            "expert_tensor_parallel",
                             "shard",
                             "sequence_parallel",
                             "scatter_boundaries"}) {
         const Scenario one = parse(gpt, {{fmt::format("pipeline.{}", key), "auto"}});
-        EXPECT_NE(error_of([&] { settle(one); }).text().find(key), std::string::npos);
+        const Error of_one = error_of([&] { settle(one); });
+        EXPECT_NE(of_one.text().find(key), std::string::npos);
+        const std::size_t value = of_one.hint().find(fmt::format("set {} = ", key));
+        ASSERT_NE(value, std::string::npos) << of_one.hint();
+        EXPECT_LT(value + fmt::format("set {} = ", key).size(), of_one.hint().size());
     }
 }
 
