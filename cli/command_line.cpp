@@ -29,8 +29,9 @@ void run(const std::vector<std::string>& args, Console& console) {
 int run_command_line(const std::vector<std::string>& args,
                      std::ostream& out,
                      std::ostream& err,
-                     const Terminal& terminal) {
-    Console console(out, err, terminal);
+                     const Terminal& terminal,
+                     const Listener* listener) {
+    Console console(out, err, terminal, listener);
     try {
         run(args, console);
         return 0;

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/listener.h"
 #include "core/base/printable.h"
 #include "exec/base/retry.h"
 
@@ -111,10 +112,11 @@ Terminal this_terminal() {
     return terminal;
 }
 
-Console::Console(std::ostream& out, std::ostream& err, Terminal terminal)
+Console::Console(std::ostream& out, std::ostream& err, Terminal terminal, const Listener* listener)
     : out_(&out),
       err_(&err),
       terminal_(terminal),
+      listener_(listener),
       color_out_(terminal.out && !terminal.no_color),
       color_err_(terminal.err && !terminal.no_color) {}
 
@@ -153,6 +155,9 @@ void Console::note_lines(std::string_view text) {
 }
 
 void Console::error(const Error& error) {
+    if (listener_ != nullptr && listener_->error) {
+        listener_->error(error);
+    }
     *err_ << painted(color_err_, Style::Bad, "error:") << ' ';
     if (!error.place().empty()) {
         *err_ << painted(color_err_, Style::Strong, error.place() + ":") << ' ';

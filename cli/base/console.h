@@ -12,6 +12,8 @@
 
 namespace pipetwin::cli {
 
+struct Listener;
+
 /// Properties of the terminal behind the program's streams.
 struct Terminal {
     bool out = false;       ///< stdout is a terminal
@@ -34,7 +36,12 @@ enum class Style { Strong, Faint, Bad, Good, Hint };
 /// `printable_lines`: no name from a file reaches a terminal as anything but text.
 class Console {
   public:
-    Console(std::ostream& out, std::ostream& err, Terminal terminal);
+    /// `listener`: of a program that runs commands as functions, and outlives this; null for
+    /// people.
+    Console(std::ostream& out,
+            std::ostream& err,
+            Terminal terminal,
+            const Listener* listener = nullptr);
 
     /// Applies --quiet, --verbose and --color.
     void configure(const CommonOptions& options);
@@ -54,6 +61,7 @@ class Console {
     /// `text` in a style of the result's stream; unchanged where colours are off.
     std::string styled(Style style, std::string_view text) const;
 
+    const Listener* listener() const { return listener_; }
     bool quiet() const { return quiet_; }
     bool verbose() const { return verbose_; }
     int width() const { return terminal_.width; }
@@ -76,6 +84,7 @@ class Console {
     std::ostream* out_;
     std::ostream* err_;
     Terminal terminal_;
+    const Listener* listener_;
     bool color_out_ = false;
     bool color_err_ = false;
     bool quiet_ = false;

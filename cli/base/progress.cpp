@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/listener.h"
 #include "core/base/as_index.h"
 
 namespace pipetwin::cli {
@@ -26,6 +27,12 @@ Progress::~Progress() {
 }
 
 void Progress::update(double share, std::string_view what) {
+    if (const Listener* const listener = console_.listener()) {
+        if (listener->progress) {
+            listener->progress(share, what);
+        }
+        return;
+    }
     const int percent = static_cast<int>(std::lround(100 * std::clamp(share, 0.0, 1.0)));
     const auto time = now_();
     if (console_.quiet() || time - start_ < silence) {

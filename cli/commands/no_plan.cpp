@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/progress.h"
-#include "cli/base/stop_signal.h"
+#include "cli/base/stop_wish.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/sentences.h"
 #include "core/base/number_text.h"
@@ -42,14 +42,17 @@ std::optional<int> enough_nodes(const sim::NodesOfModel& nodes,
                                 const Profile& profile,
                                 int first,
                                 Console& console) {
-    const StopSignal stop;
+    const StopWish stop(console);
     Progress progress(console, "looking for a number of nodes that is enough");
-    return sim::enough_nodes(nodes, profile, first, [&progress](std::optional<double> share) {
-        if (share) {
-            progress.update(*share, "");
-        }
-        return StopSignal::received() == 0;
-    });
+    const std::optional<int> enough =
+        sim::enough_nodes(nodes, profile, first, [&](std::optional<double> share) {
+            if (share) {
+                progress.update(*share, "");
+            }
+            return !stop.is_asked();
+        });
+    stop.expect_wanted(true);
+    return enough;
 }
 
 constexpr std::string_view or_less = "or use a smaller model or shorter sequences (--sequence)";

@@ -16,7 +16,7 @@
 #include "cli/base/memory_left.h"
 #include "cli/base/output_file.h"
 #include "cli/base/progress.h"
-#include "cli/base/stop_signal.h"
+#include "cli/base/stop_wish.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/no_plan.h"
 #include "cli/commands/plan_options.h"
@@ -67,12 +67,15 @@ void show_largest(const Scenario& scenario,
                   Console& console) {
     const RepeatedLayers repeated = repeated_layers(found.profile, found.file.string());
     const sim::LargestModel largest = [&] {
-        const StopSignal stop;
+        const StopWish stop(console);
         Progress progress(console, "looking for the largest model");
-        return sim::largest_model(scenario, found.profile, repeated, [&](double share, int copies) {
-            progress.update(share, fmt::format("{} fit", counted(copies, "layer")));
-            return StopSignal::received() == 0;
-        });
+        sim::LargestModel result =
+            sim::largest_model(scenario, found.profile, repeated, [&](double share, int copies) {
+                progress.update(share, fmt::format("{} fit", counted(copies, "layer")));
+                return !stop.is_asked();
+            });
+        stop.expect_wanted(result.copies > 0);
+        return result;
     }();
     const LargestAnswer answer{scenario, found.profile, repeated, largest};
     if (largest.copies == 0) {
@@ -284,13 +287,15 @@ Asked asked(const PlanOptions& options, const Tell& tell) {
 sim::EveryShape shapes_with_progress(const Scenario& scenario,
                                      const Planned& plan,
                                      Console& console) {
-    const StopSignal stop;
+    const StopWish stop(console);
     Progress progress(console, "every shape");
-    return sim::best_of_every_shape(
-        scenario, plan.model, plan.profile, plan.result, most_ranked, [&progress](double share) {
+    sim::EveryShape shapes = sim::best_of_every_shape(
+        scenario, plan.model, plan.profile, plan.result, most_ranked, [&](double share) {
             progress.update(share, "");
-            return StopSignal::received() == 0;
+            return !stop.is_asked();
         });
+    stop.expect_wanted(true);
+    return shapes;
 }
 
 /// Everything that a search has found, to be shown.

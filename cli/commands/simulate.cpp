@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/file_kinds.h"
+#include "cli/base/listener.h"
 #include "cli/base/memory_left.h"
 #include "cli/base/plan_grammar.h"
 #include "cli/commands/commands.h"
@@ -306,7 +307,7 @@ void execute_simulate(const SimulateOptions& given, Console& console) {
                     "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 "
                     "--micro-batches 16 --forward-ms 1 --backward-ms 2");
     }
-    const auto [prediction, more, cluster_links, calibration] =
+    auto [prediction, more, cluster_links, calibration] =
         numbers ? from_numbers(options, console) : from_scenario(options, console);
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
@@ -327,6 +328,9 @@ void execute_simulate(const SimulateOptions& given, Console& console) {
         console.result(calibration_text(calibration, console) +
                        prediction_text(prediction, console) + uncertainty_text(varied) +
                        explanation_text(prediction.plan, explanation, console));
+    }
+    if (const Listener* const listener = console.listener(); listener && listener->timeline) {
+        listener->timeline(std::move(prediction.timeline));
     }
 }
 

@@ -24,7 +24,7 @@
 #include "core/text/json_text.h"
 #include "core/text/own_file.h"
 #include "exec/base/durable_file.h"
-#include "exec/training/checkpoint.h"
+#include "exec/base/stored_checkpoint.h"
 
 namespace pipetwin::cli {
 
@@ -238,7 +238,7 @@ void RunFolder::lock() {
 void RunFolder::expect_run() const {
     std::error_code ignored;
     if (!std::filesystem::exists(file(run_file::scenario), ignored) &&
-        exec::Checkpoints(file(run_file::checkpoints)).whole().empty()) {
+        exec::whole_checkpoints(file(run_file::checkpoints)).empty()) {
         throw Error(ErrorKind::Io,
                     path_.string(),
                     "there is no run here to continue",
@@ -247,7 +247,7 @@ void RunFolder::expect_run() const {
 }
 
 void RunFolder::refuse_used() const {
-    if (const std::vector<int> steps = exec::Checkpoints(file(run_file::checkpoints)).whole();
+    if (const std::vector<int> steps = exec::whole_checkpoints(file(run_file::checkpoints));
         !steps.empty()) {
         throw Error(ErrorKind::Io,
                     path_.string(),

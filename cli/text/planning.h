@@ -18,21 +18,13 @@ class Model;
 namespace pipetwin::cli {
 
 /// Searches until it is done, or until the user has waited long enough: then returns what it has by
-/// then. Shows its progress. With `every_cell` it keeps what a heat map needs.
+/// then, or throws Stopped where that is nothing. Shows its progress. With `every_cell` it keeps
+/// what a heat map needs.
 sim::SearchResult search_with_progress(const Scenario& scenario,
                                        const Model& model,
                                        const Profile& profile,
                                        bool every_cell,
                                        Console& console);
-
-/// The open keys as this machine could train them: replicas and tensor parallelism are not
-/// possible, so they are 1; as many devices as cores, unless the scenario says how many.
-Scenario trainable_space(Scenario scenario);
-
-/// Measures the costs that the search may need: sizes of micro-batches from one sample to the
-/// mini-batch, none more than four times the one before, in a pipeline of as many stages as there
-/// may be.
-Profile measure_open_profile(const Scenario& space, Console& console);
 
 /// Text that names the chosen plan and the reason: "planned: 2 stages, ...; step 1.2 ms, the
 /// fastest of 70 plans".

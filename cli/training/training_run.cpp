@@ -24,6 +24,7 @@
 #include "cli/text/translation_text.h"
 #include "cli/training/agreement.h"
 #include "cli/training/early_refusals.h"
+#include "cli/training/trainable_space.h"
 #include "cli/training/training_costs.h"
 #include "cli/training/training_record.h"
 #include "core/artifacts/plan_json.h"
@@ -37,10 +38,10 @@
 #include "core/text/json_text.h"
 #include "exec/base/cores.h"
 #include "exec/base/retry.h"
+#include "exec/base/stored_checkpoint.h"
 #include "exec/data/data_check.h"
 #include "exec/executor/backend.h"
 #include "exec/profiling/profiler.h"
-#include "exec/training/checkpoint.h"
 #include "exec/training/held_out_translations.h"
 #include "exec/training/published_weights.h"
 
@@ -279,7 +280,7 @@ void rethrow_without_resume(const Error& error, const std::filesystem::path& fol
         error.kind() == ErrorKind::NotFinite || error.kind() == ErrorKind::Disagreement;
     Hint hint = error.advice();
     const bool leads_there = !hint.resume.empty() || (hint.empty() && is_of_training);
-    if (!leads_there || !exec::Checkpoints(folder / run_file::checkpoints).whole().empty()) {
+    if (!leads_there || !exec::whole_checkpoints(folder / run_file::checkpoints).empty()) {
         return;
     }
     hint.resume =

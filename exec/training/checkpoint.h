@@ -45,14 +45,9 @@ class Checkpoints {
     /// Error(BadInput) as `load`.
     std::optional<Loaded> find(const TrainedParameters& parameters) const;
 
-    /// After how many steps those were written that are whole, ascending, as far as manifests and
-    /// the headers of files tell. Throws nothing for what is damaged.
-    std::vector<int> whole() const;
-
   private:
     /// Throws Error(BadInput) if all checkpoints are damaged.
     void expect_a_whole_one(const std::vector<std::string>& damaged) const;
-    std::vector<std::filesystem::path> newest_first() const;
 
     std::filesystem::path folder_;
 };

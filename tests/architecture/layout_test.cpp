@@ -117,8 +117,9 @@ const std::vector<House>& houses() {
           {"cli/run_folder"},
           {"cli/training", "cli/interop", "cli/tour"},
           {"cli/interop/import", "cli/interop/export"},
-          {"cli/commands"},
-          {"cli"}}},
+          {"cli/commands", "cli/planner"},
+          {"cli"},
+          {"cli/library"}}},
     };
     return all;
 }

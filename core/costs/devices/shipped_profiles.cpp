@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/costs/devices/shipped_profiles.h"
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -195,6 +198,19 @@ void expect_name_of_file(std::string_view what,
     }
 }
 
+/// The program or the shared library that this code is part of.
+std::filesystem::path own_object() {
+    static const char here = 0;
+    Dl_info about{};
+    link_map* object = nullptr;
+    const bool is_library =
+        dladdr1(&here, &about, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) != 0 &&
+        object != nullptr && object->l_name[0] != '\0';
+    std::error_code ignored;
+    return is_library ? std::filesystem::absolute(object->l_name, ignored)
+                      : std::filesystem::read_symlink("/proc/self/exe", ignored);
+}
+
 DeviceProfile read_device(const std::filesystem::path& file) {
     DeviceProfile device = parse_device_profile(read(file), file.string());
     expect_name_of_file("device", device.name, file);
@@ -214,11 +230,15 @@ std::filesystem::path profiles_folder() {
     // A program stays where it is; a plan search asks thousands of times.
     static const std::filesystem::path folder = [] {
         std::error_code ignored;
-        std::filesystem::path installed =
-            installed_profiles(std::filesystem::read_symlink("/proc/self/exe", ignored));
-        return std::filesystem::is_directory(installed, ignored)
-                   ? std::move(installed)
-                   : std::filesystem::path(PIPETWIN_SOURCE_PROFILES);
+        const std::filesystem::path here = own_object();
+        for (std::filesystem::path installed :
+             {installed_profiles(here),
+              (here.parent_path() / PIPETWIN_PROFILES_FROM_LIBRARY).lexically_normal()}) {
+            if (std::filesystem::is_directory(installed, ignored)) {
+                return installed;
+            }
+        }
+        return std::filesystem::path(PIPETWIN_SOURCE_PROFILES);
     }();
     return folder;
 }

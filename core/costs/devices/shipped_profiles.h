@@ -15,7 +15,7 @@
 namespace pipetwin {
 
 /// The folder of the environment variable PIPETWIN_PROFILES; else the one that was installed with
-/// the running program; else that of the source tree which the program was built from.
+/// this program or library; else that of the source tree which it was built from.
 std::filesystem::path profiles_folder();
 
 /// The folder of the profiles in an installation that holds `program`: share/pipetwin/profiles
