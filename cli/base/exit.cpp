@@ -140,6 +140,8 @@ int exit_code_of(const std::exception_ptr& failure) {
         return 128 + stopped.signal();
     } catch (const ReportedByPeer& said) {
         return said.exit_code();
+    } catch (const GateError& gate) {
+        return gate.exit_code();
     } catch (const std::exception& exception) {
         return exit_code(kind_of(exception));
     }

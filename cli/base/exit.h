@@ -4,6 +4,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "cli/base/console.h"
 #include "core/base/error.h"
@@ -25,6 +26,22 @@ class Stopped : public std::runtime_error {
 
   private:
     int signal_;
+};
+
+/// What a gate found behind a result that was printed: the result is beyond the gate, or says
+/// nothing about it.
+class GateError : public Error {
+  public:
+    /// Exit codes (docs/cli.md).
+    enum class Finding { Beyond = 11, NoVerdict = 12 };
+
+    GateError(Finding finding, std::string place, std::string text, Hint hint)
+        : Error(ErrorKind::Other, std::move(place), std::move(text), std::move(hint)),
+          finding_(finding) {}
+    int exit_code() const { return static_cast<int>(finding_); }
+
+  private:
+    Finding finding_;
 };
 
 /// Thrown where another process prints the error; carries its exit code.

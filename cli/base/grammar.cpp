@@ -19,7 +19,8 @@ constexpr std::string_view exit_code_text =
     "Exit codes: 0 success, 1 other failure, 2 usage, 3 bad input file, 4 infeasible, 5 backend "
     "or\n"
     "device missing, 6 I/O or folder in use, 7 a worker failed, 8 hang, 9 NaN or infinity,\n"
-    "10 ranks disagree, 129, 130, 141 and 143 stopped by a signal.\n";
+    "10 ranks disagree, 11 beyond a gate, 12 no verdict of a gate, 129, 130, 141 and 143 stopped\n"
+    "by a signal.\n";
 
 void add_common(CLI::App& app, RawCommon& raw) {
     app.add_flag("--json", raw.options.json, "Print the result as one JSON object")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/exit.h"
 #include "cli/base/file_kinds.h"
 #include "cli/base/input.h"
 #include "cli/base/shell_word.h"
@@ -43,6 +45,7 @@ struct CompareOptions {
     std::filesystem::path measured;   ///< empty: the run folder's own
     std::vector<std::filesystem::path> more;  ///< traces of a profiler, of further ranks
     RangeNameOptions ranges;
+    std::optional<double> gate;  ///< per cent
 
     std::vector<std::filesystem::path> files() const {
         std::vector<std::filesystem::path> all{predicted};
@@ -198,6 +201,27 @@ BothSides sides_of(const CompareOptions& options, Console& console) {
                                     : sides_of_two(options, console);
 }
 
+/// Throws GateError where the predicted step is not within `percent` of the measured one, or
+/// nothing can be said of that.
+void pass_gate(const Comparison& comparison, double percent, const std::string& place) {
+    if (const std::optional<std::string> why = comparison.noise.not_measurable()) {
+        throw GateError(
+            GateError::Finding::NoVerdict,
+            place,
+            fmt::format("no verdict of --gate {:g}: {}", percent, noise_sentence(comparison.noise)),
+            "measure again, with more steps and nothing else on the machine");
+    }
+    const double error = comparison.step.error_percent();
+    if (std::abs(error) > percent) {
+        throw GateError(
+            GateError::Finding::Beyond,
+            place,
+            fmt::format(
+                "the predicted step is off by {:+.2f} %, beyond --gate {:g}", error, percent),
+            "the table above says which actions are; or raise the gate");
+    }
+}
+
 void execute_compare(const CompareOptions& options, Console& console) {
     std::error_code ignored;
     if (options.measured.empty() && !std::filesystem::exists(options.predicted, ignored)) {
@@ -219,6 +243,9 @@ void execute_compare(const CompareOptions& options, Console& console) {
     const std::string json = json_text(comparison_json(comparison, expected));
     write_result(json, options.common, console);
     console.result(options.common.json ? json : comparison_text(comparison, console, expected));
+    if (options.gate) {
+        pass_gate(comparison, *options.gate, options.predicted.string());
+    }
 }
 
 Command declare_compare(CLI::App& app) {
@@ -239,6 +266,12 @@ Command declare_compare(CLI::App& app) {
         ->type_name("MEASURED");
     app.add_option("more", options->more, "Traces of a profiler: one file for each further rank")
         ->type_name("FILE...");
+    app.add_option("--gate",
+                   options->gate,
+                   "Fail (exit code 11) where the predicted step is off by more than so many per "
+                   "cent of the measured one, or (12) where noise leaves no verdict")
+        ->type_name("PERCENT")
+        ->check(CLI::Range(0.0, 1e6));
     add_range_names(app, options->ranges, "traces of a profiler: ");
     Command command = command_with(options, execute_compare);
     command.input = [options] { return options->predicted; };

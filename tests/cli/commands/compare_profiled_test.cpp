@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cli/support.h"
+#include "tests/support/places.h"
 
 /// `compare` of a plan with the traces of PyTorch's profiler.
 namespace pipetwin::cli {
@@ -92,6 +93,23 @@ TEST_F(CompareProfiled, PredictedStandsBesideMeasured) {
     EXPECT_DOUBLE_EQ(turned.json()["step_ms"]["measured"].get<double>(), 90);
     EXPECT_THAT(pipetwin({"compare", folder, rank_0(), rank_1()}).out,
                 AllOf(HasSubstr("78"), HasSubstr("90"), HasSubstr("-13.33 %")));
+}
+
+/// The step is predicted 13.33 % too short.
+TEST_F(CompareProfiled, AGateFailsBeyondItsErrorAndWithoutAVerdict) {
+    const std::vector<std::string> asked{"compare", plan(), rank_0(), rank_1()};
+    const Outcome beyond = pipetwin(joined(asked, {"--gate", "13.3"}));
+    EXPECT_EQ(beyond.code, 11);
+    EXPECT_THAT(beyond.err, HasSubstr("the predicted step is off by -13.33 %, beyond --gate 13.3"));
+    EXPECT_EQ(beyond.out, pipetwin(asked).out);
+    EXPECT_EQ(pipetwin(joined(asked, {"--gate", "13.4"})).code, 0);
+    EXPECT_EQ(pipetwin(joined(asked, {"--gate", "-1"})).code, 2);
+
+    // One step was quiet, and off by -82 %.
+    const std::string run = places::source_folder() + "/tests/cli/data/run-of-0.1.0";
+    const Outcome noisy = pipetwin({"compare", run, "--gate", "100"});
+    EXPECT_EQ(noisy.code, 12);
+    EXPECT_THAT(noisy.err, HasSubstr("no verdict of --gate 100"));
 }
 
 /// Ranks of a training count replicas; stages that ranges name say whose a trace is.
