@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The questions of the command line as functions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from . import _inputs
+from ._inputs import Cluster, Given, Model, PathLike, Scenario, Schedule
+from ._library import Answer, Progress, ask, library
+from ._results import Check, Comparison, Imported, Plan, Prediction, Result
+
+
+def version() -> str:
+    """The version of the library.
+
+    >>> version().count(".")
+    2
+    """
+    return library().pipetwin_version().decode()
+
+
+def devices() -> dict[str, Any]:
+    """What ships: dicts of "profiles" (devices) and "links", names of "clusters", "models" and "stacks"; and this
+    machine."""
+    return json.loads(ask(["devices", "--json"]).result)
+
+
+def models() -> list[str]:
+    """Names of models that `plan` knows.
+
+    >>> "llama-3-70b" in models()
+    True
+    """
+    return devices()["models"]
+
+
+def clusters() -> list[str]:
+    """Names of clusters that `plan` knows.
+
+    >>> "8x-h100-sxm" in clusters()
+    True
+    """
+    return devices()["clusters"]
+
+
+def plan(model: Model | Scenario | PathLike | Mapping[str, Any], cluster: Cluster | PathLike | None = None, *,
+         nodes: int | None = None, sequence: int | str | None = None, batch_tokens: float | str | None = None,
+         precision: str | None = None, stack: str | None = None, schedule: str | list[str] | None = None,
+         profile: PathLike | Mapping[str, Any] | None = None, set: Mapping[str, Any] | None = None,
+         progress: Progress | None = None, files: bool = True, **options: Any) -> Plan:
+    """Finds the fastest plan for a model on a cluster, or for what a scenario leaves open.
+
+    model:         a Model, or with no cluster a Scenario; or what makes one of them
+    cluster:       a Cluster, or what makes one
+    nodes:         of the cluster
+    sequence:      tokens per sample
+    batch_tokens:  tokens per step
+    schedule:      search these only
+    profile:       costs of a scenario's layers
+    set:           keys of the scenario, as in {"pipeline.stages": 4}
+    progress:      called with a share from 0 to 1 and a text; True from it ends the search with the best so far
+    files:         keep the files of the fastest plan (`Plan.file`), which take a few megabytes
+    options:       all others of `pipetwin plan`, as in whole_blocks=True, tokens="15T"
+
+    Ctrl-C gives the search up. Raises InfeasibleError where nothing fits, and says what would.
+
+    >>> costs = {"schema_version": 1, "source": "measured", "device": "x", "precision": "fp32", "layers": [
+    ...     {"name": f"layer{i}", "parameter_bytes": 1024, "samples": [{"micro_batch_size": 1, "forward_ns": 1000000,
+    ...      "backward_ns": 2000000, "output_bytes": 64, "saved_bytes": 256}]} for i in range(4)]}
+    >>> found = plan(Scenario({"model": {"kind": "profile", "file": "costs.profile.json"}, "training": {"batch": 8},
+    ...                        "cluster": {"count": 2}, "pipeline": {"micro_batches": 8, "data_parallel": 1}},
+    ...                       {"costs.profile.json": costs}))
+    >>> found.ranked[0]["stages"], found.schedule.ranks
+    (2, 2)
+    """
+    if cluster is not None:
+        asked = (model if isinstance(model, Model) else Model(model)).given()  # type: ignore[arg-type]
+        place = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+        where = place.given()
+        nodes = nodes if nodes is not None else place.nodes
+    else:
+        asked = model.given() if isinstance(model, Model) else _inputs.given(model)
+        where = Given("", {})
+    given_files = {**asked.files, **where.files}
+    words = ["plan", asked.word, "--json"]
+    words += ["--cluster", where.word] if where.word else []
+    if profile is not None:
+        words += ["--profile", _inputs.named(profile, "costs.profile.json", given_files)]
+    words += _inputs.option_words({"nodes": nodes, "sequence": sequence, "batch_tokens": batch_tokens,
+                                   "precision": precision, "stack": stack, "schedule": schedule, "set": set, **options})
+    whole = not {"largest", "sweep"} & options.keys()
+    if files and whole and "out" not in options:
+        return Plan(ask([*words, "--out", "plan"], files=given_files, outputs=["plan"], progress=progress))
+    return Plan(ask(words, files=given_files, progress=progress))
+
+
+def simulate(scenario: Any = None, *, schedule: Schedule | str | list[str] | None = None,
+             stages: int | None = None, micro_batches: int | None = None, chunks: int | None = None,
+             forward_ms: float | list[float] | None = None, backward_ms: float | list[float] | None = None,
+             profile: PathLike | Mapping[str, Any] | None = None, set: Mapping[str, Any] | None = None,
+             **options: Any) -> Prediction:
+    """Predicts a step of a scenario or a Plan, or of costs that are given as plain numbers.
+
+    scenario:      a Scenario, a Plan, a path, TOML or a dict; or None, with the numbers below
+    schedule:      a name, or a Schedule of your own
+    forward_ms:    milliseconds of a stage: one number, or one for each stage
+    backward_ms:   the same of its backward
+    profile:       costs of the scenario's layers
+    set:           keys of the scenario, as in {"pipeline.stages": 4}
+    options:       all others of `pipetwin simulate`, as in latency_ms=0.1, jitter=0.05
+
+    >>> simulate(stages=4, micro_batches=8, schedule="1f1b", forward_ms=1, backward_ms=2).step_ms
+    33.0
+    """
+    files: dict[str, Any] = {}
+    words = ["simulate"]
+    if scenario is not None:
+        asked = _inputs.given(scenario)
+        files.update(asked.files)
+        words.append(asked.word)
+    words.append("--json")
+    if isinstance(schedule, Schedule):
+        files["own.csv"] = schedule.to_csv()
+        words += ["--schedule-file", "own.csv"]
+        schedule = None
+    if profile is not None:
+        words += ["--profile", _inputs.named(profile, "costs.profile.json", files)]
+    words += _inputs.option_words({"schedule": schedule, "stages": stages, "micro_batches": micro_batches,
+                                   "chunks": chunks, "forward_ms": forward_ms, "backward_ms": backward_ms, "set": set,
+                                   **options})
+    return Prediction(ask(words, files=files))
+
+
+def sweep(*scenarios: Any, set: Mapping[str, Any] | None = None, **options: Any) -> Result:
+    """Compares scenarios, or values of keys: sweep("gpt.toml", sweep="pipeline.stages=2,4").
+
+    options: those of `pipetwin sweep`, as in schedule=["gpipe", "1f1b"]
+
+    >>> table = sweep(stages=4, micro_batches=8, forward_ms=1, backward_ms=2, schedule=["gpipe", "1f1b"])
+    >>> len(table.json["plans"])
+    2
+    """
+    files: dict[str, Any] = {}
+    words = ["sweep"]
+    for source in scenarios:
+        asked = _inputs.given(source)
+        files.update(asked.files)
+        words.append(asked.word)
+    return Result(ask([*words, "--json", *_inputs.option_words({"set": set, **options})], files=files))
+
+
+def check(schedule: Any, *, capacity: int | None = None, set: Mapping[str, Any] | None = None,
+          **options: Any) -> Check:
+    """Proves that a schedule is complete and free of deadlock, or lists what is wrong.
+
+    schedule:  a Schedule, lists of actions, a path, a Scenario or a Plan
+    capacity:  messages that a channel holds before its sender waits; None: any number
+    options:   all others of `pipetwin check`, as in preposted_receives=True
+
+    A schedule that is not valid is an answer: `Check.valid` is False, and `violations` lists what is broken.
+
+    >>> bool(check([["0F0", "0B0"], ["1F0", "1B0"]]))
+    True
+    >>> check([["0F0", "0B0"], ["1B0", "1F0"]]).valid
+    False
+    """
+    asked = schedule.given() if isinstance(schedule, Schedule) else _inputs.given(schedule)
+    answer = ask(["check", asked.word, "--json", *_inputs.option_words({"capacity": capacity, "set": set, **options})],
+                 files=asked.files, check=False)
+    error = answer.error()
+    if error is not None and not answer.result:
+        raise error
+    return Check(answer)
+
+
+def compare(predicted: Any, *measured: PathLike, **options: Any) -> Comparison:
+    """Compares a predicted timeline with a measured one.
+
+    predicted:  a Plan, a Scenario, a run folder, or the path of a trace
+    measured:   the path of a trace of pipetwin or of a profiler, one for each rank; none for a run folder
+    options:    those of `pipetwin compare`
+    """
+    files: dict[str, Any] = {}
+    if isinstance(predicted, Plan) and len(measured) == 1:
+        files["predicted.trace.json"] = predicted.file("predicted.trace.json")
+        first = "predicted.trace.json"
+    else:
+        asked = _inputs.given(predicted)
+        files.update(asked.files)
+        first = asked.word
+    words = ["compare", first, *(os.fspath(path) for path in measured), "--json"]
+    return Comparison(ask([*words, *_inputs.option_words(options)], files=files))
+
+
+def export(format: str, source: Any, *, profile: PathLike | Mapping[str, Any] | None = None,
+           set: Mapping[str, Any] | None = None, name: str | None = None, **options: Any) -> str:
+    """A plan as the file of another program: "torch-csv", "megatron-flags", "torchtitan-toml", "deepspeed", "svg", ...
+
+    source:   a Scenario, a Plan, a Schedule, a run folder or a schedule file
+    name:     of the file, where its ending matters
+
+    >>> export("torch-csv", Schedule([["0F0", "0B0"]])).split(",")[0]
+    '0F0'
+    """
+    asked = source.given() if isinstance(source, Schedule) else _inputs.given(source)
+    files = dict(asked.files)
+    out = name or ("exported.svg" if format == "svg" else "exported")
+    words = ["export", format, asked.word, "--out", out, "--json"]
+    if profile is not None:
+        words += ["--profile", _inputs.named(profile, "costs.profile.json", files)]
+    answer = ask([*words, *_inputs.option_words({"set": set, **options})], files=files, outputs=[out])
+    return (answer.file(out) or b"").decode()
+
+
+def draw(source: Any, **options: Any) -> str:
+    """A picture (SVG) of a Scenario's, Plan's or Schedule's timeline, or of a trace.
+
+    >>> draw(Schedule([["0F0", "0B0"]])).startswith("<svg")
+    True
+    """
+    return export("svg", source, **options)
+
+
+def import_file(file: PathLike | Mapping[str, Any], format: str = "auto", *more: PathLike, out: str = "imported",
+                **options: Any) -> Imported:
+    """Converts a file of another program into a scenario, a profile or a schedule (`Imported.content`).
+
+    file:     a path, a text of several lines, or a config.json as a dict
+    format:   "hf", "megatron", "torch-csv", "torch-trace", ...; "auto" looks at the content
+    options:  those of `pipetwin import`, as in device="h100-sxm", sequence=4096, micro_batch_size=1
+    """
+    files: dict[str, Any] = {}
+    word = _inputs.named(file, "config.json" if isinstance(file, Mapping) else "file", files)
+    words = ["import", format, word, *(os.fspath(path) for path in more), "--out", out, "--json"]
+    return Imported(ask([*words, *_inputs.option_words(options)], files=files, outputs=[out]), out)
+
+
+def profile(model: PathLike | Mapping[str, Any] | Model, device: str, *, sequence: int, micro_batch_size: int = 1,
+            **options: Any) -> dict[str, Any]:
+    """Costs of a model's layers on a device, estimated from its config.json: the content of a *.profile.json.
+
+    options: those of `pipetwin import hf`, as in precision="bf16", stack="none"
+
+    >>> costs = profile("llama-3-8b", "h100-sxm", sequence=4096)
+    >>> costs["device"], costs["layers"][0]["name"]
+    ('h100-sxm', 'embedding')
+    """
+    source = model.source if isinstance(model, Model) else model
+    return json.loads(import_file(source, "hf", out="imported.profile.json", device=device, sequence=sequence,
+                                  micro_batch_size=micro_batch_size, **options).content)
+
+
+__all__ = ["Answer", "ask", "check", "clusters", "compare", "devices", "draw", "export", "import_file", "models", "plan",
+           "profile", "simulate", "sweep", "version"]

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans in PyTorch: run one, measure a model, and compare a trace with a plan.
+
+Needs torch, which `import pipetwin` does not.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import _questions
+from ._errors import UnavailableError, UsageError
+from ._inputs import PathLike, Schedule
+from ._results import Comparison, Plan
+
+__all__ = ["compare", "profile", "schedule"]
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise UnavailableError("this Python has no torch", kind="unavailable", place="torch",
+                               hint="run it with the Python that your model trains with", code=5) from error
+    return torch
+
+
+def _runtime() -> Any:
+    """torch's module of schedules, which can load a file of actions from 2.6 on."""
+    torch = _torch()
+    try:
+        from torch.distributed.pipelining import schedules
+        schedules._PipelineScheduleRuntime._load_csv  # noqa: B018 - whether it is there
+    except (ImportError, AttributeError) as error:
+        raise UnavailableError(f"torch {torch.__version__} has no pipeline runtime that loads a schedule",
+                               kind="unavailable", place="torch", hint="use torch 2.6 or later", code=5) from error
+    return schedules
+
+
+def _refuse(reason: str, hint: str) -> UsageError:
+    return UsageError(reason, kind="usage", place="stages", hint=hint, code=2)
+
+
+def _own_stages(rows: Schedule, stages: Sequence[Any], rank: int, device: Any) -> list[Any]:
+    """The PipelineStages of this rank, made of modules where those are given."""
+    torch = _torch()
+    from torch.distributed.pipelining import PipelineStage
+    placement = rows.placement()
+    if rank >= len(placement):
+        raise _refuse(f"the plan has {len(placement)} ranks, but this process is rank {rank}",
+                      f"start {len(placement)} processes")
+    own = placement[rank]
+    if all(isinstance(stage, PipelineStage) for stage in stages):
+        found = sorted(stage.stage_index for stage in stages)
+        if found != own:
+            raise _refuse(f"rank {rank} has the stages {found}, but in the plan {own}",
+                          "give the stages of this rank, or the modules of all stages")
+        return list(stages)
+    if not all(isinstance(stage, torch.nn.Module) for stage in stages):
+        raise TypeError("stages are neither PipelineStages of this rank nor modules, one for each stage of the plan")
+    if len(stages) != rows.stages:
+        raise _refuse(f"{len(stages)} modules, but the plan has {rows.stages} stages", "give one for each stage")
+    return [PipelineStage(stages[index].to(device), index, rows.stages, device) for index in own]
+
+
+def schedule(plan: Plan | Schedule | PathLike, stages: Sequence[Any], *, loss_fn: Callable[..., Any] | None = None,
+             device: Any = None, **options: Any) -> Any:
+    """torch.distributed.pipelining's runtime with the order of a plan: call its `step` as that of any schedule there.
+
+    plan:     a Plan, a Schedule, or a source of `pipetwin.export`
+    stages:   this rank's PipelineStages, or the nn.Modules of all stages, of which this rank's are taken
+    loss_fn:  of the last stage's output and the target
+    device:   for stages that are made of modules; by default the CPU
+    options:  those of torch's _PipelineScheduleRuntime, as in scale_grads=False
+
+    Needs an initialized process group with as many ranks as the plan. The batch has to have the plan's number of
+    micro-batches, or a multiple of it as samples.
+    """
+    schedules, torch = _runtime(), _torch()
+    if not torch.distributed.is_initialized():
+        raise UsageError("there is no process group", kind="usage", place="torch.distributed",
+                         hint="call torch.distributed.init_process_group first", code=2)
+    source = plan.schedule if isinstance(plan, Plan) else plan
+    with_messages = hasattr(schedules._ComputationType, "REDUCE_GRAD")  # torch 2.6 adds messages of its own
+    text = _questions.export("torch-csv", source, name="schedule.csv", compute_only=not with_messages)
+    rows = Schedule.from_csv(text)
+    own = _own_stages(rows, stages, torch.distributed.get_rank(), device or torch.device("cpu"))
+    runtime = schedules._PipelineScheduleRuntime(own, rows.micro_batches, loss_fn=loss_fn, **options)
+    with tempfile.TemporaryDirectory(prefix="pipetwin-") as folder:
+        file = Path(folder) / "schedule.csv"
+        file.write_text(text, newline="")
+        runtime._load_csv(str(file), format="compute_comms" if with_messages else "compute_only")
+    return runtime
+
+
+def _profiler() -> ModuleType:
+    """tools/profile_torch.py, which the package has as one of its modules."""
+    beside = Path(__file__).parent / "_profile_torch.py"
+    source = beside if beside.exists() else Path(__file__).parents[2] / "tools" / "profile_torch.py"
+    name = "pipetwin._profile_torch"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, source)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
+def profile(module: Any, inputs: Any, micro_batch_sizes: Sequence[int] = (1,), **options: Any) -> dict[str, Any]:
+    """Measures the blocks of a model in this process: the content of a *.profile.json, for `profile=` of other calls.
+
+    module:             an nn.Sequential, or a list of blocks of which each takes what the one before returns
+    inputs:             an example, whose first dimension counts samples
+    micro_batch_sizes:  samples for which every block is measured
+    options:            device, precision, device_name, repetitions, seconds, progress (tools/profile_torch.py)
+    """
+    _torch()
+    return _profiler().profile(module, inputs, micro_batch_sizes=micro_batch_sizes, **options)
+
+
+def compare(plan: Any, *traces: PathLike, **options: Any) -> Comparison:
+    """Lays traces of torch.profiler, one file for each rank, beside a plan; waits are told apart from computing.
+
+    plan:  a Plan, a Scenario, a run folder or a predicted trace
+    """
+    if not traces:
+        raise UsageError("no trace was given", kind="usage", place="traces",
+                         hint="give the file of each rank, as torch.profiler's export_chrome_trace writes it", code=2)
+    return _questions.compare(plan, *(os.fspath(trace) for trace in traces), **options)
