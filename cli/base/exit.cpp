@@ -159,6 +159,9 @@ int report_failure(std::exception_ptr failure, Console& console) {
     } catch (const Stopped& stopped) {
         console.note(stopped.what());
         return code;
+    } catch (const GateError& gate) {
+        console.error(gate.error());
+        return code;
     } catch (const std::exception& exception) {
         const Error error = as_error(exception);
         console.error(error.hint().empty() ? error.with_hint(hint_of(error.kind())) : error);

@@ -4,7 +4,6 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "cli/base/console.h"
 #include "core/base/error.h"
@@ -30,18 +29,21 @@ class Stopped : public std::runtime_error {
 
 /// What a gate found behind a result that was printed: the result is beyond the gate, or says
 /// nothing about it.
-class GateError : public Error {
+class GateError : public std::runtime_error {
   public:
     /// Exit codes (docs/cli.md).
     enum class Finding { Beyond = 11, NoVerdict = 12 };
 
-    GateError(Finding finding, std::string place, std::string text, Hint hint)
-        : Error(ErrorKind::Other, std::move(place), std::move(text), std::move(hint)),
-          finding_(finding) {}
+    GateError(Finding finding, const std::string& place, const std::string& text, const Hint& hint)
+        : std::runtime_error(text),
+          finding_(finding),
+          error_(ErrorKind::Other, place, text, hint) {}
     int exit_code() const { return static_cast<int>(finding_); }
+    const Error& error() const { return error_; }
 
   private:
     Finding finding_;
+    Error error_;
 };
 
 /// Thrown where another process prints the error; carries its exit code.
