@@ -27,6 +27,7 @@ import unittest
 
 import pipetwin
 from pipetwin import _inputs, _library, _questions, _results
+from pipetwin._library import library as loaded_library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = None
@@ -145,7 +146,7 @@ class Timelines(unittest.TestCase):
         step = pipetwin.simulate(stages=4, micro_batches=8, schedule="1f1b", forward_ms=1, backward_ms=2)
         timeline = step.timeline
         size = ctypes.c_size_t()
-        lib = _library.library()
+        lib = loaded_library()
         for rank, row in enumerate(timeline.raw):
             at = lib.pipetwin_answer_row(step.answer.handle(), rank, ctypes.byref(size))
             self.assertEqual((ctypes.addressof(row), len(row)), (at, size.value))
@@ -193,7 +194,7 @@ class Threads(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_one_question_is_asked_by_one_of_them(self):
-        lib = _library.library()
+        lib = loaded_library()
         question = lib.pipetwin_question_new(b"plan")
         for word in LONG_SEARCH[1:]:
             lib.pipetwin_question_word(question, word.encode())
@@ -280,7 +281,7 @@ class BadInput(unittest.TestCase):
         child.join()
 
     def test_freed_and_foreign_handles(self):
-        lib = _library.library()
+        lib = loaded_library()
         answer = pipetwin.ask(NUMBERS)
         handle = answer.handle()
         answer.close()
