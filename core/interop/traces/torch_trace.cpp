@@ -434,7 +434,8 @@ void set_own_stage(TorchTrace& trace, int stage) {
 }
 
 bool is_same_trace(const TorchTrace& one, const TorchTrace& other) {
-    return !one.spans.empty() && one.spans == other.spans;
+    const bool name_ranks = one.rank.has_value() && other.rank.has_value();
+    return !name_ranks && !one.spans.empty() && one.spans == other.spans;
 }
 
 TorchTrace torch_trace(TraceEvents events, string_view place, const RangeNames& names) {

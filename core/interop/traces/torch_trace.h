@@ -70,8 +70,8 @@ struct TorchTrace {
     std::string cut{};  ///< where the file ends too early, in a sentence; empty: it is whole
 };
 
-/// Whether two traces have the same actions at the same times, as no two ranks have: they are one
-/// trace.
+/// Whether two traces, of which one at least does not say its rank, have the same actions at the
+/// same times, as no two ranks have: they are one trace.
 bool is_same_trace(const TorchTrace& one, const TorchTrace& other);
 
 /// Makes `stage` the number of the stage that the trace does not name; nothing where it names all.
