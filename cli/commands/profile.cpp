@@ -10,9 +10,9 @@
 
 #include "cli/base/output_file.h"
 #include "cli/commands/commands.h"
-#include "cli/text/planning.h"
 #include "cli/text/text_output.h"
 #include "cli/training/early_refusals.h"
+#include "cli/training/trainable_space.h"
 #include "cli/training/training_costs.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
