@@ -178,7 +178,10 @@ std::string_view arguments_mark(std::string_view line) {
         "TrainingArguments(", "SFTConfig(", "RewardConfig(", "DPOConfig(", "ORPOConfig("};
     const std::string_view trimmed = trimmed_line(line);
     for (const std::string_view mark : classes) {
-        if (trimmed.ends_with(mark)) {
+        const bool is_assigned =  // in a program, and printed by none
+            trimmed.ends_with(mark) &&
+            trimmed_line(trimmed.substr(0, trimmed.size() - mark.size())).ends_with('=');
+        if (trimmed.ends_with(mark) && !is_assigned) {
             return mark;
         }
     }

@@ -136,6 +136,13 @@ TEST(TrainerLog, ArgumentsAndDevicesAreRead) {
     EXPECT_EQ(nlohmann::json::parse(model->text)["hidden_size"], 64);
 }
 
+/// A program in Python has such lines, too, and changes what they say.
+TEST(TrainerLog, AProgramIsNoLog) {
+    EXPECT_FALSE(
+        has_trainer_log("args = TrainingArguments(\n    per_device_train_batch_size=3,\n)"
+                        "\n"));
+}
+
 TEST(TrainerLog, ArgumentsWithoutAnEndAreRefused) {
     const std::string cut(arguments.substr(0, arguments.size() - 2));
     EXPECT_THROW(parse_trainer_log(cut, "train.log"), Error);
