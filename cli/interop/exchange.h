@@ -50,7 +50,8 @@ struct Exchanged {
 /// Prints the result as text, or as JSON if the user asked for it.
 void report(const Exchanged& what, const CommonOptions& options, Console& console);
 
-/// The same with more: lines behind the text, or the members of an object behind the keys.
+/// Prints the result with `more_text` behind its text, or with the members of `more_keys` behind
+/// its keys.
 void report(const Exchanged& what,
             const CommonOptions& options,
             Console& console,

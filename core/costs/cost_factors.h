@@ -23,8 +23,9 @@ struct CostFactors {
 /// Links stay as they are. Throws Error(BadInput) where a time becomes longer than a step may last.
 Profile with_factors(const Profile& profile, const CostFactors& factors);
 
-/// The same with the factors in `Profile::run_calibrations`, from which costs of divided samples
-/// and experts, which are estimated anew, have them (`divided_profile`).
+/// Costs with factors that `Profile::run_calibrations` keeps, too: costs of divided samples and
+/// experts, which are estimated anew, take them from there (`divided_profile`). Throws as
+/// `with_factors`.
 Profile with_known_factors(const Profile& profile, const CostFactors& factors);
 
 }  // namespace pipetwin

@@ -18,6 +18,7 @@
 #include "core/scenario/scenario.h"
 #include "core/scenario/scenario_tables.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/schedule/generators/generate.h"
 #include "core/schedule/generators/schedule_traits.h"
 
 namespace pipetwin::sim {
@@ -282,7 +283,7 @@ class ChangesOfRun {
             keys = *std::move(cut_keys);
             const bool had_one = pipeline().stages == 1;
             if (chunks != pipeline().chunks || had_one) {
-                keys.push_back(word_key("schedule", "1f1b"));
+                keys.push_back(word_key("schedule", to_string(ScheduleKind::OneFOneB)));
             }
         }
         if (replicas != pipeline().data_parallel) {

@@ -39,6 +39,7 @@ constexpr std::array exceptions{
     Exception{"cli/base/file_kinds.cpp", "pipedream", "what `import` calls PipeDream's profiles"},
     Exception{"cli/commands/import.cpp", "pipedream", "what `import` calls PipeDream's profiles"},
     Exception{"cli/interop/import/known_format.cpp", "pipedream", "the same"},
+    Exception{"core/interop/launch/program_logs.cpp", "1f1b", "nanotron's own word"},
     Exception{"gui/view/playground/playground.h", "1f1b", "what the playground shows first"},
     Exception{"gui/view/run/scenario_run.cpp", "1f1b", "what a profile alone is shown with"}};
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "core/plan/plan.h"
 #include "core/scenario/scenario.h"
 #include "core/scenario/settled_scenario.h"
+#include "core/schedule/generators/generate.h"
 #include "core/timeline/timeline.h"
 #include "sim/questions/found_profile.h"
 #include "sim/search/partition_choice.h"
@@ -32,19 +34,27 @@ namespace {
 
 /// What programs can do, by the format of their files.
 sim::RunAbilities abilities_of(std::string_view format, int stages) {
+    using enum ScheduleKind;
+    const auto names = [](std::initializer_list<ScheduleKind> kinds) {
+        std::vector<std::string_view> result;
+        for (const ScheduleKind kind : kinds) {
+            result.push_back(to_string(kind));
+        }
+        return result;
+    };
     if (has_word("megatron swift nemo", format)) {
-        return {.schedules = {"1f1b", "interleaved-1f1b"}, .overlaps = true};
+        return {.schedules = names({OneFOneB, Interleaved1F1B}), .overlaps = true};
     }
     if (format == "torchtitan") {
-        return {.schedules = {
-                    "1f1b", "interleaved-1f1b", "zb-v", "interleaved-zb", "dualpipe-v", "gpipe"}};
+        return {.schedules =
+                    names({OneFOneB, Interleaved1F1B, ZbV, InterleavedZb, DualPipeV, GPipe})};
     }
     if (format == "nanotron") {
-        return {.schedules = {"1f1b", "gpipe"}, .selective = false};
+        return {.schedules = names({OneFOneB, GPipe}), .selective = false};
     }
     std::vector<std::string_view> schedules;  // programs without a pipeline, where they have none
     if (stages > 1) {
-        schedules.push_back(format == "maxtext" ? "gpipe" : "1f1b");
+        schedules = format == "maxtext" ? names({GPipe}) : names({OneFOneB});
     }
     return {.schedules = schedules, .tensor = format == "maxtext", .selective = false};
 }

@@ -28,9 +28,9 @@ LaunchFile parse_nanotron_log(std::string_view text, std::string_view place);
 /// Whether a program printed its TrainingArguments, or a class that continues them, line by line.
 bool has_trainer_log(std::string_view text);
 
-/// These arguments, as a file of them would have them, and as `all_processes` the devices that
-/// follow from "Total train batch size". Throws Error(BadInput) where the arguments have no end, or
-/// two differ in what makes the run.
+/// The arguments that the Trainer printed, as a file of them has them; `all_processes`: devices
+/// that follow from "Total train batch size". Throws Error(BadInput) where the arguments have no
+/// end, or two differ in what makes the run.
 LaunchFile parse_trainer_log(std::string_view text, std::string_view place);
 
 /// The config.json of the model that transformers printed ("Model config LlamaConfig {"): the last
@@ -40,8 +40,8 @@ std::optional<PrintedText> logged_model_config(std::string_view text);
 /// Whether ms-swift printed the arguments of a run of Megatron ("args: MegatronSftArguments(").
 bool has_swift_log(std::string_view text);
 
-/// These arguments as the args.json that it saves. Throws Error(BadInput) where they have no end,
-/// or two differ in what makes the run.
+/// The arguments that ms-swift printed, as the args.json that it saves. Throws Error(BadInput)
+/// where they have no end, or two differ in what makes the run.
 PrintedText swift_log_arguments(std::string_view text, std::string_view place);
 
 /// Whether Megatron-Bridge printed its configuration ("------- Task Configuration -------").
