@@ -563,6 +563,23 @@ void ShellVariables::fix(const std::string& name, const std::string& value) {
     fixed_.insert(name);
 }
 
+void ShellVariables::set(const std::string& name, ShellText value, bool is_optional) {
+    if (fixed_.contains(name)) {
+        return;
+    }
+    const auto [entry, is_new] = values_.try_emplace(name);
+    if (is_new) {
+        order_.push_back(name);
+        entry->second.at = value.begin();
+    }
+    Value& kept = entry->second;
+    kept.is_array = false;
+    kept.is_certain = !is_optional;
+    kept.holds_flags = value.holds_flags || value.text.find("--") != std::string::npos ||
+                       (is_optional && kept.holds_flags);
+    kept.words = {std::move(value)};
+}
+
 void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
     const std::string name(name_at(assignment.text));
     if (fixed_.contains(name)) {

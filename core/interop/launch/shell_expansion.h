@@ -59,6 +59,9 @@ class ShellVariables {
     /// unknown from then on.
     void assign(const ShellWord& assignment, bool is_optional);
 
+    /// Gives a variable a value as an assignment does, one of a loop; `is_optional`: as in assign.
+    void set(const std::string& name, ShellText value, bool is_optional);
+
     /// The words that the shell makes of one: variables replaced, quotes removed, split at blanks
     /// that come from variables outside of quotes.
     std::vector<ShellText> expand(const ShellWord& word) const;

@@ -211,20 +211,22 @@ class ScriptReader {
     /// as that pass.
     void take_loop(const std::vector<ShellWord>& words) {
         const std::string name(words.front().text);
+        std::vector<ShellText> passes;
         std::vector<std::string> values;
         bool is_known = true;
         for (std::size_t i = 2; i < words.size(); ++i) {
-            for (const ShellText& value : variables_.expand(words[i])) {
+            for (ShellText& value : variables_.expand(words[i])) {
                 const bool is_pattern = value.text.find_first_of("*?[") != std::string::npos;
                 is_known = is_known && value.unknown.empty() && !is_pattern;
                 values.push_back(value.text);
+                passes.push_back(std::move(value));
             }
         }
         const bool is_single = is_known && values.size() == 1 && depth_ == 1;
-        if (is_single && !variables_.is_fixed(name)) {
-            variables_.fix(name, values.front());
+        for (ShellText& value : passes) {
+            variables_.set(name, std::move(value), !is_single);
         }
-        if (variables_.is_fixed(name)) {
+        if (is_single || variables_.is_fixed(name)) {
             depth_ -= blocks_.back();
             blocks_.back() = 0;
         } else if (is_known && !values.empty()) {

@@ -126,6 +126,28 @@ TEST(ShellScript, APassOfALoopIsChosenByItsVariable) {
                 ElementsAre("num-layers=2", "pipeline-model-parallel-size=?$PP"));
 }
 
+/// A loop with one pass sets its variable as an assignment does: later ones change it.
+TEST(ShellScript, ALoopWithOnePassAssigns) {
+    const std::string run = "torchrun x.py --num-layers 2 --tensor-model-parallel-size $TP\n";
+    const auto loop = [](const std::string& passes, const std::string& inside) {
+        return "for TP in " + passes + "; do\n" + inside + "done\n";
+    };
+    const std::string prepare = loop("2", "echo $TP\n");
+    EXPECT_THAT(settings_of(prepare + loop("4", run)),
+                ElementsAre("num-layers=2", "tensor-model-parallel-size=4"));
+    EXPECT_THAT(settings_of(prepare + "TP=4\n" + run),
+                ElementsAre("num-layers=2", "tensor-model-parallel-size=4"));
+    EXPECT_THAT(settings_of(prepare + run),
+                ElementsAre("num-layers=2", "tensor-model-parallel-size=2"));
+    EXPECT_THAT(settings_of("TP=1\n" + loop("2 4", run)),
+                ElementsAre("num-layers=2", "tensor-model-parallel-size=?$TP"));
+    const LaunchFile open = parse(prepare + loop("4 8", run));
+    EXPECT_THAT(open.settings[1].values[0].choices, ElementsAre("4", "8"));
+    // A value that the user gave holds against all of them.
+    const LaunchFile given = parse_shell_script(prepare + "TP=4\n" + run, "x.sh", {{"TP", "8"}});
+    EXPECT_EQ(given.settings[1].values[0].text, "8");
+}
+
 TEST(ShellScript, AFileOfFlagsNeedsNoCommand) {
     const std::vector<std::string> expected{"num-layers=2", "bf16", "seq-length=8"};
     EXPECT_EQ(settings_of("--num-layers 2\n--bf16\n\n# data\n--seq-length 8\n"), expected);
