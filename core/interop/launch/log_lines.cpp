@@ -52,11 +52,19 @@ void for_each_log_line(std::string_view text,
         while (line.ends_with('\r')) {
             line.remove_suffix(1);
         }
-        if (line.find(escape) == std::string_view::npos) {
-            take(line, number);
-        } else {
-            take(without_escapes(line), number);
-        }
+        do {  // a bar of progress writes its updates over one another
+            const std::size_t update_end = std::min(line.find('\r'), line.size());
+            const std::string_view update = line.substr(0, update_end);
+            line.remove_prefix(std::min(update_end + 1, line.size()));
+            if (update.empty() && !line.empty()) {
+                continue;
+            }
+            if (update.find(escape) == std::string_view::npos) {
+                take(update, number);
+            } else {
+                take(without_escapes(update), number);
+            }
+        } while (!line.empty());
         text.remove_prefix(std::min(end + 1, text.size()));
     }
 }

@@ -2,6 +2,8 @@
 #include "core/interop/launch/training_log.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -158,6 +160,26 @@ TEST(TrainingLog, OthersSayTimesToo) {
         "'train_loss': 2.1, 'epoch': 1.0}\n");
     EXPECT_DOUBLE_EQ(measured_step(trainer, {.batch = 64})->seconds, 2);
     EXPECT_FALSE(measured_step(trainer, {.batch = 64})->has_start);
+}
+
+/// A bar of progress writes its updates over one another in one line.
+TEST(TrainingLog, UpdatesOfOneLineAreReadEach) {
+    std::string text = "training\r\n";
+    for (const auto& [step, seconds] : {std::pair{0, 50.0}, {1, 5.2}, {2, 5.3}}) {
+        text += fmt::format(
+            "Epoch 0: :  {}%| | {}/100 [00:50<08:20, reduced_train_loss=9.1, "
+            "global_step={}.000, train_step_timing in s={:.2f}]\r",
+            step,
+            step,
+            step,
+            seconds);
+    }
+    const auto step = measured_step(parse_training_log(text + "\nend\n"), {});
+    ASSERT_TRUE(step.has_value());
+    EXPECT_DOUBLE_EQ(step->seconds, 5.25);  // the mean of the middle two
+    EXPECT_EQ(step->steps, 2);
+    EXPECT_EQ(step->first_line, 2);
+    EXPECT_EQ(step->last_line, 2);
 }
 
 /// Megatron-DeepSpeed reports a step twice.
