@@ -81,12 +81,17 @@ class LoggedSteps {
     void take_step(std::string_view line, int number, TrainingLog& log);
     void add(LoggedStep step, TrainingLog& log);
     bool settle_mean(LoggedStep& step);
+    void find_start(const LoggedStep& step);
 
     std::set<std::int64_t> seen_{};
     bool has_block_ = false;
     bool begins_ = true;     ///< the next step is the first of a start
-    double mean_until_ = 0;  ///< of all steps up to the next, in seconds
+    double mean_until_ = 0;  ///< of all steps from the start up to the next iteration, in seconds
     std::int64_t mean_iteration_ = 0;
+    double mean_elapsed_ = 0;              ///< seconds from the start up to that iteration
+    std::int64_t mean_start_ = 0;          ///< the iteration that a checkpoint was resumed from
+    std::optional<double> least_start_{};  ///< bounds of that iteration by all reports of the start
+    std::optional<double> most_start_{};
 };
 
 /// Adds a step that no line before has.
@@ -105,18 +110,44 @@ void LoggedSteps::add(LoggedStep step, TrainingLog& log) {
 /// Makes the mean of the steps since the report before of means since the start; false: the report
 /// before has as many steps.
 bool LoggedSteps::settle_mean(LoggedStep& step) {
-    if (step.iteration < mean_iteration_) {  // another start
+    const bool falls = step.elapsed_seconds && *step.elapsed_seconds < mean_elapsed_;
+    if (step.iteration < mean_iteration_ || falls) {  // another start
         mean_iteration_ = 0;
-        mean_until_ = 0;
+        mean_start_ = 0;
+        least_start_.reset();
+        most_start_.reset();
         begins_ = true;
     }
-    const auto steps = static_cast<double>(step.iteration - mean_iteration_);
-    const double all = step.mean_seconds * static_cast<double>(step.iteration);
+    mean_elapsed_ = step.elapsed_seconds.value_or(0);
+    find_start(step);
+    const auto before =
+        static_cast<double>(std::max<std::int64_t>(0, mean_iteration_ - mean_start_));
+    const auto until = static_cast<double>(step.iteration - mean_start_);
     step.seconds =
-        steps > 0 ? (all - mean_until_ * static_cast<double>(mean_iteration_)) / steps : 0;
+        until > before ? (step.mean_seconds * until - mean_until_ * before) / (until - before) : 0;
     mean_until_ = step.mean_seconds;
     mean_iteration_ = step.iteration;
     return step.seconds > 0;
+}
+
+/// Narrows down where the run went on: the mean is the elapsed time, of which whole seconds are
+/// printed, by the steps since then.
+void LoggedSteps::find_start(const LoggedStep& step) {
+    constexpr std::int64_t most_iterations = 1'000'000'000'000'000;
+    if (!step.elapsed_seconds || step.iteration > most_iterations) {
+        return;
+    }
+    constexpr double rounding = 1e-6;  // of the printed mean
+    const auto iteration = static_cast<double>(step.iteration);
+    const double most_steps =
+        (*step.elapsed_seconds + 1) / std::max(step.mean_seconds - rounding, rounding);
+    const double least_steps =
+        std::max(1.0, *step.elapsed_seconds / (step.mean_seconds + rounding));
+    least_start_ = std::max(least_start_.value_or(0), std::ceil(iteration - most_steps));
+    most_start_ = std::min(most_start_.value_or(iteration), std::floor(iteration - least_steps));
+    // The middle of the bounds is nearest to all; a run from the beginning is the usual one.
+    const double start = *least_start_ <= 0 ? 0 : std::floor((*least_start_ + *most_start_) / 2);
+    mean_start_ = static_cast<std::int64_t>(std::clamp(start, 0.0, iteration - 1));
 }
 
 std::optional<LoggedStep> megatron_step(std::string_view line) {
@@ -220,8 +251,27 @@ std::optional<LoggedStep> nemo_step(std::string_view line) {
                       .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
 }
 
-/// ms-swift says the mean of all steps since the start: "{'loss': ..., 'iteration': '20/100', ...
-/// 'train_speed(s/it)': 5.2}"; older releases without quotes around the numbers.
+/// The seconds of "1d 2h 3m 4s", of which the units that are 0 may be left out; none: the text does
+/// not begin so.
+std::optional<double> seconds_in_words(std::string_view text) {
+    std::optional<double> seconds;
+    while (const std::optional<std::int64_t> number = number_behind<std::int64_t>(text, "")) {
+        text.remove_prefix(std::min(text.find_first_not_of(" 0123456789"), text.size()));
+        constexpr std::string_view units = "smhd";
+        constexpr std::array<double, units.size()> lengths{1, 60, 3600, 86400};
+        const std::size_t unit = text.empty() ? std::string_view::npos : units.find(text.front());
+        if (unit == std::string_view::npos || *number < 0) {
+            return seconds;
+        }
+        seconds = seconds.value_or(0) + static_cast<double>(*number) * lengths[unit];
+        text.remove_prefix(1);
+    }
+    return seconds;
+}
+
+/// ms-swift says the mean of all steps since the start, a resumption included: "{'loss': ...,
+/// 'iteration': '20/100', 'elapsed_time': '1m 44s', ... 'train_speed(s/it)': 5.2}"; older releases
+/// without quotes around the numbers.
 std::optional<LoggedStep> swift_step(std::string_view line) {
     const auto behind = [line](std::string_view key) {
         const std::size_t at = line.find(key);
@@ -237,7 +287,9 @@ std::optional<LoggedStep> swift_step(std::string_view line) {
     if (!is_positive(time) || !iteration || *iteration < 1) {
         return std::nullopt;
     }
-    return LoggedStep{.iteration = *iteration, .mean_seconds = *time};
+    return LoggedStep{.iteration = *iteration,
+                      .mean_seconds = *time,
+                      .elapsed_seconds = seconds_in_words(behind("'elapsed_time'"))};
 }
 
 /// Programs that grew out of Megatron-LM report a step in its words, and DeepSpeed below them in

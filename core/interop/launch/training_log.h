@@ -13,13 +13,14 @@ namespace pipetwin {
 struct LoggedStep {
     int line = 0;  ///< from 1
     std::int64_t iteration = 0;
-    double seconds = 0;                     ///< 0: the program says a rate alone
-    double mean_seconds = 0;                ///< of all steps since the start; 0: not said
-    double samples_per_second = 0;          ///< of all replicas; 0: not said
-    double device_tokens_per_second = 0;    ///< tokens of a step by devices; 0: not said
-    bool is_first = false;                  ///< that the program reported after a start
-    std::optional<int> batch{};             ///< samples, over all replicas
-    std::optional<double> device_tflops{};  ///< TFLOP/s of a device, as the program counts
+    double seconds = 0;                       ///< 0: the program says a rate alone
+    double mean_seconds = 0;                  ///< of all steps since the start; 0: not said
+    std::optional<double> elapsed_seconds{};  ///< since the start, whole seconds; none: not said
+    double samples_per_second = 0;            ///< of all replicas; 0: not said
+    double device_tokens_per_second = 0;      ///< tokens of a step by devices; 0: not said
+    bool is_first = false;                    ///< that the program reported after a start
+    std::optional<int> batch{};               ///< samples, over all replicas
+    std::optional<double> device_tflops{};    ///< TFLOP/s of a device, as the program counts
 
     bool operator==(const LoggedStep&) const = default;
 };
@@ -60,7 +61,9 @@ struct TrainingLog {
 ///     nanotron      iteration: N / M | ... | time_per_iteration_ms: T | ...
 ///                   ... Peak allocated XMiB ...
 ///     NeMo          ... global_step: N | max_memory_allocated: X | train_step_timing in s: T | ...
-///     ms-swift      {..., 'iteration': 'N/M', ..., 'train_speed(s/it)': T}, a mean since the start
+///     ms-swift      {..., 'iteration': 'N/M', 'elapsed_time': '1m 2s', ..., 'train_speed(s/it)':
+///     T},
+///                   a mean since the start or the resumption
 ///
 /// (megatron/training/training.py, training_log and report_memory;
 /// torchtitan/components/metrics.py; deepspeed/runtime/pipe/engine.py, train_batch, and

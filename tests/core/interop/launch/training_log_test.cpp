@@ -182,6 +182,43 @@ TEST(TrainingLog, UpdatesOfOneLineAreReadEach) {
     EXPECT_EQ(step->last_line, 2);
 }
 
+/// A report of ms-swift: `seconds` in all for the `steps` since the start.
+std::string swift_line(int iteration, int steps, double seconds) {
+    return fmt::format(
+        "{{'loss': 1.2, 'iteration': '{}/9000', 'elapsed_time': '{}m {}s', "
+        "'remaining_time': '1h 2m 3s', 'train_speed(s/it)': {:.6f}}}\n",
+        iteration,
+        static_cast<int>(seconds) / 60,
+        static_cast<int>(seconds) % 60,
+        seconds / steps);
+}
+
+/// The mean of ms-swift is of the steps since the start or the resumption: a first step of 30.4 s,
+/// and steps of 2.5 s behind it.
+TEST(TrainingLog, MeansOfAResumedRunAreThoseOfItsOwnSteps) {
+    const auto run = [](int start) {
+        std::string text;
+        for (const int steps : {1, 10, 20, 30, 40}) {
+            text += swift_line(start + steps, steps, 30.4 + 2.5 * (steps - 1));
+        }
+        return text;
+    };
+    for (const int start : {0, 5000}) {
+        const auto step = measured_step(parse_training_log(run(start)), {});
+        ASSERT_TRUE(step.has_value());
+        EXPECT_NEAR(step->seconds, 2.5, 0.001) << start;
+        EXPECT_EQ(step->steps, 4);
+    }
+    // A restart behind a checkpoint may go on with a higher iteration: the elapsed time falls.
+    const TrainingLog restarted = parse_training_log(run(0) + run(100));
+    ASSERT_EQ(restarted.steps.size(), 10U);
+    EXPECT_TRUE(restarted.steps[5].is_first);
+    EXPECT_NEAR(restarted.steps[5].seconds, 30.4, 0.001);
+    for (const std::size_t index : {6U, 7U, 8U, 9U}) {
+        EXPECT_NEAR(restarted.steps[index].seconds, 2.5, 0.001) << index;
+    }
+}
+
 /// Megatron-DeepSpeed reports a step twice.
 TEST(TrainingLog, BelowArgumentsOfMegatronItsOwnWordsCount) {
     const std::string end = "---------------- end of arguments ---------------------\n";
