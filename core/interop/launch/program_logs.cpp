@@ -149,11 +149,17 @@ void name_as_in_file(LogJson& config) {
     }
 }
 
+/// A text in which each byte that is no UTF-8 is U+FFFD.
+std::string in_utf8(std::string_view text) {
+    return LogJson::parse(
+               LogJson(std::string(text)).dump(-1, ' ', false, LogJson::error_handler_t::replace))
+        .get<std::string>();
+}
+
 /// The value of a line "key=value," as TrainingArguments print it: texts have no quotes.
 LogJson value_of_argument(std::string_view value) {
     constexpr std::string_view values_of_python = "[{(<'\"";
-    const bool is_word = std::ranges::count(value, '(') == 0 &&
-                         (value == "True" || value == "False" || value == "None");
+    const bool is_word = value == "True" || value == "False" || value == "None";
     if (value.empty()) {
         return nullptr;
     }
@@ -249,7 +255,8 @@ LaunchFile parse_trainer_log(std::string_view text, std::string_view place) {
         if (process_in_front(line) != process) {
             return;
         }
-        const std::string_view own = trimmed_line(line.substr(process.size()));
+        const std::string written = in_utf8(line.substr(process.size()));
+        const std::string_view own = trimmed_line(written);
         const std::size_t equals = own.find('=');
         const bool is_key = equals != std::string_view::npos && own.ends_with(',') &&
                             own.substr(0, equals).find_first_of(" \t[]|") == std::string_view::npos;

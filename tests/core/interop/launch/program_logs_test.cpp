@@ -136,6 +136,16 @@ TEST(TrainerLog, ArgumentsAndDevicesAreRead) {
     EXPECT_EQ(nlohmann::json::parse(model->text)["hidden_size"], 64);
 }
 
+/// A name of another encoding, as of a folder, changes no argument but its own.
+TEST(TrainerLog, BytesThatAreNoTextAreReplaced) {
+    std::string log(arguments);
+    log.insert(log.rfind(')'), "output_dir=/data/caf\xe9,\nk\xe9y='\xe9',\n");
+    const LaunchFile file = parse_trainer_log(log, "train.log");
+    EXPECT_EQ(value_of(file, "output_dir"), "/data/caf\uFFFD");
+    EXPECT_EQ(value_of(file, "k\uFFFDy"), "\uFFFD");
+    EXPECT_EQ(value_of(file, "per_device_train_batch_size"), "3");
+}
+
 /// A program in Python has such lines, too, and changes what they say.
 TEST(TrainerLog, AProgramIsNoLog) {
     EXPECT_FALSE(
