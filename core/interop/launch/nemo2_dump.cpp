@@ -175,7 +175,7 @@ void settle_nemo2_dump(LaunchFile& file) {
                    written != "trainer.accumulate_grad_batches" && written != "trainer.callbacks") {
             const bool is_class_of_table = is_class(setting) && setting.sections.size() < 2;
             move_to_table(setting);
-            if (!is_class_of_table && !(is_class(setting) && setting.sections.size() < 2)) {
+            if (!is_class_of_table) {
                 kept.push_back(std::move(setting));
             }
         }
