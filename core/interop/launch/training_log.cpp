@@ -346,15 +346,18 @@ class LoggedTimers {
         for (const auto& [name, all] : reports_) {
             std::vector<double> least;
             std::vector<double> most;
-            const bool has_others =
-                std::ranges::any_of(all, [](const Report& report) { return !report.is_first; });
-            LoggedTimer timer{.name = name};
+            LoggedTimer timer{.name = name,
+                              .of_one_rank = std::ranges::all_of(all, &Report::of_one_rank)};
+            const auto is_of_kind = [&timer](const Report& report) {
+                return report.of_one_rank == timer.of_one_rank;
+            };
+            const bool has_others = std::ranges::any_of(
+                all, [&](const Report& report) { return is_of_kind(report) && !report.is_first; });
             for (const Report& report : all) {
-                if (has_others && report.is_first) {
+                if (!is_of_kind(report) || (has_others && report.is_first)) {
                     continue;
                 }
                 most.push_back(report.most);
-                timer.of_one_rank = timer.of_one_rank || report.of_one_rank;
                 if (report.least) {
                     least.push_back(*report.least);
                 }
@@ -371,8 +374,8 @@ class LoggedTimers {
 
   private:
     struct Report {
-        std::optional<double> least{};  ///< seconds, as the next
-        double most = 0;
+        std::optional<double> least{};  ///< seconds; none: the log has the most alone
+        double most = 0;                ///< seconds
         bool is_first = false;
         bool of_one_rank = false;
     };
@@ -421,6 +424,9 @@ class LoggedTimers {
             const std::optional<double> time =
                 number_behind<double>(rest.substr(std::min(rest.find(':'), rest.size())), ":");
             if (is_positive(time)) {
+                if (std::exchange(awaits_ranks_, false)) {
+                    add(name_, {});
+                }
                 Report& report = reports_[name_].back();
                 report.least = std::min(report.least.value_or(*time / 1000), *time / 1000);
                 report.most = std::max(report.most, *time / 1000);
@@ -428,7 +434,8 @@ class LoggedTimers {
             return true;
         }
         const std::size_t colon = line.rfind(':');
-        if (colon == std::string_view::npos) {
+        const bool is_report_of_a_step = line.find('|') != std::string_view::npos;
+        if (colon == std::string_view::npos || is_report_of_a_step) {
             return false;
         }
         std::string_view head = line.substr(0, colon);
@@ -440,9 +447,10 @@ class LoggedTimers {
         const std::string_view value = trimmed_line(line.substr(colon + 1));
         if (value.empty()) {
             name_ = head;
-            add(head, {});
+            awaits_ranks_ = true;
             return true;
         }
+        name_.clear();
         const bool is_pair = value.starts_with('(');
         const std::optional<double> first =
             number_behind<double>(is_pair ? value.substr(1) : value, "");
@@ -461,7 +469,8 @@ class LoggedTimers {
     }
 
     std::map<std::string, std::vector<Report>, std::less<>> reports_{};
-    std::string name_{};  ///< of the timer whose ranks follow
+    std::string name_{};         ///< of the timer whose ranks follow
+    bool awaits_ranks_ = false;  ///< no rank of that timer was read
     bool is_open_ = false;
     bool is_first_ = false;
 };

@@ -219,6 +219,32 @@ TEST(TrainingLog, MeansOfAResumedRunAreThoseOfItsOwnSteps) {
     }
 }
 
+/// Reports of one rank are others than those of all, and a timer without its ranks is none.
+TEST(TrainingLog, TimersAreMediansOfReportsOfAKind) {
+    const std::string all =
+        "(min, max) time across ranks (ms):\n    optimizer ....: (10.0, 30.0)\n";
+    const std::string ranks =
+        "times across ranks (ms):\n  optimizer:\n     rank  0: 10.0\n"
+        "     rank  1: 30.0\n";
+    const std::string cut = "times across ranks (ms):\n  optimizer:\n";
+    const std::string one = "time (ms) | optimizer: 90.0 | backward-params: 5.0\n";
+    const auto timers = [](const std::string& first, const std::string& second) {
+        return parse_training_log(step_line(1, 900, 64) + step_line(2, 800, 64) + first +
+                                  step_line(3, 800, 64) + second)
+            .timers;
+    };
+    for (const std::string& second : {cut, one, all, ranks}) {
+        const std::vector<LoggedTimer> found = timers(ranks, second);
+        const LoggedTimer& optimizer = found.back();
+        EXPECT_EQ(optimizer.name, "optimizer");
+        EXPECT_EQ(optimizer.least, 0.01) << second;
+        EXPECT_DOUBLE_EQ(optimizer.most, 0.03) << second;
+        EXPECT_FALSE(optimizer.of_one_rank) << second;
+    }
+    EXPECT_TRUE(timers(cut, cut).empty());
+    EXPECT_TRUE(timers(one, cut).back().of_one_rank);
+}
+
 /// Megatron-DeepSpeed reports a step twice.
 TEST(TrainingLog, BelowArgumentsOfMegatronItsOwnWordsCount) {
     const std::string end = "---------------- end of arguments ---------------------\n";
