@@ -212,7 +212,7 @@ void pass_gate(const Comparison& comparison, double percent, const std::string& 
             "measure again, with more steps and nothing else on the machine");
     }
     const double error = comparison.step.error_percent();
-    if (std::abs(error) > percent) {
+    if (!(std::abs(error) <= percent)) {  // NaN is beyond any gate
         throw GateError(
             GateError::Finding::Beyond,
             place,
@@ -223,6 +223,12 @@ void pass_gate(const Comparison& comparison, double percent, const std::string& 
 }
 
 void execute_compare(const CompareOptions& options, Console& console) {
+    if (options.gate && std::isnan(*options.gate)) {  // the range of the option refuses infinity
+        throw Error(ErrorKind::Usage,
+                    "--gate",
+                    "'nan', expected a number from 0 to 1e+06",
+                    "give per cent, as in --gate 5");
+    }
     std::error_code ignored;
     if (options.measured.empty() && !std::filesystem::exists(options.predicted, ignored)) {
         throw Error(ErrorKind::Io,

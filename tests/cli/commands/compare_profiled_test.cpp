@@ -103,7 +103,9 @@ TEST_F(CompareProfiled, AGateFailsBeyondItsErrorAndWithoutAVerdict) {
     EXPECT_THAT(beyond.err, HasSubstr("the predicted step is off by -13.33 %, beyond --gate 13.3"));
     EXPECT_EQ(beyond.out, pipetwin(asked).out);
     EXPECT_EQ(pipetwin(joined(asked, {"--gate", "13.4"})).code, 0);
-    EXPECT_EQ(pipetwin(joined(asked, {"--gate", "-1"})).code, 2);
+    for (const std::string_view bad : {"-1", "nan", "inf"}) {
+        EXPECT_EQ(pipetwin(joined(asked, {"--gate", std::string(bad)})).code, 2) << bad;
+    }
 
     // One step was quiet, and off by -82 %.
     const std::string run = places::source_folder() + "/tests/cli/data/run-of-0.1.0";
