@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/library/pipetwin.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -57,6 +59,7 @@ class Handles {
             alive_.erase(found);
         }
     }
+    std::mutex& mutex() { return mutex_; }
 
   private:
     struct ByAddress {
@@ -82,6 +85,29 @@ Handles<pipetwin_answer>& answers() {
     static auto* const all = new Handles<pipetwin_answer>;
     return *all;
 }
+
+/// Held while a picture is drawn.
+std::mutex& drawing() {
+    static auto* const mutex = new std::mutex;
+    return *mutex;
+}
+
+void take_locks() {
+    drawing().lock();
+    questions().mutex().lock();
+    answers().mutex().lock();
+}
+
+void release_locks() {
+    answers().mutex().unlock();
+    questions().mutex().unlock();
+    drawing().unlock();
+}
+
+/// Takes the locks of the library around a fork, so that none is held in the new process by a
+/// thread that is not in it.
+[[maybe_unused]] const int fork_handlers =
+    pthread_atfork(&take_locks, &release_locks, &release_locks);
 
 /// What `act` returns; `otherwise` where there is no memory.
 template <class Value, class Act>
@@ -148,8 +174,10 @@ const std::string& part_of(const ErrorParts& error, pipetwin_error_part part) {
 
 /// Threads of the search are not there in a process that was forked behind the first question.
 bool is_first_process() {
-    static const pid_t first = getpid();
-    return getpid() == first;
+    static std::atomic<pid_t> first = 0;  // 0: nothing was asked yet
+    const pid_t own = getpid();
+    pid_t found = 0;
+    return first.compare_exchange_strong(found, own) || found == own;
 }
 
 Answer answer_to(Question& question) {
@@ -349,14 +377,13 @@ const pipetwin_span* pipetwin_answer_row(const pipetwin_answer* answer, int rank
 }
 
 const char* pipetwin_answer_picture(pipetwin_answer* answer, size_t* size) {
-    static std::mutex drawing;
     return pipetwin::cli::guarded<const char*>(nullptr, [&]() -> const char* {
         const std::shared_ptr<pipetwin_answer> found = pipetwin::cli::answers().find(answer);
         if (found == nullptr || !found->given.timeline) {
             return nullptr;
         }
         Answer& given = found->given;
-        const std::scoped_lock lock(drawing);
+        const std::scoped_lock lock(pipetwin::cli::drawing());
         if (given.picture.empty()) {
             given.picture = pipetwin::render_svg(*given.timeline, {});
         }
