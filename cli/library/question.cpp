@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <ranges>
 #include <sstream>
 #include <system_error>
@@ -19,6 +21,7 @@
 #include "cli/base/listener.h"
 #include "cli/base/output_file.h"
 #include "cli/command_line.h"
+#include "core/base/io_hint.h"
 #include "core/base/suggest.h"
 #include "core/text/json_text.h"
 
@@ -139,16 +142,37 @@ void forget_folder(const fs::path& folder, Answer& answer) {
     }
 }
 
-/// Keeps what a command has written: files, and those of folders as "FOLDER/FILE". `given`: files
-/// that were there before.
-void keep_outputs(const fs::path& folder, const auto& given, Answer& answer) {
-    constexpr std::size_t no_limit = std::size_t{1} << 40U;
+/// Whether `file` has other content than it was given with; true for one that was not given.
+bool is_written(const fs::path& file, const std::string& name, const auto& given) {
+    const auto found = given.find(name);
     std::error_code ignored;
-    for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
-        const std::string name = entry.path().lexically_relative(folder).string();
-        if (entry.is_regular_file(ignored) && !given.contains(name)) {
-            answer.files[name] = read_file(entry.path(), no_limit);
+    return found == given.end() || fs::file_size(file, ignored) != found->second.size() ||
+           read_file(file, found->second.size() + 1) != found->second;
+}
+
+/// Keeps what a command has written: files, and those of folders as "FOLDER/FILE". `given`: files
+/// that were there before; `outputs`: names of what is kept in any case. Throws Error.
+void keep_outputs(const fs::path& folder,
+                  const auto& given,
+                  const std::vector<std::string>& outputs,
+                  Answer& answer) {
+    constexpr std::size_t no_limit = std::size_t{1} << 40U;
+    std::error_code failed;
+    fs::recursive_directory_iterator at(folder, failed);
+    for (; !failed && at != fs::recursive_directory_iterator(); at.increment(failed)) {
+        const fs::path& file = at->path();
+        const std::string name = file.lexically_relative(folder).string();
+        std::error_code ignored;
+        if (at->is_regular_file(ignored) &&
+            (std::ranges::find(outputs, name) != outputs.end() || is_written(file, name, given))) {
+            answer.files[name] = read_file(file, no_limit);
         }
+    }
+    if (failed) {
+        throw Error(ErrorKind::Io,
+                    folder.string(),
+                    fmt::format("what was written cannot be read: {}", failed.message()),
+                    io_hint(failed.value()));
     }
 }
 
@@ -245,11 +269,18 @@ Answer Question::ask() {
                 write_own_output(folder.path() / name, content, console);
             }
             answer = answer_in(folder.path());
-            keep_outputs(folder.path(), files_, answer);
+            keep_outputs(folder.path(), files_, outputs_, answer);
             forget_folder(folder.path(), answer);
         }
     } catch (const Error& error) {
         answer = refused(error);
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (const std::exception& error) {
+        answer = refused({ErrorKind::Other,
+                          "",
+                          fmt::format("unexpected: {}", error.what()),
+                          "ask again; where that does not help, report it"});
     }
     if (is_given_up_.exchange(false) || answer.code == given_up_code) {
         answer = refused({ErrorKind::Other,
