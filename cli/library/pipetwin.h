@@ -57,8 +57,8 @@ int pipetwin_question_on_progress(pipetwin_question* question,
                                   pipetwin_progress progress,
                                   void* user);
 
-/* Gives the question up, from any thread: its answer comes within a second, with the code
- * PIPETWIN_CANCELLED. */
+/* Gives the question up, from any thread: its answer has the code PIPETWIN_CANCELLED. A search
+ * (`plan`) answers within a second, any other command when it is done. */
 void pipetwin_question_cancel(pipetwin_question* question);
 
 /* Answers. Null for a handle that is none, and where there is no memory. Answers of the same
