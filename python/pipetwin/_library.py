@@ -81,10 +81,20 @@ _loaded: ctypes.CDLL | None = None
 def library() -> ctypes.CDLL:
     """The library, loaded when it is asked for first."""
     global _loaded
-    with _loading:
-        if _loaded is None:
-            _loaded = _load()
-        return _loaded
+    if _loaded is None:
+        with _loading:
+            if _loaded is None:
+                _loaded = _load()
+    return _loaded
+
+
+def _renew_lock() -> None:
+    """In a forked process, where the thread that holds the lock may be missing."""
+    global _loading
+    _loading = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def kind_names() -> list[str]:
@@ -95,53 +105,99 @@ def kind_names() -> list[str]:
     return names
 
 
+class _Memory:
+    """What the library keeps of an answer; freed with the last object that uses it."""
+
+    def __init__(self, handle: int):
+        self.handle = handle
+        weakref.finalize(self, library().pipetwin_answer_free, handle).atexit = False
+
+
+class _Question:
+    """A question with the function that it calls. Whoever asks keeps it until the answer is there: a task that was left
+    by an exception may still call."""
+
+    def __init__(self, command: bytes, callback: Any):
+        self.callback = callback
+        self.handle: int | None = library().pipetwin_question_new(command)
+        if not self.handle:
+            raise MemoryError("pipetwin: no memory for a question")
+        weakref.finalize(self, library().pipetwin_question_free, self.handle).atexit = False
+        library().pipetwin_question_on_progress(self.handle, callback, None)
+
+    def ask(self) -> _Memory | None:
+        handle = library().pipetwin_ask(self.handle)
+        return _Memory(handle) if handle else None
+
+    def cancel(self) -> None:
+        library().pipetwin_question_cancel(self.handle)
+
+
+class _Task:
+    """A question that a worker answers."""
+
+    def __init__(self, question: _Question):
+        self.question = question
+        self.memory: _Memory | None = None
+        self.is_done = False
+        self.ended = threading.Lock()  # an Event may be left locked by an exception out of a signal
+        self.ended.acquire()
+
+    def run(self) -> None:
+        try:
+            self.memory = self.question.ask()
+        finally:
+            self.is_done = True
+            self.ended.release()
+
+
 class _Worker:
     """A thread in which the main thread's questions are answered, so that Ctrl-C is seen meanwhile: Python raises
     KeyboardInterrupt in the main thread alone, and not within a function of C."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="pipetwin", daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            self._tasks.get()()
+            task = self._tasks.get()
+            task.run()
+            del task  # frees what nobody waits for
 
-    def answer(self, question: int) -> int | None:
-        """The handle of the answer. What is raised meanwhile gives the question up, and comes out behind its end."""
-        handles: list[int | None] = []
-        done = threading.Event()
-
-        def task() -> None:
-            handles.append(library().pipetwin_ask(question))
-            done.set()
-
-        self._tasks.put(task)
+    def answer(self, question: _Question) -> _Memory | None:
+        """The answer. What is raised meanwhile gives the question up, and comes out behind its end; what is raised
+        while that is done comes out at once."""
+        task = _Task(question)
         raised: BaseException | None = None
-        while not done.is_set():
-            try:
-                done.wait()
-            except BaseException as error:
-                raised = raised or error
-                library().pipetwin_question_cancel(question)
+        try:
+            self._tasks.put(task)
+            while not task.is_done:
+                try:
+                    task.ended.acquire()
+                except BaseException as error:
+                    raised = raised or error
+                    question.cancel()
+        except BaseException:
+            question.cancel()
+            raise
         if raised is not None:
-            library().pipetwin_answer_free(handles[0])
             raise raised
-        return handles[0]
+        return task.memory
 
 
 _worker: _Worker | None = None
 
 
-def _answer_to(question: int) -> int | None:
+def _answer_to(question: _Question) -> _Memory | None:
     global _worker
     if threading.current_thread() is not threading.main_thread():
-        return library().pipetwin_ask(question)
+        return question.ask()
     if _worker is None:
         _worker = _Worker()
     if _worker.process != os.getpid():  # forked: the library says so
-        return library().pipetwin_ask(question)
+        return question.ask()
     return _worker.answer(question)
 
 
@@ -153,24 +209,22 @@ class Answer:
     notes:   its remarks on stderr
     """
 
-    def __init__(self, handle: int, outputs: Iterable[str]):
-        self._handle: int | None = handle
-        self._free = weakref.finalize(self, library().pipetwin_answer_free, handle)
-        self.code: int = library().pipetwin_answer_code(handle)
+    def __init__(self, memory: _Memory, outputs: Iterable[str]):
+        self._memory: _Memory | None = memory
+        self.code: int = library().pipetwin_answer_code(memory.handle)
         self.result: str = self._text("pipetwin_answer_result")
         self.notes: str = self._text("pipetwin_answer_notes")
         self._outputs = tuple(outputs)
 
     def close(self) -> None:
-        """Frees what the library keeps, its timeline above all; texts that were read stay."""
-        self._handle = None
-        self._free()
+        """Frees what the library keeps, its timeline above all; texts and rows that were read stay."""
+        self._memory = None
 
     def handle(self) -> int:
         """The handle of the library. Raises ValueError where the answer was closed."""
-        if self._handle is None:
+        if self._memory is None:
             raise ValueError("this answer was closed: ask again, and keep it as long as its timeline is in use")
-        return self._handle
+        return self._memory.handle
 
     def _bytes(self, function: str, *arguments: Any) -> bytes | None:
         size = ctypes.c_size_t()
@@ -196,7 +250,7 @@ class Answer:
             count = ctypes.c_size_t()
             at = library().pipetwin_answer_row(self.handle(), rank, ctypes.byref(count))
             row = (Span * count.value).from_address(at) if at else (Span * 0)()
-            row.answer = self  # keeps the memory
+            row.memory = self._memory  # keeps it
             rows.append(row)
         return rows
 
@@ -257,31 +311,24 @@ def ask(words: Sequence[str], *, files: Mapping[str, str | bytes] | None = None,
             return GIVE_UP
 
     lib = library()
-    question = lib.pipetwin_question_new(encoded[0])
-    if not question:
-        raise MemoryError("pipetwin: no memory for a question")
-    callback = _PROGRESS(on_progress)
-    try:
-        done = all(lib.pipetwin_question_word(question, word) == 0 for word in encoded[1:])
-        for name, content in contents.items():
-            if lib.pipetwin_question_file(question, name, content, len(content)) != 0:
-                raise UsageError(f"{os.fsdecode(name)!r} is no name of a file", kind="usage", place="files",
-                                 hint="give a name without '/', such as scenario.toml", code=2)
-        for name in outputs:
-            if lib.pipetwin_question_output(question, _encoded(name, "outputs")) != 0:
-                raise UsageError(f"{name!r} is no name of a file", kind="usage", place="outputs",
-                                 hint="give a name without '/', such as picture.svg", code=2)
-        lib.pipetwin_question_on_progress(question, callback, None)
-        handle = _answer_to(question) if done else None
-    finally:
-        lib.pipetwin_question_free(question)
+    question = _Question(encoded[0], _PROGRESS(on_progress))
+    memory: _Memory | None = None
+    done = all(lib.pipetwin_question_word(question.handle, word) == 0 for word in encoded[1:])
+    for name, content in contents.items():
+        if lib.pipetwin_question_file(question.handle, name, content, len(content)) != 0:
+            raise UsageError(f"{os.fsdecode(name)!r} is no name of a file", kind="usage", place="files",
+                             hint="give a name without '/', such as scenario.toml", code=2)
+    for name in outputs:
+        if lib.pipetwin_question_output(question.handle, _encoded(name, "outputs")) != 0:
+            raise UsageError(f"{name!r} is no name of a file", kind="usage", place="outputs",
+                             hint="give a name without '/', such as picture.svg", code=2)
+    if done:
+        memory = _answer_to(question)
     if raised:
-        if handle:
-            lib.pipetwin_answer_free(handle)
         raise raised[0]
-    if not handle:
+    if memory is None:
         raise MemoryError("pipetwin: no memory for an answer")
-    answer = Answer(handle, outputs)
+    answer = Answer(memory, outputs)
     error = answer.error()
     if check and error is not None:
         raise error
