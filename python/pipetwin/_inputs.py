@@ -198,6 +198,36 @@ class Action:
 
 
 Cell = Union[Action, "tuple[Action, Action]"]
+_PIECE = re.compile(r"""\([^)]*\)|"[^"]*"|[,;\t]|[^,;\t"(]+|.""")
+
+
+def _csv_rows(text: str) -> list[list[str]]:
+    """Cells of each line that are not empty; what separates them is what the first line has: `,`, else `;`, else a tab,
+    or what a line `sep=;` in front names."""
+    text = text.removeprefix("\ufeff")
+    lines = [_unquoted(line) for line in re.split(r"\r*\n" if "\n" in text else r"\r", text)]
+    named = re.fullmatch(r"(?:sep|SEP)=([,;\t])", lines[0]) if lines else None
+    lines = lines[1:] if named else lines
+    first = _PIECE.findall(lines[0]) if lines else []
+    separator = named[1] if named else next((one for one in ",;\t" if one in first), ",")
+    rows = []
+    for line in lines:
+        cells = [""]
+        for piece in _PIECE.findall(line):
+            if piece == separator:
+                cells.append("")
+            else:
+                cells[-1] += piece
+        rows.append([cell for cell in map(_unquoted, cells) if cell])
+    while rows and not rows[-1]:
+        rows.pop()
+    return rows
+
+
+def _unquoted(text: str) -> str:
+    """A cell, or a whole line, without the quotes and blanks around it."""
+    found = re.fullmatch(r'[ \t]*"([^"]*)"[ \t]*', text)
+    return (found[1] if found else text).strip(" \t")
 
 
 class Schedule:
@@ -217,8 +247,13 @@ class Schedule:
 
     @classmethod
     def from_csv(cls, text: str) -> Schedule:
-        """Reads a schedule file (docs/formats.md): a line per rank."""
-        return cls([[cell for cell in line.split(",") if cell.strip()] for line in text.splitlines()])
+        """Reads a schedule file (docs/formats.md): a line per rank. A spreadsheet's file may begin with a byte-order
+        mark, have cells in quotes, or stand `;` or tabs between them.
+
+        >>> Schedule.from_csv('0F0,"0B0"\\r\\n')[0][1]
+        Action(stage=0, kind='B', micro_batch=0, peer=None)
+        """
+        return cls(_csv_rows(text))
 
     def to_csv(self) -> str:
         """The schedule as a file."""
@@ -336,17 +371,81 @@ def file_text(source: PathLike | str | bytes) -> str | bytes:
     return Path(source).read_bytes()
 
 
-def named(source: Any, name: str, files: dict[str, Any]) -> str:
+def named(source: Any, name: str) -> Given:
     """A word for a file that is a path, a text of several lines or a dict."""
     if isinstance(source, Mapping):
-        files[name] = _json_text(source, name)
-        return name
+        return Given(name, {name: _json_text(source, name)})
     if isinstance(source, bytes) or isinstance(source, str) and "\n" in source:
-        files[name] = source
-        return name
+        return Given(name, {name: source})
     if isinstance(source, (str, os.PathLike)):
-        return os.fspath(source)
+        return Given(os.fspath(source), {})
     raise TypeError(f"{name} is of type {type(source).__name__}, expected a path, a text or a dict")
+
+
+def _numbered(name: str, number: int) -> str:
+    """`name`, "scenario-2.toml" for the second."""
+    stem, dot, ending = name.partition(".")
+    return name if number == 1 else f"{stem}-{number}{dot}{ending}"
+
+
+class CommandLine:
+    """Words of a command line, of which some name given files and outputs: names that no other word has. A path that has
+    such a name is written "./NAME", and two given files of one name are told apart by a number.
+
+    >>> line = CommandLine("sweep")
+    >>> line.give(Scenario({"a": 1}).given()), line.give(Scenario({"a": 2}).given()), line.add("x.toml")
+    (None, None, None)
+    >>> line.words()
+    ['sweep', 'scenario.toml', 'scenario-2.toml', 'x.toml']
+    """
+
+    def __init__(self, command: str):
+        self._command = command
+        self._words: list[tuple[str, str | bytes | None, bool]] = []  # a word, its content, whether it is an output
+        self._fixed: dict[str, str | bytes] = {}
+        self.outputs: list[str] = []
+        self.files: dict[str, str | bytes] = {}
+
+    def add(self, *words: str) -> None:
+        self._words += [(word, None, False) for word in words]
+
+    def give(self, source: Given) -> None:
+        """Adds the word of a source. Its other files keep their names, which it knows. Raises UsageError where two
+        sources have different files of one name."""
+        for name, content in source.files.items():
+            if name == source.word:
+                continue
+            if self._fixed.setdefault(name, content) != content:
+                raise UsageError(f"two sources have a file {name!r} each, and these differ", kind="usage", place=name,
+                                 hint="ask about one source at a time, or give their files different names", code=2)
+        self._words.append((source.word, source.files.get(source.word), False))
+
+    def output(self, name: str) -> None:
+        """Adds the name of a file that the command writes."""
+        self.outputs.append(name)
+        self._words.append((name, None, True))
+
+    def words(self) -> list[str]:
+        """All words; settles `files`."""
+        for name in self.outputs:
+            if name in self._fixed:
+                raise UsageError(f"{name!r} is the name of a given file", kind="usage", place=name,
+                                 hint="choose another name for what is written", code=2)
+        self.files = dict(self._fixed)
+        others = {word for word, content, _ in self._words if content is None}
+        words = [self._command]
+        for word, content, is_output in self._words:
+            if content is not None:
+                number = 1
+                while (name := _numbered(word, number)) in others or self.files.get(name, content) != content:
+                    number += 1
+                self.files[name] = content
+                words.append(name)
+            else:
+                words.append(word)
+        return [words[0]] + [f"./{word}" if content is None and not is_output and
+                             (word in self.files or word in self.outputs) else word
+                             for word, (_, content, is_output) in zip(words[1:], self._words)]
 
 
 def sequence_of(value: Any) -> Sequence[Any]:

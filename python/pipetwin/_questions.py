@@ -9,9 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _inputs
-from ._inputs import Cluster, Given, Model, PathLike, Scenario, Schedule
+from ._inputs import Cluster, CommandLine, Model, PathLike, Scenario, Schedule
 from ._library import Answer, Progress, ask, library
 from ._results import Check, Comparison, Imported, Plan, Prediction, Result
+
+
+def _asked(line: CommandLine, **how: Any) -> Answer:
+    words = line.words()
+    return ask(words, files=line.files, outputs=line.outputs, **how)
 
 
 def version() -> str:
@@ -25,7 +30,11 @@ def version() -> str:
 
 def devices() -> dict[str, Any]:
     """What ships: dicts of "profiles" (devices) and "links", names of "clusters", "models" and "stacks"; and this
-    machine."""
+    machine.
+
+    >>> "8x-h100-sxm" in devices()["clusters"]
+    True
+    """
     return json.loads(ask(["devices", "--json"]).result)
 
 
@@ -77,25 +86,26 @@ def plan(model: Model | Scenario | PathLike | Mapping[str, Any], cluster: Cluste
     >>> found.ranked[0]["stages"], found.schedule.ranks
     (2, 2)
     """
+    line = CommandLine("plan")
     if cluster is not None:
-        asked = (model if isinstance(model, Model) else Model(model)).given()  # type: ignore[arg-type]
+        line.give((model if isinstance(model, Model) else Model(model)).given())  # type: ignore[arg-type]
         place = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
-        where = place.given()
+        line.add("--cluster")
+        line.give(place.given())
         nodes = nodes if nodes is not None else place.nodes
     else:
-        asked = model.given() if isinstance(model, Model) else _inputs.given(model)
-        where = Given("", {})
-    given_files = {**asked.files, **where.files}
-    words = ["plan", asked.word, "--json"]
-    words += ["--cluster", where.word] if where.word else []
+        line.give(model.given() if isinstance(model, Model) else _inputs.given(model))
+    line.add("--json")
     if profile is not None:
-        words += ["--profile", _inputs.named(profile, "costs.profile.json", given_files)]
-    words += _inputs.option_words({"nodes": nodes, "sequence": sequence, "batch_tokens": batch_tokens,
-                                   "precision": precision, "stack": stack, "schedule": schedule, "set": set, **options})
+        line.add("--profile")
+        line.give(_inputs.named(profile, "costs.profile.json"))
+    line.add(*_inputs.option_words({"nodes": nodes, "sequence": sequence, "batch_tokens": batch_tokens,
+                                    "precision": precision, "stack": stack, "schedule": schedule, "set": set, **options}))
     whole = not {"largest", "sweep"} & options.keys()
     if files and whole and "out" not in options:
-        return Plan(ask([*words, "--out", "plan"], files=given_files, outputs=["plan"], progress=progress))
-    return Plan(ask(words, files=given_files, progress=progress))
+        line.add("--out")
+        line.output("plan")
+    return Plan(_asked(line, progress=progress))
 
 
 def simulate(scenario: Any = None, *, schedule: Schedule | str | list[str] | None = None,
@@ -116,23 +126,21 @@ def simulate(scenario: Any = None, *, schedule: Schedule | str | list[str] | Non
     >>> simulate(stages=4, micro_batches=8, schedule="1f1b", forward_ms=1, backward_ms=2).step_ms
     33.0
     """
-    files: dict[str, Any] = {}
-    words = ["simulate"]
+    line = CommandLine("simulate")
     if scenario is not None:
-        asked = _inputs.given(scenario)
-        files.update(asked.files)
-        words.append(asked.word)
-    words.append("--json")
+        line.give(_inputs.given(scenario))
+    line.add("--json")
     if isinstance(schedule, Schedule):
-        files["own.csv"] = schedule.to_csv()
-        words += ["--schedule-file", "own.csv"]
+        line.add("--schedule-file")
+        line.give(_inputs.named(schedule.to_csv(), "own.csv"))
         schedule = None
     if profile is not None:
-        words += ["--profile", _inputs.named(profile, "costs.profile.json", files)]
-    words += _inputs.option_words({"schedule": schedule, "stages": stages, "micro_batches": micro_batches,
-                                   "chunks": chunks, "forward_ms": forward_ms, "backward_ms": backward_ms, "set": set,
-                                   **options})
-    return Prediction(ask(words, files=files))
+        line.add("--profile")
+        line.give(_inputs.named(profile, "costs.profile.json"))
+    line.add(*_inputs.option_words({"schedule": schedule, "stages": stages, "micro_batches": micro_batches,
+                                    "chunks": chunks, "forward_ms": forward_ms, "backward_ms": backward_ms, "set": set,
+                                    **options}))
+    return Prediction(_asked(line))
 
 
 def sweep(*scenarios: Any, set: Mapping[str, Any] | None = None, **options: Any) -> Result:
@@ -144,13 +152,11 @@ def sweep(*scenarios: Any, set: Mapping[str, Any] | None = None, **options: Any)
     >>> len(table.json["plans"])
     2
     """
-    files: dict[str, Any] = {}
-    words = ["sweep"]
+    line = CommandLine("sweep")
     for source in scenarios:
-        asked = _inputs.given(source)
-        files.update(asked.files)
-        words.append(asked.word)
-    return Result(ask([*words, "--json", *_inputs.option_words({"set": set, **options})], files=files))
+        line.give(_inputs.given(source))
+    line.add("--json", *_inputs.option_words({"set": set, **options}))
+    return Result(_asked(line))
 
 
 def check(schedule: Any, *, capacity: int | None = None, set: Mapping[str, Any] | None = None,
@@ -168,9 +174,10 @@ def check(schedule: Any, *, capacity: int | None = None, set: Mapping[str, Any] 
     >>> check([["0F0", "0B0"], ["1B0", "1F0"]]).valid
     False
     """
-    asked = schedule.given() if isinstance(schedule, Schedule) else _inputs.given(schedule)
-    answer = ask(["check", asked.word, "--json", *_inputs.option_words({"capacity": capacity, "set": set, **options})],
-                 files=asked.files, check=False)
+    line = CommandLine("check")
+    line.give(_inputs.given(schedule))
+    line.add("--json", *_inputs.option_words({"capacity": capacity, "set": set, **options}))
+    answer = _asked(line, check=False)
     error = answer.error()
     if error is not None and not answer.result:
         raise error
@@ -183,17 +190,22 @@ def compare(predicted: Any, *measured: PathLike, **options: Any) -> Comparison:
     predicted:  a Plan, a Scenario, a run folder, or the path of a trace
     measured:   the path of a trace of pipetwin or of a profiler, one for each rank; none for a run folder
     options:    those of `pipetwin compare`
+
+    >>> import tempfile
+    >>> costs = dict(stages=2, micro_batches=2, schedule="1f1b", forward_ms=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     predicted = simulate(backward_ms=2, out=f"{folder}/a", **costs)
+    ...     slower = simulate(backward_ms=3, out=f"{folder}/b", **costs)
+    ...     round(compare(f"{folder}/a/predicted.trace.json", f"{folder}/b/predicted.trace.json").step_error_percent)
+    -25
     """
-    files: dict[str, Any] = {}
+    line = CommandLine("compare")
     if isinstance(predicted, Plan) and len(measured) == 1:
-        files["predicted.trace.json"] = predicted.file("predicted.trace.json")
-        first = "predicted.trace.json"
+        line.give(_inputs.named(predicted.file("predicted.trace.json").encode(), "predicted.trace.json"))
     else:
-        asked = _inputs.given(predicted)
-        files.update(asked.files)
-        first = asked.word
-    words = ["compare", first, *(os.fspath(path) for path in measured), "--json"]
-    return Comparison(ask([*words, *_inputs.option_words(options)], files=files))
+        line.give(_inputs.given(predicted))
+    line.add(*(os.fspath(path) for path in measured), "--json", *_inputs.option_words(options))
+    return Comparison(_asked(line))
 
 
 def export(format: str, source: Any, *, profile: PathLike | Mapping[str, Any] | None = None,
@@ -206,14 +218,18 @@ def export(format: str, source: Any, *, profile: PathLike | Mapping[str, Any] | 
     >>> export("torch-csv", Schedule([["0F0", "0B0"]])).split(",")[0]
     '0F0'
     """
-    asked = source.given() if isinstance(source, Schedule) else _inputs.given(source)
-    files = dict(asked.files)
     out = name or ("exported.svg" if format == "svg" else "exported")
-    words = ["export", format, asked.word, "--out", out, "--json"]
+    line = CommandLine("export")
+    line.add(format)
+    line.give(_inputs.given(source))
+    line.add("--out")
+    line.output(out)
+    line.add("--json")
     if profile is not None:
-        words += ["--profile", _inputs.named(profile, "costs.profile.json", files)]
-    answer = ask([*words, *_inputs.option_words({"set": set, **options})], files=files, outputs=[out])
-    return (answer.file(out) or b"").decode()
+        line.add("--profile")
+        line.give(_inputs.named(profile, "costs.profile.json"))
+    line.add(*_inputs.option_words({"set": set, **options}))
+    return (_asked(line).file(out) or b"").decode()
 
 
 def draw(source: Any, **options: Any) -> str:
@@ -232,11 +248,17 @@ def import_file(file: PathLike | Mapping[str, Any], format: str = "auto", *more:
     file:     a path, a text of several lines, or a config.json as a dict
     format:   "hf", "megatron", "torch-csv", "torch-trace", ...; "auto" looks at the content
     options:  those of `pipetwin import`, as in device="h100-sxm", sequence=4096, micro_batch_size=1
+
+    >>> import_file("0F0,0B0\\n1F0,1B0\\n", "torch-csv", out="s.csv").content.splitlines()[1]
+    '1F0,1B0'
     """
-    files: dict[str, Any] = {}
-    word = _inputs.named(file, "config.json" if isinstance(file, Mapping) else "file", files)
-    words = ["import", format, word, *(os.fspath(path) for path in more), "--out", out, "--json"]
-    return Imported(ask([*words, *_inputs.option_words(options)], files=files, outputs=[out]), out)
+    line = CommandLine("import")
+    line.add(format)
+    line.give(_inputs.named(file, "config.json" if isinstance(file, Mapping) else "file"))
+    line.add(*(os.fspath(path) for path in more), "--out")
+    line.output(out)
+    line.add("--json", *_inputs.option_words(options))
+    return Imported(_asked(line), out)
 
 
 def profile(model: PathLike | Mapping[str, Any] | Model, device: str, *, sequence: int, micro_batch_size: int = 1,
