@@ -240,8 +240,8 @@ class Check(Result):
 
     @property
     def violations(self) -> list[Any]:
-        """Rules that are broken."""
-        return self.json["violations"]
+        """Rules that are broken: dicts with "rank", "cell", "action" and "why"."""
+        return self.json["problems"]
 
     def __bool__(self) -> bool:
         return self.valid

@@ -89,12 +89,12 @@ def schedule(plan: Plan | Schedule | PathLike, stages: Sequence[Any], *, loss_fn
                          hint="call torch.distributed.init_process_group first", code=2)
     source = plan.schedule if isinstance(plan, Plan) else plan
     with_messages = hasattr(schedules._ComputationType, "REDUCE_GRAD")  # torch 2.6 adds messages of its own
-    text = _questions.export("torch-csv", source, name="schedule.csv", compute_only=not with_messages)
+    text = _questions.export("torch-csv", source, name="actions.csv", compute_only=not with_messages)
     rows = Schedule.from_csv(text)
     own = _own_stages(rows, stages, torch.distributed.get_rank(), device or torch.device("cpu"))
     runtime = schedules._PipelineScheduleRuntime(own, rows.micro_batches, loss_fn=loss_fn, **options)
     with tempfile.TemporaryDirectory(prefix="pipetwin-") as folder:
-        file = Path(folder) / "schedule.csv"
+        file = Path(folder) / "actions.csv"
         file.write_text(text, newline="")
         runtime._load_csv(str(file), format="compute_comms" if with_messages else "compute_only")
     return runtime
