@@ -7,7 +7,8 @@
 BUILD is a build folder that has lib/libpipetwin.so and planner/pipetwin. FOLDER/pipetwin becomes the package: the modules,
 and in native/ the library, the program, what both need of Debian's libraries, and the profiles. Debian's libraries get
 names of their own of the same length, so that another package's of the same name are never taken in their place. Prints
-the newest symbol of glibc and of libstdc++ that is needed. --wheel writes FOLDER/pipetwin-VERSION-py3-none-linux_x86_64.whl.
+the newest symbol of glibc and of libstdc++ that is needed. --wheel writes FOLDER/pipetwin-VERSION-py3-none-linux_x86_64.whl,
+with the licence texts of all that is in it, from Debian's packages.
 """
 
 import argparse
@@ -23,6 +24,8 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What every Linux system has, libstdc++ among them: two copies of it in a process do not share their exceptions.
 SYSTEM = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|ld-linux.*|linux-vdso)\.so\b")
+# Headers of libraries that are compiled into the binaries. Boost's licence asks for no text beside machine code.
+HEADERS = ("/usr/include/nlohmann/json.hpp", "/usr/include/CLI/CLI.hpp")
 SHIPPED = ("profiles", "scenarios")
 METADATA = """Metadata-Version: 2.1
 Name: pipetwin
@@ -72,8 +75,15 @@ def newest_symbols(files):
     return {family: ".".join(map(str, numbers)) for family, numbers in sorted(newest.items())}
 
 
+def licences(files):
+    """{package of Debian: its licence text} of the packages that own the files."""
+    owners = output_of("dpkg", "-S", *(pathlib.Path(file).resolve() for file in files)).splitlines()
+    return {owner: pathlib.Path("/usr/share/doc", owner, "copyright").read_bytes()
+            for owner in sorted({line.split(":")[0] for line in owners})}
+
+
 def stage(build, package):
-    """The package as a folder; returns its binaries."""
+    """The package as a folder; returns its binaries, and the files of Debian that are among them."""
     shutil.rmtree(package, ignore_errors=True)
     native = package / "native"
     (native / "lib").mkdir(parents=True)
@@ -102,7 +112,7 @@ def stage(build, package):
             raise SystemExit(f"{file}: needs {', '.join(foreign)}, which the package does not have")
     for name in SHIPPED:
         shutil.copytree(ROOT / name, native / "share/pipetwin" / name)
-    return binaries
+    return binaries, [found[name] for name in renamed]
 
 
 def record_line(name, content):
@@ -110,8 +120,8 @@ def record_line(name, content):
     return f"{name},sha256={digest},{len(content)}\n"
 
 
-def pack(package, version):
-    """The wheel, with the same bytes for the same content."""
+def pack(package, version, texts):
+    """The wheel, with the same bytes for the same content. `texts`: licences of others."""
     wheel = package.parent / f"pipetwin-{version}-py3-none-linux_x86_64.whl"
     about = f"pipetwin-{version}.dist-info"
     record = ""
@@ -120,6 +130,7 @@ def pack(package, version):
     files += [(f"{about}/METADATA", METADATA.format(version=version).encode(), False),
               (f"{about}/WHEEL", WHEEL.encode(), False), (f"{about}/entry_points.txt", ENTRY_POINTS.encode(), False),
               (f"{about}/licenses/LICENSE", (ROOT / "LICENSE").read_bytes(), False)]
+    files += [(f"{about}/licenses/{name}.txt", text, False) for name, text in sorted(texts.items())]
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for name, content, is_program in [*files, (f"{about}/RECORD", None, False)]:
             if content is None:
@@ -140,11 +151,11 @@ def main():
     parser.add_argument("--wheel", action="store_true")
     asked = parser.parse_args()
     package = asked.folder.resolve() / "pipetwin"
-    binaries = stage(asked.build.resolve(), package)
+    binaries, theirs = stage(asked.build.resolve(), package)
     print("newest symbols:", ", ".join(f"{family} {version}" for family, version in newest_symbols(binaries).items()))
     if asked.wheel:
         version = re.search(r"project\(pipetwin VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
-        wheel = pack(package, version)
+        wheel = pack(package, version, licences([*theirs, *HEADERS]))
         installed = sum(file.stat().st_size for file in package.rglob("*") if file.is_file())
         print(f"{wheel}: {wheel.stat().st_size / 1e6:.2f} MB, installed {installed / 1e6:.2f} MB")
 
