@@ -262,6 +262,12 @@ std::string changes_text(const BesideLog& beside, const ImportOptions& options) 
             shell_word(options.common.out.string()),
             has_rows ? fmt::format(" --calibrate {}", shell_word(options.rows_out.string())) : "",
             set_options(listed.front().keys));
+        if (beside.calibration && !has_rows) {
+            text +=
+                "  the command has the costs as estimated: import with --rows-out FILE, and it "
+                "takes "
+                "the corrected costs\n";
+        }
     }
     if (!changes.too_large.empty()) {
         const sim::PlanChange& first = changes.too_large.front();

@@ -147,6 +147,9 @@ TEST_F(LogsBesidePredictions, OfMegatron) {
                       HasSubstr("what to change first (costs corrected by the log"),
                       HasSubstr("pipetwin simulate " + path("run.toml") + " --calibrate " +
                                 path("rows.json") + " --set ")));
+    EXPECT_THAT(text.out, Not(HasSubstr("costs as estimated")));
+    EXPECT_THAT(import(megatron_arguments + megatron_steps("")).out,
+                HasSubstr("the command has the costs as estimated: import with --rows-out FILE"));
     std::vector<std::string> command{
         "simulate", path("run.toml"), "--json", "--calibrate", path("rows.json")};
     for (const auto& [key, value] : found["changes"][0]["keys"].items()) {
