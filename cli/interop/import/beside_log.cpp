@@ -76,7 +76,7 @@ std::string missing_of(const Imported& imported, const ImportOptions& options) {
                "say which it is ('pipetwin devices' lists the names), and --sequence N where it "
                "does not say how many tokens a sample has";
     }
-    if (imported.logged->has_open_devices) {
+    if (imported.has_open_devices) {
         return "nothing says how many devices the run had: add --devices N to the command";
     }
     if (!has("\nbatch = ") || !has("\nmicro_batches = ")) {

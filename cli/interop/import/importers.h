@@ -79,7 +79,6 @@ struct LoggedRun {
     double step_seconds = 0;
     std::optional<std::int64_t> peak_bytes{};  ///< of the device that holds most
     std::string row{};  ///< of --calibrate; empty: only the first report of a run is there
-    bool has_open_devices = false;  ///< nothing says how many devices the run had
     std::vector<LoggedTimer> timers{};
 };
 
@@ -94,6 +93,7 @@ struct Imported {
     /// Rows of --calibrate; none: no steps were measured.
     std::optional<std::string> rows{};
     std::optional<LoggedRun> logged{};  ///< none: no step was measured
+    bool has_open_devices = false;      ///< of a run: nothing says how many devices it had
 };
 
 constexpr std::size_t largest_log = std::size_t{1} << 29;  ///< bytes

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/input.h"
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/number_text.h"
 #include "core/interop/launch/shell_words.h"
 #include "core/interop/program_flags.h"
 #include "core/text/file_damage.h"
@@ -109,6 +111,29 @@ LaunchVariables given_variables(const ImportOptions& options, std::string_view t
         }
     }
     return given;
+}
+
+void expect_devices(std::optional<std::int64_t> said, const ImportOptions& options) {
+    if (options.devices && said && *said != *options.devices) {
+        throw Error(ErrorKind::BadInput,
+                    input_name(options.file),
+                    fmt::format("the run has {} here, but --devices is {}",
+                                counted(*said, "device"),
+                                *options.devices),
+                    "leave --devices out");
+    }
+}
+
+void take_devices(LaunchFile& file, const ImportOptions& options) {
+    if (!options.devices) {
+        return;
+    }
+    if (file.all_processes) {
+        expect_devices(*file.all_processes, options);
+    } else if (file.processes && file.nodes && !file.has_usual_nodes) {
+        expect_devices(std::int64_t{*file.processes} * *file.nodes, options);
+    }
+    file.all_processes = options.devices;
 }
 
 LeaveOut leave_out(const ImportOptions& options) {

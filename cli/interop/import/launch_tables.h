@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,13 @@ void expect_known_program(std::string_view text, const std::string& place);
 /// The values of --variable. Throws Error(Usage) for one that is not NAME=VALUE, and for a variable
 /// that `text` does not have.
 LaunchVariables given_variables(const ImportOptions& options, std::string_view text);
+
+/// Throws Error(BadInput) where --devices is given, and a file says (none: it does not) that its
+/// run has another number.
+void expect_devices(std::optional<std::int64_t> said, const ImportOptions& options);
+
+/// Puts --devices into the settings of a file that leaves them open. Throws as expect_devices.
+void take_devices(LaunchFile& file, const ImportOptions& options);
 
 /// What --ignore-unknown and --insist ask for.
 LeaveOut leave_out(const ImportOptions& options);

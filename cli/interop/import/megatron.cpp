@@ -162,9 +162,7 @@ Imported import_megatron(const ImportOptions& options) {
         text,
         printed.text.empty() ? place : fmt::format("{}, behind line {}", place, printed.line),
         given_variables(options, text));
-    if (options.devices) {
-        file.all_processes = options.devices;
-    }
+    take_devices(file, options);
     std::vector<std::string> left_out;
     const auto take = [](const std::string& of, const std::string& at) {
         return parse_launch_file(of, at);
@@ -199,9 +197,7 @@ Imported import_megatron(const ImportOptions& options) {
                        options,
                        file.is_printed ? std::string_view(log) : std::string_view(),
                        {.batch = flags.global_batch_size});
-    if (imported.logged) {
-        imported.logged->has_open_devices = !flags.processes.has_value();
-    }
+    imported.has_open_devices = !flags.processes.has_value();
     return imported;
 }
 

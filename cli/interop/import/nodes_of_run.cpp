@@ -34,9 +34,6 @@ std::string device_of_cluster(const std::string& name) {
 std::optional<std::int64_t> devices_of_content(const Imported& imported,
                                                const ImportOptions& options,
                                                int& per_node) {
-    if (imported.logged && imported.logged->has_open_devices) {
-        return std::nullopt;
-    }
     try {
         const Scenario scenario = parse_scenario(imported.content, options.common.out);
         per_node = scenario.cluster.domain_devices();
@@ -77,6 +74,12 @@ void add_nodes(Imported& imported, const ImportOptions& options) {
     const std::size_t at = imported.content.rfind(cluster_head);
     const bool is_last = imported.content.find("\n[", at) == std::string::npos;
     if (at == std::string::npos || !is_last || !options.hf.device) {
+        return;
+    }
+    if (imported.has_open_devices) {
+        if (!options.cluster.empty()) {
+            imported.content += fmt::format("profile = {}\n", toml_string(options.cluster));
+        }
         return;
     }
     int per_node = 1;

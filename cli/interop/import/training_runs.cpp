@@ -477,8 +477,8 @@ LaunchFile settings_of(const RunProgram& program,
 }
 
 /// The devices of a run, those of one replica where it does not say how many there are.
-double devices_of(const TrainingRun& run) {
-    double devices = 1;
+std::int64_t devices_of(const TrainingRun& run) {
+    std::int64_t devices = 1;
     for (const std::optional<int>& degree :
          {run.stages, run.data_parallel, run.tensor_parallel, run.context_parallel}) {
         devices *= degree.value_or(1);
@@ -490,9 +490,8 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const std::string text = read_input(options.file, largest_log);
     std::vector<std::string> left_out;
     LaunchFile file = settings_of(program, text, options, left_out);
-    if (options.devices) {
-        file.all_processes = options.devices;
-    }
+    const bool is_said = file.all_processes.has_value();
+    take_devices(file, options);
     if (file.settings.empty()) {
         throw Error(ErrorKind::BadInput,
                     input_name(options.file),
@@ -503,6 +502,11 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     TrainingRun run = program.read(file, options, left_out);
     run.left_out.insert(run.left_out.end(), left_out.begin(), left_out.end());
     run.warnings.insert(run.warnings.end(), file.notes.begin(), file.notes.end());
+    if (!run.has_open_devices && !is_said) {  // the Trainer's processes are all replicas
+        expect_devices(
+            &program == &trainer_program ? run.data_parallel.value_or(1) : devices_of(run),
+            options);
+    }
     const bool prints_model = &program == &trainer_program && file.is_printed;
     Imported imported =
         tables_of(run, options, program, prints_model ? logged_model_config(text) : std::nullopt);
@@ -514,13 +518,12 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     }
     StepSizes sizes{.batch = run.has_open_devices ? std::nullopt : run.batch};
     if (run.batch && run.sequence && !run.has_open_devices) {
-        sizes.tokens_of_device = *run.batch * (*run.sequence / devices_of(run));
+        sizes.tokens_of_device =
+            *run.batch * (*run.sequence / static_cast<double>(devices_of(run)));
     }
     add_measured_steps(
         imported, options, file.is_printed ? std::string_view(text) : std::string_view(), sizes);
-    if (imported.logged) {
-        imported.logged->has_open_devices = run.has_open_devices;
-    }
+    imported.has_open_devices = run.has_open_devices;
     return imported;
 }
 

@@ -110,7 +110,7 @@ Imported import_program(const YamlProgram& program, const ImportOptions& options
     if (!is_log) {
         expect_size_of_file(program, text, place);
     }
-    LaunchFile file =
+    const LaunchFile file =
         is_log ? parse_nanotron_log(text, place)
                : settings_of_program(program, text, place, given_variables(options, text));
     expect_flag_options(options);
@@ -120,19 +120,21 @@ Imported import_program(const YamlProgram& program, const ImportOptions& options
                     "the file already says how many there are: dp x pp x tp",
                     "leave it out");
     }
-    if (options.devices) {
-        file.all_processes = options.devices;
-    }
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
     MegatronFlags flags = program.flags(file, leave_out(options));
+    if (options.devices) {
+        expect_devices(flags.processes, options);
+        flags.processes = options.devices;
+    }
     take_vocabulary(flags, options);
     Imported imported = megatron_fragment(flags, options, place);
     add_measured_steps(imported,
                        options,
                        is_log ? std::string_view(text) : std::string_view(),
                        {.batch = flags.global_batch_size});
+    imported.has_open_devices = !flags.processes.has_value();
     return imported;
 }
 

@@ -47,6 +47,7 @@ struct LaunchFile {
     std::string framework{};  ///< whose stacks the run has, where the file says it; else empty
     std::optional<int> processes{};      ///< of a node; none: not said
     std::optional<int> nodes{};          ///< none: not said
+    bool has_usual_nodes = false;        ///< the file does not say `nodes`, and launchers take 1
     std::optional<int> all_processes{};  ///< on all nodes; none: those of a node times the nodes
     std::vector<std::string> models{};   ///< further files that the settings continue, as written
     std::vector<std::string> notes{};    ///< what the reader left out

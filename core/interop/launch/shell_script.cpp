@@ -273,6 +273,7 @@ class ScriptReader {
         }
         if (file_.processes && !has_nodes_) {
             file_.nodes = 1;  // what the launchers take without a word
+            file_.has_usual_nodes = true;
         }
     }
 

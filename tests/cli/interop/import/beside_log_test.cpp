@@ -190,6 +190,17 @@ TEST_F(LogsBesidePredictions, NodesAreSaidOrNamed) {
     EXPECT_EQ(import(log, {"--cluster", "none-such"}).code, 3);
 }
 
+/// What the log says holds: another number is refused with both.
+TEST_F(LogsBesidePredictions, DevicesAreThoseOfTheLog) {
+    const std::string log = megatron_arguments + megatron_steps("");
+    const Outcome other = import(log, {"--devices", "16"});
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(other.err,
+                AllOf(HasSubstr("the run has 64 devices here, but --devices is 16"),
+                      HasSubstr("leave --devices out")));
+    EXPECT_EQ(import(log, {"--devices", "64"}).code, 0);
+}
+
 TEST_F(LogsBesidePredictions, WhatIsMissingIsAskedFor) {
     const std::string log = file("train.log", megatron_arguments + megatron_steps(""));
     const Outcome outcome =

@@ -393,6 +393,42 @@ TEST_F(ImportMegatron, NeMoIsAFormatOfItsOwn) {
     }
 }
 
+/// Lightning takes all devices that there are where the file has none: --devices says how many, and
+/// without it nothing is predicted, and no number of nodes is written.
+TEST_F(ImportMegatron, DevicesOfNeMoAreAskedWhereTheFileHasNone) {
+    std::string open(nemo_run);
+    open.replace(open.find("devices: 8"), 10, "devices: auto");
+    const std::string log = file("nemo.log",
+                                 "global_step=1, train_step_timing in s=9.0\n"
+                                 "global_step=2, train_step_timing in s=0.5\n");
+    const auto nemo = [&](std::string_view content, const std::vector<std::string>& more) {
+        std::vector<std::string> words{"import",
+                                       "nemo",
+                                       file("n.yaml", content),
+                                       "--device",
+                                       "h100-sxm",
+                                       "--force",
+                                       "--out",
+                                       path("n.toml")};
+        words.insert(words.end(), more.begin(), more.end());
+        return pipetwin(words);
+    };
+    const Outcome asked = nemo(open, {"--log", log});
+    ASSERT_EQ(asked.code, 0) << asked.err;
+    EXPECT_THAT(asked.err, HasSubstr("add --devices N to the command"));
+    EXPECT_THAT(asked.out, Not(HasSubstr("predicted")));
+    const Outcome known = nemo(open, {"--log", log, "--devices", "32"});
+    ASSERT_EQ(known.code, 0) << known.err;
+    EXPECT_THAT(known.out, HasSubstr("step: measured 500.0 ms, predicted "));
+    EXPECT_THAT(content_of(path("n.toml")), HasSubstr("data_parallel = 4\n"));  // 32 / (4 x 2)
+    EXPECT_EQ(nemo(nemo_run, {"--devices", "32"}).code, 3);
+    EXPECT_EQ(nemo(nemo_run, {"--devices", "16"}).code, 0);
+    const Outcome placed = nemo(open, {"--cluster", "8x-h100-sxm"});
+    ASSERT_EQ(placed.code, 0) << placed.err;
+    EXPECT_THAT(content_of(path("n.toml")),
+                AllOf(HasSubstr("profile = \"8x-h100-sxm\"\n"), Not(HasSubstr("count = "))));
+}
+
 /// A profile that stands beside the result is kept, as the result itself is.
 TEST_F(ImportMegatron, YamlProgramsKeepAProfileThatIsThere) {
     const auto import_run = [this](const std::string& format, const std::string& more) {

@@ -115,6 +115,24 @@ TEST_F(ImportRuns, OpenDevicesAreAsked) {
     EXPECT_EQ(import("hf", "llama-3-8b", {"--devices", "16"}).code, 2);
 }
 
+/// Degrees that are all written, and processes, say how many devices there are.
+TEST_F(ImportRuns, SaidDevicesAreNotReplaced) {
+    const std::string titan =
+        file("whole.toml",
+             "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\n"
+             "seq_len = 8192\nglobal_batch_size = 64\n[parallelism]\n"
+             "data_parallel_shard_degree = 8\ntensor_parallel_degree = 2\n");
+    const std::string trainer =
+        file("whole.yaml", "per_device_train_batch_size: 2\nnum_processes: 16\nbf16: true\n");
+    for (const auto& [format, config] : {std::pair("torchtitan", titan), {"trainer", trainer}}) {
+        const Outcome other = import(format, config, {"--devices", "64"});
+        EXPECT_EQ(other.code, 3) << format;
+        EXPECT_THAT(other.err, HasSubstr("the run has 16 devices here, but --devices is 64"));
+        const Outcome same = import(format, config, {"--devices", "16"});
+        EXPECT_EQ(same.code, 0) << same.err;
+    }
+}
+
 /// What torchtitan saves has all settings, those with null among them.
 TEST_F(ImportRuns, SavedJsonIsAConfiguration) {
     const std::string json = std::string(printed.substr(printed.find('{')));
