@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 
 import pipetwin
@@ -275,17 +274,19 @@ class Threads(unittest.TestCase):
         for word in LONG_SEARCH[1:]:
             lib.pipetwin_question_word(question, word.encode())
         codes = []
+        has_begun = threading.Event()
+        progress = _library._PROGRESS(lambda share, what, user: has_begun.set() or 0)
+        lib.pipetwin_question_on_progress(question, progress, None)
         searching = threading.Thread(target=lambda: codes.append(lib.pipetwin_answer_code(lib.pipetwin_ask(question))))
         searching.start()
-        time.sleep(0.3)
+        self.assertTrue(has_begun.wait(60))
         second = lib.pipetwin_ask(question)
         self.assertEqual(lib.pipetwin_answer_code(second), 2)
         self.assertIn(b"another thread", lib.pipetwin_answer_error(second, 4))
         self.assertEqual(lib.pipetwin_question_word(question, b"--json"), -1)
-        begin = time.monotonic()
         lib.pipetwin_question_cancel(question)
-        searching.join()
-        self.assertLess(time.monotonic() - begin, 1)
+        searching.join(60)
+        self.assertFalse(searching.is_alive())
         self.assertEqual(codes, [130])
         lib.pipetwin_question_free(question)
         lib.pipetwin_answer_free(second)
@@ -296,34 +297,21 @@ class Stop(Exception):
 
 
 class Searches(unittest.TestCase):
-    def seconds_until_raised(self, kind, progress):
-        begin = []
-
-        def first_then(share, what):
-            begin.append(time.monotonic())
-            progress(share, what)
-
-        with self.assertRaises(kind) as raised:
-            pipetwin.ask(LONG_SEARCH, progress=first_then)
-        return time.monotonic() - begin[-1], raised.exception
-
     def test_end_with_an_exception_of_the_callback(self):
         thrown = Stop("mine")
 
         def progress(share, what):
             raise thrown
 
-        seconds, caught = self.seconds_until_raised(Stop, progress)
-        self.assertIs(caught, thrown)
-        self.assertLess(seconds, 1)
+        with self.assertRaises(Stop) as raised:
+            pipetwin.ask(LONG_SEARCH, progress=progress)
+        self.assertIs(raised.exception, thrown)
 
     def test_end_with_ctrl_c(self):
         timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
-        begin = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
             pipetwin.ask(LONG_SEARCH)
-        self.assertLess(time.monotonic() - begin, 5)
 
     def test_end_with_the_best_so_far(self):
         shares = []
