@@ -231,8 +231,10 @@ class ChannelGroup final : public Group {
         }
     }
 
-    /// Shows the numbers to another member; a thread reads them where they are.
-    void send(int other, ConstView numbers) const {
+    /// Shows the numbers to another member; a thread reads them where they are, a process is waited
+    /// for until it has what was sent before.
+    void send(int other, ConstView numbers) {
+        const Waiting waiting(*this, wait_for(other));
         to_[as_index(other)]->send(
             {.micro_batch = 0, .tensor = tensor_of(numbers), .available = {}});
     }
