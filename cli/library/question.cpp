@@ -89,12 +89,11 @@ ErrorParts parts_of(const Error& error) {
 class OwnFolder {
   public:
     OwnFolder() {
-        std::error_code failed;
-        const fs::path where = fs::temp_directory_path(failed);
-        std::string name = ((failed ? fs::path("/tmp") : where) / "pipetwin-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) {
+        std::error_code failed;  // TMPDIR is no folder
+        std::string name = (fs::temp_directory_path(failed) / "pipetwin-XXXXXX").string();
+        if (failed || ::mkdtemp(name.data()) == nullptr) {
             throw Error(ErrorKind::Io,
-                        name,
+                        failed ? "TMPDIR" : name,
                         "no folder for the given files can be made here",
                         "set TMPDIR to a folder that can be written to");
         }

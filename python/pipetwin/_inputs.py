@@ -389,8 +389,8 @@ def _numbered(name: str, number: int) -> str:
 
 
 class CommandLine:
-    """Words of a command line, of which some name given files and outputs: names that no other word has. A path that has
-    such a name is written "./NAME", and two given files of one name are told apart by a number.
+    """Words of a command line, some of which are names of given files and of outputs. A path of the caller that is such
+    a name, too, is written as "./NAME". The second given file of one name gets a number: "scenario-2.toml".
 
     >>> line = CommandLine("sweep")
     >>> line.give(Scenario({"a": 1}).given()), line.give(Scenario({"a": 2}).given()), line.add("x.toml")

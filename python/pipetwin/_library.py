@@ -164,7 +164,7 @@ class _Worker:
         while True:
             task = self._tasks.get()
             task.run()
-            del task  # frees what nobody waits for
+            del task  # or its answer would stay in memory until the next question
 
     def answer(self, question: _Question) -> _Memory | None:
         """The answer. What is raised meanwhile gives the question up, and comes out behind its end; what is raised

@@ -127,7 +127,7 @@ def profile(module: Any, inputs: Any, micro_batch_sizes: Sequence[int] = (1,), *
 
 
 def compare(plan: Any, *traces: PathLike, **options: Any) -> Comparison:
-    """Lays traces of torch.profiler, one file for each rank, beside a plan; waits are told apart from computing.
+    """Compares a plan with traces of torch.profiler, one file for each rank. Actions are compared without their waits.
 
     plan:  a Plan, a Scenario, a run folder or a predicted trace
     """

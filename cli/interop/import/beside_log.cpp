@@ -17,6 +17,7 @@
 #include "core/artifacts/measured_runs.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
+#include "core/base/units.h"
 #include "core/base/word_list.h"
 #include "core/model/model.h"
 #include "core/plan/plan.h"
@@ -164,9 +165,8 @@ void correct(BesideLog& beside,
     }
 }
 
-std::string milliseconds(double seconds) {
-    return seconds < 10 ? fmt::format("{:.1f} ms", seconds * 1000)
-                        : fmt::format("{:.2f} s", seconds);
+std::string time_text(double seconds) {
+    return format_duration(from_milliseconds(seconds * 1000, "a time beside the log"));
 }
 
 /// Options of a command that has the keys.
@@ -215,8 +215,8 @@ std::vector<sim::PlanChange> most_telling(const std::vector<sim::PlanChange>& ch
 /// "forward-compute: measured 900.1 ms to 950.5 ms, predicted 880.0 ms to 930.2 ms over the ranks".
 std::string timer_text(const BesideTimer& timer) {
     const auto range = [](std::optional<double> least, double most) {
-        return least ? fmt::format("{} to {}", milliseconds(*least), milliseconds(most))
-                     : milliseconds(most);
+        return least ? fmt::format("{} to {}", time_text(*least), time_text(most))
+                     : time_text(most);
     };
     const LoggedTimer& measured = timer.measured;
     return fmt::format("{}: measured {}{}, predicted {} over the ranks\n",
@@ -236,8 +236,7 @@ std::string changes_text(const BesideLog& beside, const ImportOptions& options) 
     const std::string costs =
         beside.calibration
             ? fmt::format(
-                  "costs corrected by the log: layers take {:.3g} times as long as "
-                  "estimated",
+                  "costs corrected by the log: layers take {:.3g} times as long as estimated",
                   beside.calibration->compute_factor)
             : fmt::format("costs as estimated, not corrected by the log: {}", beside.uncorrected);
     std::string text = fmt::format("what to change first ({})\n", costs);
@@ -245,7 +244,7 @@ std::string changes_text(const BesideLog& beside, const ImportOptions& options) 
     std::vector<std::vector<std::string>> rows{{"change", "step", "faster", "peak"}};
     for (const sim::PlanChange& change : listed) {
         rows.push_back({change.what,
-                        milliseconds(change.step),
+                        time_text(change.step),
                         rounded_percent(1 - change.step / changes.now.step),
                         format_bytes(change.peak)});
     }
@@ -265,8 +264,7 @@ std::string changes_text(const BesideLog& beside, const ImportOptions& options) 
         if (beside.calibration && !has_rows) {
             text +=
                 "  the command has the costs as estimated: import with --rows-out FILE, and it "
-                "takes "
-                "the corrected costs\n";
+                "takes the corrected costs\n";
         }
     }
     if (!changes.too_large.empty()) {
@@ -321,8 +319,8 @@ std::string beside_text(const BesideLog& beside, const ImportOptions& options) {
     const LoggedRun& logged = beside.logged;
     const double predicted = beside.predicted.step;
     std::string text = fmt::format("step: measured {}, predicted {}, {}\n",
-                                   milliseconds(logged.step_seconds),
-                                   milliseconds(predicted),
+                                   time_text(logged.step_seconds),
+                                   time_text(predicted),
                                    off_text(predicted, logged.step_seconds));
     const std::string peak = format_bytes(beside.predicted.peak);
     text += logged.peak_bytes

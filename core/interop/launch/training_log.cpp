@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +12,7 @@
 
 #include "core/base/median.h"
 #include "core/interop/launch/log_lines.h"
+#include "core/interop/launch/logged_timers.h"
 
 namespace pipetwin {
 
@@ -22,23 +20,6 @@ namespace {
 
 constexpr double bytes_of_a_megabyte = 1024.0 * 1024.0;  // as report_memory has it
 constexpr double bytes_of_a_gigabyte = 1024.0 * bytes_of_a_megabyte;
-
-bool is_positive(std::optional<double> number) {
-    return number && std::isfinite(*number) && *number > 0;
-}
-
-/// The number behind a text in a line; none: there is none.
-template <typename Number>
-std::optional<Number> number_behind(std::string_view line, std::string_view text) {
-    const std::size_t at = line.find(text);
-    if (at == std::string_view::npos) {
-        return std::nullopt;
-    }
-    const std::string_view rest = trimmed_line(line.substr(at + text.size()));
-    Number number{};
-    const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    return status == std::errc{} && end != rest.data() ? std::optional(number) : std::nullopt;
-}
 
 /// The number behind a text, as "1,234.5"; 0: there is none that is more.
 double grouped_number_behind(std::string_view line, std::string_view text) {
@@ -319,161 +300,6 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
         add(*step, log);
     }
 }
-
-/// Reads Megatron's timers (megatron/core/timers.py); one object for each log.
-class LoggedTimers {
-  public:
-    /// A line; `is_first`: the step before it is the first of a start.
-    void take(std::string_view line, bool has_step, bool is_first) {
-        constexpr std::string_view of_one_rank = "time (ms) |";
-        if (!has_step) {
-            return;
-        }
-        if (line.find("time across ranks (ms):") != std::string_view::npos ||
-            line.find("times across ranks (ms):") != std::string_view::npos) {
-            begin(is_first);
-        } else if (const std::size_t at = line.find(of_one_rank); at != std::string_view::npos) {
-            begin(is_first);
-            take_row(line.substr(at + of_one_rank.size()));
-            is_open_ = false;
-        } else if (is_open_) {
-            is_open_ = take_timer(line);
-        }
-    }
-
-    std::vector<LoggedTimer> found() const {
-        std::vector<LoggedTimer> timers;
-        for (const auto& [name, all] : reports_) {
-            std::vector<double> least;
-            std::vector<double> most;
-            LoggedTimer timer{.name = name,
-                              .of_one_rank = std::ranges::all_of(all, &Report::of_one_rank)};
-            const auto is_of_kind = [&timer](const Report& report) {
-                return report.of_one_rank == timer.of_one_rank;
-            };
-            const bool has_others = std::ranges::any_of(
-                all, [&](const Report& report) { return is_of_kind(report) && !report.is_first; });
-            for (const Report& report : all) {
-                if (!is_of_kind(report) || (has_others && report.is_first)) {
-                    continue;
-                }
-                most.push_back(report.most);
-                if (report.least) {
-                    least.push_back(*report.least);
-                }
-            }
-            timer.most = median(most);
-            timer.reports = static_cast<int>(most.size());
-            if (least.size() == most.size()) {
-                timer.least = median(least);
-            }
-            timers.push_back(std::move(timer));
-        }
-        return timers;
-    }
-
-  private:
-    struct Report {
-        std::optional<double> least{};  ///< seconds; none: the log has the most alone
-        double most = 0;                ///< seconds
-        bool is_first = false;
-        bool of_one_rank = false;
-    };
-
-    void begin(bool is_first) {
-        is_open_ = true;
-        is_first_ = is_first;
-        name_.clear();
-    }
-
-    static bool is_name(std::string_view text) {
-        return !text.empty() && std::ranges::all_of(text, [](char c) {
-            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-                   c == '/';
-        });
-    }
-
-    void add(std::string_view name, Report report) {
-        report.is_first = is_first_;
-        reports_[std::string(name)].push_back(report);
-    }
-
-    /// "forward-compute: 193.77 | backward-compute: 73.02 | ..."
-    void take_row(std::string_view row) {
-        while (!row.empty()) {
-            const std::string_view part = trimmed_line(row.substr(0, row.find('|')));
-            row.remove_prefix(std::min(row.find('|'), row.size() - 1) + 1);
-            const std::size_t colon = part.find(':');
-            const std::string_view name = part.substr(0, std::min(colon, part.size()));
-            const std::optional<double> time = colon == std::string_view::npos
-                                                   ? std::nullopt
-                                                   : number_behind<double>(part.substr(colon), ":");
-            if (is_name(name) && is_positive(time)) {
-                add(name, {.most = *time / 1000, .of_one_rank = true});
-            }
-        }
-    }
-
-    /// "    forward-compute ....: (900.12, 950.50)", "    forward-compute ....: 950.50", or
-    /// "  forward-compute:" with a line "     rank  0: 900.12" for each rank behind it. False: it
-    /// is no such line.
-    bool take_timer(std::string_view line) {
-        const std::size_t rank = line.rfind(" rank ");
-        if (!name_.empty() && rank != std::string_view::npos) {
-            const std::string_view rest = line.substr(rank);
-            const std::optional<double> time =
-                number_behind<double>(rest.substr(std::min(rest.find(':'), rest.size())), ":");
-            if (is_positive(time)) {
-                if (std::exchange(awaits_ranks_, false)) {
-                    add(name_, {});
-                }
-                Report& report = reports_[name_].back();
-                report.least = std::min(report.least.value_or(*time / 1000), *time / 1000);
-                report.most = std::max(report.most, *time / 1000);
-            }
-            return true;
-        }
-        const std::size_t colon = line.rfind(':');
-        const bool is_report_of_a_step = line.find('|') != std::string_view::npos;
-        if (colon == std::string_view::npos || is_report_of_a_step) {
-            return false;
-        }
-        std::string_view head = line.substr(0, colon);
-        head = trimmed_line(head.substr(0, std::min(head.find_last_not_of(". ") + 1, head.size())));
-        head.remove_prefix(std::min(head.rfind(' ') + 1, head.size()));
-        if (!is_name(head)) {
-            return false;
-        }
-        const std::string_view value = trimmed_line(line.substr(colon + 1));
-        if (value.empty()) {
-            name_ = head;
-            awaits_ranks_ = true;
-            return true;
-        }
-        name_.clear();
-        const bool is_pair = value.starts_with('(');
-        const std::optional<double> first =
-            number_behind<double>(is_pair ? value.substr(1) : value, "");
-        const std::optional<double> second =
-            is_pair ? number_behind<double>(value, ",") : std::nullopt;
-        if (!first || (is_pair && !second)) {
-            return false;
-        }
-        const double most = second.value_or(*first);
-        if (is_positive(most)) {
-            add(head,
-                {.least = is_pair ? std::optional(*first / 1000) : std::nullopt,
-                 .most = most / 1000});
-        }
-        return true;
-    }
-
-    std::map<std::string, std::vector<Report>, std::less<>> reports_{};
-    std::string name_{};         ///< of the timer whose ranks follow
-    bool awaits_ranks_ = false;  ///< no rank of that timer was read
-    bool is_open_ = false;
-    bool is_first_ = false;
-};
 
 void take_memory(std::string_view line, TrainingLog& log) {
     double bytes = 0;

@@ -504,7 +504,8 @@ TEST_F(StoppedProcesses, ADeviceThatStandsStillIsFoundByItsSilence) {
     const std::string record = content_of(folder() / "run" / run_file::flight / "process-0001.txt");
     const bool first = record.find(fmt::format("pid {} ", all.front())) != std::string::npos;
     const pid_t culprit = first ? all.front() : all.back();
-    // It is to stand still within a pass: between two steps nobody waits in a collective.
+    // The process has to stop within a forward or backward: between two steps the other device
+    // waits in no collective.
     const auto is_in_a_pass = [this] {
         const std::string text =
             content_of(folder() / "run" / run_file::flight / "process-0001.txt");

@@ -143,7 +143,7 @@ TEST_F(LogsBesidePredictions, OfMegatron) {
     const Outcome text =
         import(megatron_arguments + megatron_steps(""), {"--rows-out", path("rows.json")});
     EXPECT_THAT(text.out,
-                AllOf(HasSubstr("step: measured 3610.0 ms, predicted "),
+                AllOf(HasSubstr("step: measured 3.610 s, predicted "),
                       HasSubstr("what to change first (costs corrected by the log"),
                       HasSubstr("pipetwin simulate " + path("run.toml") + " --calibrate " +
                                 path("rows.json") + " --set ")));

@@ -419,7 +419,7 @@ TEST_F(ImportMegatron, DevicesOfNeMoAreAskedWhereTheFileHasNone) {
     EXPECT_THAT(asked.out, Not(HasSubstr("predicted")));
     const Outcome known = nemo(open, {"--log", log, "--devices", "32"});
     ASSERT_EQ(known.code, 0) << known.err;
-    EXPECT_THAT(known.out, HasSubstr("step: measured 500.0 ms, predicted "));
+    EXPECT_THAT(known.out, HasSubstr("step: measured 500.000 ms, predicted "));
     EXPECT_THAT(content_of(path("n.toml")), HasSubstr("data_parallel = 4\n"));  // 32 / (4 x 2)
     EXPECT_EQ(nemo(nemo_run, {"--devices", "32"}).code, 3);
     EXPECT_EQ(nemo(nemo_run, {"--devices", "16"}).code, 0);
