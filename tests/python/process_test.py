@@ -175,5 +175,15 @@ class InPyTorch(unittest.TestCase):
             self.assertEqual(pipetwin.Schedule.from_csv(text).placement(), plan.schedule.placement())
 
 
+class Folders(unittest.TestCase):
+    def test_given_files_go_to_no_other_folder_than_tmpdir(self):
+        words = "import pipetwin; pipetwin.check(pipetwin.Schedule([['0F0', '0B0']]))"
+        with tempfile.TemporaryDirectory() as folder:
+            asked = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True,
+                                   env=os.environ | {"TMPDIR": f"{folder}/not-there"})
+        self.assertEqual(asked.returncode, 1)
+        self.assertIn("FileError: TMPDIR: no folder for the given files", asked.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
