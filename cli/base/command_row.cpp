@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/help_format.h"
+#include "cli/base/value_words.h"
 #include "core/base/error.h"
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack_choice.h"
@@ -42,7 +43,7 @@ void add_profile(CLI::App& app, std::filesystem::path& file, const std::string& 
 }
 
 void add_stack(CLI::App& app, std::optional<std::string>& stack, const std::string& text) {
-    app.add_option("--stack", stack, text)->type_name("NAME");
+    app.add_option("--stack", stack, text)->type_name("NAME")->check(suggests(NameList::Stacks));
 }
 
 void set_stack_key(const std::optional<std::string>& stack, std::vector<Override>& overrides) {
@@ -78,8 +79,10 @@ void add_run_calibration(CLI::App& app, std::filesystem::path& file) {
 
 void add_flops_count(CLI::App& app, std::optional<FlopsCount>& count) {
     std::vector<std::pair<std::string, FlopsCount>> words;
+    std::vector<std::string_view> names;
     for (const FlopsCount known : flops_counts) {
         words.emplace_back(to_string(known), known);
+        names.emplace_back(to_string(known));
     }
     app.add_option("--mfu",
                    count,
@@ -87,6 +90,7 @@ void add_flops_count(CLI::App& app, std::optional<FlopsCount>& count) {
                    "attention), megatron (half of causal attention; default) or hardware (as palm, "
                    "and recompute)")
         ->transform(CLI::CheckedTransformer(words).description(""))
+        ->check(suggests(names))
         ->type_name("COUNT");
 }
 

@@ -2,6 +2,7 @@
 #include "cli/base/grammar.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/help_format.h"
+#include "cli/base/value_words.h"
 #include "core/base/version.h"
 
 namespace pipetwin::cli {
@@ -22,6 +24,8 @@ constexpr std::string_view exit_code_text =
     "10 ranks disagree, 11 beyond a gate, 12 no verdict of a gate, 129, 130, 141 and 143 stopped\n"
     "by a signal.\n";
 
+constexpr std::array<std::string_view, 3> color_words{"auto", "always", "never"};
+
 void add_common(CLI::App& app, RawCommon& raw) {
     app.add_flag("--json", raw.options.json, "Print the result as one JSON object")
         ->group(general_options);
@@ -34,6 +38,7 @@ void add_common(CLI::App& app, RawCommon& raw) {
            "Override a key of the scenario, as in pipeline.stages=4; the value is TOML, or a bare "
            "word for a string; can be repeated")
         ->type_name("KEY=VALUE")
+        ->check(suggests(NameList::Keys))
         ->expected(1)
         ->allow_extra_args(false)
         ->take_all();
@@ -52,6 +57,7 @@ void add_common(CLI::App& app, RawCommon& raw) {
                                                 {"always", ColorMode::Always},
                                                 {"never", ColorMode::Never}})
                         .description(""))
+        ->check(suggests(color_words))
         ->type_name("WHEN")
         ->group(general_options);
     app.add_flag("--force", raw.options.force, "Overwrite existing files")->group(general_options);

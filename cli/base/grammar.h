@@ -31,6 +31,8 @@ class Grammar {
     /// command or option.
     Parsed parse(const std::vector<std::string>& args);
 
+    const CLI::App& app() const { return app_; }
+
   private:
     CLI::App& add_command(const CommandRow& row);
     Command selected() const;  ///< the options of the command that was given

@@ -2,7 +2,6 @@
 #include "cli/base/help_format.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -12,23 +11,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/base/value_words.h"
+
 namespace pipetwin::cli {
 
 namespace {
 
 constexpr std::size_t text_column = 30;
 constexpr std::size_t last_column = 100;
-
-/// "N" of "N:INT in [1 - 65536]": the name of a value, without what its checks say of themselves.
-std::string value_name(const CLI::Option& option) {
-    constexpr std::array<std::string_view, 5> checks{
-        ":INT", ":FLOAT", ":POSITIVE", ":NONNEGATIVE", ":{"};
-    std::string type = option.get_type_name();
-    for (const std::string_view check : checks) {
-        type.resize(std::min(type.size(), type.find(check)));
-    }
-    return type;
-}
 
 /// Breaks the lines of a text between words, so that each ends before the last column.
 std::string in_lines(const std::string& text) {
@@ -67,6 +57,16 @@ std::string remark_on(std::string_view what, const std::set<CLI::Option*>& optio
 
 }  // namespace
 
+std::string option_text(const CLI::Option& option) {
+    std::string text = option.get_description();
+    if (option.get_required() && !option.get_positional()) {
+        text += " (required)";
+    }
+    text += remark_on("needs", option.get_needs());
+    text += remark_on("not with", option.get_excludes());
+    return text;
+}
+
 HelpFormat::HelpFormat() {
     column_width(text_column);
     label("SUBCOMMAND", "COMMAND");
@@ -82,13 +82,7 @@ std::string HelpFormat::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string HelpFormat::make_option_desc(const CLI::Option* option) const {
-    std::string text = option->get_description();
-    if (option->get_required() && !option->get_positional()) {
-        text += " (required)";
-    }
-    text += remark_on("needs", option->get_needs());
-    text += remark_on("not with", option->get_excludes());
-    return in_lines(text);
+    return in_lines(option_text(*option));
 }
 
 std::string HelpFormat::make_option_usage(const CLI::Option* option) const {

@@ -13,6 +13,9 @@ inline constexpr const char* general_options = "General options";
 /// name in its errors for options of a group without a name.)
 inline constexpr const char* options_without_effect = "Options without effect";
 
+/// What the help says of an option, with what it needs and excludes.
+std::string option_text(const CLI::Option& option);
+
 /// Layout of --help: options with the name of their value, without the ranges that CLI11 puts
 /// behind it; texts end before column 100; what an option needs or excludes is a remark behind its
 /// text.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/base/value_words.h"
 #include "core/base/ascii.h"
 #include "core/scenario/scenario_key.h"
 #include "core/scenario/scenario_tables.h"
@@ -76,9 +77,11 @@ struct GroupedOptions {
             text.front() = ascii::upper(text.front());
         }
         const std::string name = option_of_key(key.name);
-        return key.may_be(Form::Integer)
-                   ? written<std::optional<int>>(name, plain, text, key.option_value)
-                   : written<std::optional<std::string>>(name, plain, text, key.option_value);
+        CLI::Option* const option =
+            key.may_be(Form::Integer)
+                ? written<std::optional<int>>(name, plain, text, key.option_value)
+                : written<std::optional<std::string>>(name, plain, text, key.option_value);
+        return key.words.empty() ? option : option->check(suggests(key.words));
     }
 };
 
@@ -101,8 +104,12 @@ void add_plans(CLI::App& app,
         if (std::ranges::count(list_options, option) == 0) {
             add.key(key, plain, text);
         } else {
-            take_one_word(*add.written<std::vector<std::string>>(
-                std::string(option), plain, text, key.option_value));
+            CLI::Option* const list = add.written<std::vector<std::string>>(
+                std::string(option), plain, text, key.option_value);
+            take_one_word(*list);
+            if (key.option_help.empty()) {
+                list->check(suggests(NameList::Schedules));
+            }
         }
     }
     add("--svg", files.svg, "Draw the compared plans as one picture", "FILE.svg");

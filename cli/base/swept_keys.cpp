@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/plan_grammar.h"
+#include "cli/base/value_words.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
@@ -43,22 +44,8 @@ std::vector<std::string> values_of(std::string_view list) {
     return values;
 }
 
-/// "pipeline.stages" of every key that stands in a table of its own name.
-std::vector<std::string> all_keys() {
-    std::vector<std::string> keys;
-    for (const KeyGroup& group : all_key_groups()) {
-        const bool is_table = group.where.starts_with('[');
-        const std::string table =
-            is_table ? group.where.substr(1, group.where.find(']') - 1) : "model";
-        for (const ScenarioKey& key : group.keys) {
-            keys.push_back(fmt::format("{}.{}", table, key.name));
-        }
-    }
-    return keys;
-}
-
 void expect_known(const std::string& key) {
-    const std::vector<std::string> known = all_keys();
+    const std::vector<std::string> known = scenario_key_names();
     if (std::ranges::find(known, key) != known.end()) {
         return;
     }
@@ -92,13 +79,27 @@ SweptKey swept_key(const std::string& text) {
 
 }  // namespace
 
+std::vector<std::string> scenario_key_names() {
+    std::vector<std::string> keys;
+    for (const KeyGroup& group : all_key_groups()) {
+        const bool is_table = group.where.starts_with('[');
+        const std::string table =
+            is_table ? group.where.substr(1, group.where.find(']') - 1) : "model";
+        for (const ScenarioKey& key : group.keys) {
+            keys.push_back(fmt::format("{}.{}", table, key.name));
+        }
+    }
+    return keys;
+}
+
 void add_swept_keys(CLI::App& app, std::vector<std::string>& texts) {
     take_one_word(*app.add_option(std::string(sweep_option),
                                   texts,
                                   "Compare the values of a key of the scenario, as in "
                                   "pipeline.tensor_parallel=2,4,8, in a table; repeated: every "
                                   "combination")
-                       ->type_name("KEY=A,B,..."));
+                       ->type_name("KEY=A,B,...")
+                       ->check(suggests(NameList::Keys)));
 }
 
 std::vector<SweptKey> swept_keys(const std::vector<std::string>& texts,

@@ -18,6 +18,9 @@ struct SweptKey {
     std::vector<std::string> values{};
 };
 
+/// "pipeline.stages" of every key that stands in a table of its own name.
+std::vector<std::string> scenario_key_names();
+
 /// Declares the option, which can be repeated.
 void add_swept_keys(CLI::App& app, std::vector<std::string>& texts);
 

@@ -24,6 +24,7 @@ CommandRow translate_command();
 CommandRow devices_command();
 CommandRow view_command();
 CommandRow demo_command();
+CommandRow completion_command();
 
 std::span<const CommandRow> command_rows() {
     static const std::array all{run_command(),
@@ -42,7 +43,8 @@ std::span<const CommandRow> command_rows() {
                                 translate_command(),
                                 devices_command(),
                                 view_command(),
-                                demo_command()};
+                                demo_command(),
+                                completion_command()};
     return all;
 }
 

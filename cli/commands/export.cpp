@@ -12,6 +12,7 @@
 
 #include "cli/base/file_kinds.h"
 #include "cli/base/output_file.h"
+#include "cli/base/value_words.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/exporters.h"
@@ -256,6 +257,7 @@ Command declare_export(CLI::App& app) {
     app.add_option("format",
                    options->format,
                    fmt::format("Format to write: {}", fmt::join(export_names(), ", ")))
+        ->check(suggests(export_names()))
         ->type_name("FORMAT")
         ->required();
     app.add_option("source",

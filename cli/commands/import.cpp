@@ -16,6 +16,7 @@
 #include "cli/base/input.h"
 #include "cli/base/output_file.h"
 #include "cli/base/schedule_file.h"
+#include "cli/base/value_words.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/beside_log.h"
@@ -391,6 +392,7 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "hf, megatron, torchtitan, maxtext, trainer, deepspeed: device to estimate the costs "
            "for, as 'pipetwin "
            "devices' names it")
+        ->check(suggests(NameList::Devices))
         ->type_name("NAME");
     add_sequence(app, hf.sequence, "hf: tokens per sample; 8k is 8192");
     app.add_option(
@@ -399,6 +401,7 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "hf: number type: bf16, fp16, fp32, or fp8 (matrix products of blocks in fp8, the "
            "rest in bf16); with --stack also fp8-block, mxfp8 and nvfp4; default: that of the "
            "file")
+        ->check(suggests(NameList::Precisions))
         ->type_name("NAME");
     add_stack(
         app,
@@ -475,6 +478,7 @@ Command declare_import(CLI::App& app) {
            "trainer, deepspeed, csv, hf, pipedream, torch-trace, nsys, otlp, chrome-trace, or "
            "auto, "
            "which looks at the content")
+        ->check(suggests(names))
         ->type_name("FORMAT")
         ->required();
     app.add_option(
@@ -482,6 +486,7 @@ Command declare_import(CLI::App& app) {
            options->file,
            "File to convert, or - for standard input; hf also takes the name of a model that "
            "'pipetwin devices' lists")
+        ->check(suggests(NameList::Models))
         ->type_name("FILE")
         ->required();
     app.add_option(
@@ -529,6 +534,7 @@ Command declare_import(CLI::App& app) {
            options->model,
            "a model by its name or its config.json; megatron, swift: for sizes that the file does "
            "not say; torchtitan, maxtext, trainer, deepspeed: whose costs are estimated")
+        ->check(suggests(NameList::Models))
         ->type_name("NAME");
     app.add_option(
            "--devices",
@@ -543,6 +549,7 @@ Command declare_import(CLI::App& app) {
            "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: nodes "
            "of the run, as 'pipetwin devices' names them (default: those that --device "
            "usually comes in)")
+        ->check(suggests(NameList::Clusters))
         ->type_name("NAME");
     app.add_option(
            "--log",

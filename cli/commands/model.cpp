@@ -10,6 +10,7 @@
 
 #include "cli/base/memory_left.h"
 #include "cli/base/output_file.h"
+#include "cli/base/value_words.h"
 #include "cli/commands/commands.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/layer_costs.h"
@@ -109,6 +110,7 @@ Command declare_model(CLI::App& app) {
            "--device",
            options->device,
            "Estimate the costs of the layers on this device, as 'pipetwin devices' names it")
+        ->check(suggests(NameList::Devices))
         ->type_name("NAME")
         ->needs(app.add_option("--costs-out",
                                options->costs_out,

@@ -17,6 +17,7 @@
 #include "cli/base/option_lists.h"
 #include "cli/base/output_file.h"
 #include "cli/base/plan_grammar.h"
+#include "cli/base/value_words.h"
 #include "cli/interop/exchange.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -144,6 +145,7 @@ void add_question(CLI::App& app, PlanOptions& options) {
            options.cluster,
            "Kind of node in the cluster to plan for: a name that 'pipetwin devices' lists, or a "
            "file")
+        ->check(suggests(NameList::Clusters))
         ->type_name("NAME");
     app.add_option("--nodes", options.nodes, "Number of nodes in the cluster (default 1)")
         ->check(CLI::Range(1, 1 << 16))
@@ -158,6 +160,7 @@ void add_question(CLI::App& app, PlanOptions& options) {
            options.precision,
            "Number type: bf16 (default), fp16, fp32 or fp8; with --stack also fp8-block, mxfp8 "
            "and nvfp4")
+        ->check(suggests(NameList::Precisions))
         ->type_name("NAME");
     add_stack(app,
               options.stack,
@@ -168,7 +171,8 @@ void add_question(CLI::App& app, PlanOptions& options) {
                    options.schedules,
                    "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
                    "docs/planning.md lists)")
-        ->type_name("NAME[,NAME...]");
+        ->type_name("NAME[,NAME...]")
+        ->check(suggests(NameList::Schedules));
     take_one_word(*app.get_option("--schedule"));
     app.add_flag("--whole-blocks",
                  options.whole_blocks,
@@ -193,6 +197,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
            options.scenario,
            "Scenario file; or, with --cluster, a model: a name that 'pipetwin devices' lists, "
            "a config.json or a *.profile.json")
+        ->check(suggests(NameList::Models))
         ->type_name("SCENARIO.toml|MODEL")
         ->required();
     app.footer(

@@ -112,7 +112,7 @@ const std::vector<House>& houses() {
           {"gui/window"}}},
         {"cli",
          {{"cli/base"},
-          {"cli/predict", "cli/processes"},
+          {"cli/predict", "cli/processes", "cli/shell"},
           {"cli/text"},
           {"cli/run_folder"},
           {"cli/training", "cli/interop", "cli/tour"},
