@@ -17,6 +17,21 @@ if(at EQUAL -1)
     message(FATAL_ERROR "the profiles are not those of ${data}:\n${devices}")
 endif()
 
+# Pages of the manual, and what shells complete. Pages may be packed.
+foreach(file man/man1/pipetwin.1 man/man1/pipetwin-plan.1 bash-completion/completions/pipetwin zsh/site-functions/_pipetwin
+             fish/vendor_completions.d/pipetwin.fish)
+    file(GLOB there ${PREFIX}/${DATA}/${file}*)
+    if(NOT there)
+        message(FATAL_ERROR "${PREFIX}/${DATA}/${file} is not installed")
+    endif()
+endforeach()
+
+foreach(schema result-plan file-profile scenario)
+    if(NOT EXISTS ${data}/schemas/${schema}.schema.json)
+        message(FATAL_ERROR "the schema ${schema} is not installed")
+    endif()
+endforeach()
+
 # The costs of a published model.
 execute_process(COMMAND ${program} simulate ${data}/scenarios/papers/gpipe-transformer-48.toml
     WORKING_DIRECTORY / OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
