@@ -33,7 +33,8 @@ constexpr std::array commands{"run",
                               "sweep",
                               "calibrate",
                               "translate",
-                              "demo"};
+                              "demo",
+                              "completion"};
 
 TEST(Help, NamesEveryCommandAndNoneThatIsMissing) {
     const Outcome outcome = pipetwin({"--help"});
@@ -66,7 +67,8 @@ const std::map<std::string, std::vector<std::string>> options_without_effect{
     {"translate", {"--set", "--seed", "--verbose"}},
     {"devices", {"--set", "--seed", "--verbose"}},
     {"view", {"--json", "--out", "--set", "--seed", "--quiet", "--verbose", "--force"}},
-    {"demo", {"--set", "--seed"}}};
+    {"demo", {"--set", "--seed"}},
+    {"completion", {"--set", "--seed", "--verbose"}}};
 
 TEST(Help, ListsTheSharedOptionsThatTheCommandUses) {
     for (const auto& [command, without_effect] : options_without_effect) {
