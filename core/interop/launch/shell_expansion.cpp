@@ -2,7 +2,6 @@
 #include "core/interop/launch/shell_expansion.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -17,203 +16,8 @@ namespace pipetwin {
 namespace {
 
 constexpr std::size_t nowhere = std::string_view::npos;
-constexpr std::string_view name_characters =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-
-bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-/// The variable's name at the begin of a text; empty: none.
-std::string_view name_at(std::string_view text) {
-    if (text.empty() || (text.front() >= '0' && text.front() <= '9')) {
-        return {};
-    }
-    return text.substr(0, std::min(text.find_first_not_of(name_characters), text.size()));
-}
-
-/// Whole numbers with + - * / % and parentheses.
-class Arithmetic {
-  public:
-    explicit Arithmetic(std::string_view text) : text_(text) {}
-
-    std::optional<std::int64_t> value() {
-        const std::int64_t result = sum();
-        skip_blanks();
-        return is_good_ && at_ == text_.size() ? std::optional(result) : std::nullopt;
-    }
-
-  private:
-    static constexpr std::int64_t largest = std::int64_t{1} << 31;
-
-    void skip_blanks() {
-        while (at_ < text_.size() && is_space(text_[at_])) {
-            ++at_;
-        }
-    }
-
-    bool take(char c) {
-        skip_blanks();
-        const bool is_there = at_ < text_.size() && text_[at_] == c;
-        at_ += is_there ? 1 : 0;
-        return is_there;
-    }
-
-    std::int64_t bounded(std::int64_t value) {
-        is_good_ = is_good_ && value > -largest && value < largest;
-        return is_good_ ? value : 0;
-    }
-
-    std::int64_t sum() {
-        std::int64_t result = product();
-        while (is_good_) {
-            if (take('+')) {
-                result = bounded(result + product());
-            } else if (take('-')) {
-                result = bounded(result - product());
-            } else {
-                break;
-            }
-        }
-        return result;
-    }
-
-    std::int64_t product() {
-        std::int64_t result = factor();
-        while (is_good_) {
-            if (take('*')) {
-                result = bounded(result * factor());
-                continue;
-            }
-            const bool is_rest = take('%');
-            if (!is_rest && !take('/')) {
-                break;
-            }
-            const std::int64_t by = factor();
-            is_good_ = is_good_ && by != 0;
-            result = !is_good_ ? 0 : is_rest ? result % by : result / by;
-        }
-        return result;
-    }
-
-    std::int64_t factor() {
-        if (++depth_ > 64) {
-            is_good_ = false;
-            return 0;
-        }
-        std::int64_t result = 0;
-        if (take('(')) {
-            result = sum();
-            is_good_ = is_good_ && take(')');
-        } else if (take('-')) {
-            result = -factor();
-        } else {
-            skip_blanks();
-            const char* const end = text_.data() + text_.size();
-            const auto [rest, status] = std::from_chars(text_.data() + at_, end, result);
-            is_good_ = is_good_ && status == std::errc{};
-            at_ = static_cast<std::size_t>(rest - text_.data());
-        }
-        --depth_;
-        return bounded(result);
-    }
-
-    std::string_view text_;
-    std::size_t at_ = 0;
-    int depth_ = 0;
-    bool is_good_ = true;
-};
 
 }  // namespace
-
-ShellText ShellText::from(std::size_t first) const {
-    ShellText rest{.text = text.substr(first),
-                   .at = {},
-                   .word_at = word_at,
-                   .unknown = unknown,
-                   .holds_flags = holds_flags};
-    if (first < at.size()) {
-        rest.at.assign(at.begin() + static_cast<std::ptrdiff_t>(first), at.end());
-    } else if (!at.empty()) {
-        rest.word_at = at.back() + 1;
-    }
-    return rest;
-}
-
-namespace {
-
-/// Adds an unknown part to the end of a word.
-void add_gap(const ShellGap& gap, ShellText& word) {
-    if (word.unknown.empty()) {
-        word.unknown = gap.unknown;
-    }
-    if (word.text.empty() && word.gaps.empty()) {
-        word.word_at = gap.where;
-    }
-    word.holds_flags = word.holds_flags || gap.holds_flags;
-    word.gaps.push_back(gap);
-    word.gaps.back().at = word.text.size();
-}
-
-/// Adds the unknown parts of a text that stand in front of its character number `index` to a word,
-/// from number `gap` on.
-void add_gaps_at(const ShellText& text, std::size_t index, std::size_t& gap, ShellText& word) {
-    for (; gap < text.gaps.size() && text.gaps[gap].at <= index && !text.gaps[gap].is_apart;
-         ++gap) {
-        add_gap(text.gaps[gap], word);
-    }
-}
-
-/// Adds a word for the unknown parts that stand between blanks in front of character `index`.
-void add_words_of_gaps(const ShellText& text,
-                       std::size_t index,
-                       std::size_t& gap,
-                       std::vector<ShellText>& words) {
-    while (gap < text.gaps.size() && text.gaps[gap].at <= index) {
-        ShellText word{.text = {}, .at = {}, .word_at = text.word_at, .unknown = {}};
-        add_gap(text.gaps[gap], word);
-        ++gap;
-        add_gaps_at(text, index, gap, word);
-        words.push_back(std::move(word));
-    }
-}
-
-}  // namespace
-
-std::vector<ShellText> split_at_blanks(const ShellText& text) {
-    std::vector<ShellText> words;
-    std::size_t gap = 0;
-    for (std::size_t i = 0; i < text.text.size();) {
-        if (is_space(text.text[i])) {
-            add_words_of_gaps(text, i, gap, words);
-            ++i;
-            continue;
-        }
-        ShellText word{.text = {}, .at = {}, .word_at = text.word_at, .unknown = {}};
-        for (; i < text.text.size() && !is_space(text.text[i]); ++i) {
-            add_gaps_at(text, i, gap, word);
-            word.text += text.text[i];
-            word.at.push_back(text.at[i]);
-        }
-        add_gaps_at(text, i, gap, word);
-        words.push_back(std::move(word));
-    }
-    add_words_of_gaps(text, text.text.size(), gap, words);
-    if (!text.unknown.empty() && text.gaps.empty()) {
-        words.push_back({.text = {},
-                         .at = {},
-                         .word_at = text.begin(),
-                         .unknown = text.unknown,
-                         .holds_flags = text.holds_flags});
-    }
-    return words;
-}
-
-bool is_assignment(std::string_view word) {
-    const std::string_view name = name_at(word);
-    word.remove_prefix(name.size());
-    return !name.empty() && (word.starts_with('=') || word.starts_with("+="));
-}
 
 /// Replaces the variables of one word.
 class ShellExpansion {
@@ -274,7 +78,7 @@ class ShellExpansion {
         };
         for (std::size_t i = 0; i < value.text.size(); ++i) {
             put_gaps(i);
-            if (splits_ && !in_quotes && is_space(value.text[i])) {
+            if (splits_ && !in_quotes && is_shell_blank(value.text[i])) {
                 end_word();
             } else {
                 put(value.text[i], value.at[i]);
@@ -376,7 +180,7 @@ class ShellExpansion {
         for (std::size_t i = 0; i < formula.size();) {
             std::string_view rest = formula.substr(i);
             const std::size_t mark = rest.starts_with("${") ? 2 : rest.starts_with('$') ? 1 : 0;
-            const std::string_view name = name_at(rest.substr(mark));
+            const std::string_view name = shell_name_at(rest.substr(mark));
             if (name.empty()) {
                 numbers += formula[i++];
                 continue;
@@ -389,7 +193,7 @@ class ShellExpansion {
             numbers += value->words.front().text;
             i += mark + name.size() + (mark == 2 ? 1 : 0);
         }
-        const std::optional<std::int64_t> result = Arithmetic(numbers).value();
+        const std::optional<std::int64_t> result = shell_arithmetic(numbers);
         if (!result) {
             put_unknown(construct.substr(0, 40));
             return;
@@ -437,7 +241,7 @@ class ShellExpansion {
             braces(raw.substr(2, end - 3), at + 2, in_quotes);
             return end;
         }
-        const std::string_view name = name_at(raw.substr(1));
+        const std::string_view name = shell_name_at(raw.substr(1));
         if (!name.empty()) {
             plain(name, in_quotes);
             return 1 + name.size();
@@ -466,7 +270,7 @@ class ShellExpansion {
 
     /// "X", "X:-otherwise", "X[@]", "#X", ...
     void braces(std::string_view inside, std::size_t at, bool in_quotes) {
-        std::string_view name = name_at(inside);
+        std::string_view name = shell_name_at(inside);
         if (name.empty() && !inside.empty() && inside.front() >= '0' && inside.front() <= '9') {
             name =
                 inside.substr(0, std::min(inside.find_first_not_of("0123456789"), inside.size()));
@@ -581,7 +385,7 @@ void ShellVariables::set(const std::string& name, ShellText value, bool is_optio
 }
 
 void ShellVariables::assign(const ShellWord& assignment, bool is_optional) {
-    const std::string name(name_at(assignment.text));
+    const std::string name(shell_name_at(assignment.text));
     if (fixed_.contains(name)) {
         return;
     }
