@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -64,6 +65,17 @@ void add_common(CLI::App& app, RawCommon& raw) {
 }
 
 }  // namespace
+
+CLI::Validator finite_in(const CLI::Range& range) {
+    return {[range](std::string& text) {
+                double number = 0;
+                const bool is_number = CLI::detail::lexical_cast(text, number);
+                return is_number && !std::isfinite(number)
+                           ? fmt::format("Value {} is no finite number", text)
+                           : range(text);
+            },
+            range.get_description()};
+}
 
 CLI::App& Grammar::add_command(const CommandRow& row) {
     CLI::App* const command = app_.add_subcommand(std::string(row.name), std::string(row.help));

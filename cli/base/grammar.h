@@ -22,6 +22,9 @@ struct RawCommon {
     std::optional<std::uint64_t> seed;
 };
 
+/// Refuses what the range refuses, and NaN and infinity: CLI11's ranges take NaN.
+CLI::Validator finite_in(const CLI::Range& range);
+
 /// The commands and options of the command line, and what one parse fills in. Used once.
 class Grammar {
   public:

@@ -171,6 +171,9 @@ std::string number_in(const std::string& written, CLI::Option& option) {
     }
     const std::string number(begin, end);
     const bool is_written = end == text.end();
+    if (!is_written && (*end == 'e' || *end == 'E')) {  // "1e3": its digits are another number
+        return "";
+    }
     constexpr std::string_view thousands = "kKMGT";
     if (!is_written && !type.starts_with("N[") && thousands.find(*end) != std::string_view::npos) {
         return "";  // 1000 or 1024 times as much

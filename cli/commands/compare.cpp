@@ -15,6 +15,7 @@
 
 #include "cli/base/exit.h"
 #include "cli/base/file_kinds.h"
+#include "cli/base/grammar.h"
 #include "cli/base/input.h"
 #include "cli/base/shell_word.h"
 #include "cli/commands/commands.h"
@@ -277,7 +278,7 @@ Command declare_compare(CLI::App& app) {
                    "Fail (exit code 11) where the predicted step is off by more than so many per "
                    "cent of the measured one, or (12) where noise leaves no verdict")
         ->type_name("PERCENT")
-        ->check(CLI::Range(0.0, 1e6));
+        ->check(finite_in(CLI::Range(0.0, 1e6)));
     add_range_names(app, options->ranges, "traces of a profiler: ");
     Command command = command_with(options, execute_compare);
     command.input = [options] { return options->predicted; };

@@ -12,6 +12,7 @@
 
 #include "cli/base/command_row.h"
 #include "cli/base/file_kinds.h"
+#include "cli/base/grammar.h"
 #include "cli/base/input.h"
 #include "cli/base/option_hints.h"
 #include "cli/base/option_lists.h"
@@ -137,7 +138,7 @@ void add_question(CLI::App& app, PlanOptions& options) {
             app.add_option(name, number, text)
                 ->transform(CLI::AsNumberWithUnit(
                     units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "N[k|M|G|B|T]"))
-                ->check(CLI::PositiveNumber)
+                ->check(finite_in(CLI::PositiveNumber))
                 ->type_name("N[k|M|G|B|T]");
         };
     app.add_option(
@@ -184,7 +185,7 @@ void add_question(CLI::App& app, PlanOptions& options) {
     app.add_option("--price",
                    options.price,
                    "Price of one device hour, in any currency: adds the cost to the answer")
-        ->check(CLI::PositiveNumber)
+        ->check(finite_in(CLI::PositiveNumber))
         ->type_name("X")
         ->needs("--tokens");
 }
