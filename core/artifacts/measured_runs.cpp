@@ -30,8 +30,16 @@ constexpr std::array<string_view, 4> times_of_row{"step_seconds",
                                                   "tokens_per_second_per_device",
                                                   "samples_per_second_per_device",
                                                   "tflops_per_device"};
-constexpr std::array<string_view, 6> rest_of_row{
-    "peak_bytes", "tflops_count", "tokens_per_sample", "name", "comment", "source"};
+/// What a run arrived at: read for their type, and no part of a prediction.
+constexpr std::array<string_view, 2> losses_of_row{"first_loss", "last_loss"};
+constexpr std::array<string_view, 8> rest_of_row{"peak_bytes",
+                                                 "tflops_count",
+                                                 "tokens_per_sample",
+                                                 "first_loss",
+                                                 "last_loss",
+                                                 "name",
+                                                 "comment",
+                                                 "source"};
 constexpr std::array<string_view, 5> words_of_costs{
     "model", "device", "stack", "precision", "sequence"};
 constexpr std::array<string_view, 6> scenario_tables{
@@ -91,6 +99,9 @@ class RowReader {
             run_.tokens_per_sample = static_cast<int>(whole("tokens_per_sample"));
         }
         read_peak();
+        for (const string_view key : losses_of_row) {
+            object_.number_or(key, 0);
+        }
         read_words_of_costs();
         for (const auto& [key, value] : row_.items()) {
             const bool is_word = is_in(key, words_of_costs) && !value.is_object();

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/shell_word.h"
+#include "cli/interop/import/loss_words.h"
 #include "cli/text/text_output.h"
 #include "core/artifacts/measured_runs.h"
 #include "core/base/error.h"
@@ -331,6 +332,12 @@ std::string beside_text(const BesideLog& beside, const ImportOptions& options) {
     for (const BesideTimer& timer : beside.timers) {
         text += timer_text(timer);
     }
+    if (logged.loss) {
+        text += fmt::format("loss: {}\n", loss_text(*logged.loss));
+        for (const std::string& warning : loss_warnings(*logged.loss)) {
+            text += fmt::format("  {}\n", warning);
+        }
+    }
     return text + changes_text(beside, options);
 }
 
@@ -342,6 +349,7 @@ Json beside_json(const BesideLog& beside) {
     json["error_percent"] = (beside.predicted.step / logged.step_seconds - 1) * 100;
     json["measured_peak_bytes"] = logged.peak_bytes ? Json(*logged.peak_bytes) : Json(nullptr);
     json["predicted_peak_bytes"] = beside.predicted.peak.count;
+    json["loss"] = logged.loss ? loss_json(*logged.loss) : Json(nullptr);
     json["timers"] = Json::array();
     for (const BesideTimer& timer : beside.timers) {
         Json one = Json::object();

@@ -11,6 +11,7 @@
 #include "cli/interop/exchange.h"
 #include "cli/interop/range_options.h"
 #include "core/costs/estimate.h"
+#include "core/interop/launch/logged_losses.h"
 #include "core/interop/launch/training_log.h"
 
 namespace pipetwin::sim {
@@ -80,6 +81,7 @@ struct LoggedRun {
     std::optional<std::int64_t> peak_bytes{};  ///< of the device that holds most
     std::string row{};  ///< of --calibrate; empty: only the first report of a run is there
     std::vector<LoggedTimer> timers{};
+    std::optional<LossCourse> loss{};  ///< none: the log has no loss
 };
 
 /// Result of an importer: the content of the file, its description and notes.
@@ -119,6 +121,9 @@ Imported import_megatron(const ImportOptions& options);
 
 /// nanotron's YAML file: as Megatron's flags.
 Imported import_nanotron(const ImportOptions& options);
+
+/// GPT-NeoX's YAML file: as Megatron's flags.
+Imported import_neox(const ImportOptions& options);
 
 /// The YAML file of NeMo 1.x: as Megatron's flags.
 Imported import_nemo(const ImportOptions& options);

@@ -2,12 +2,16 @@
 #include "cli/interop/import/measured_rows.h"
 
 #include <charconv>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/base/input.h"
+#include "cli/interop/import/loss_words.h"
 #include "cli/text/json_output.h"
 #include "core/base/error.h"
 #include "core/base/number_text.h"
@@ -77,6 +81,7 @@ std::string words_of(const MeasuredStep& measured) {
 
 std::string row_of(const MeasuredStep& measured,
                    const TrainingLog& log,
+                   const std::optional<LossCourse>& loss,
                    const std::string& fragment,
                    const std::string& place) {
     Json row = Json::object();
@@ -85,6 +90,17 @@ std::string row_of(const MeasuredStep& measured,
     row["step_seconds"] = measured.seconds;
     if (log.peak_bytes) {
         row["peak_bytes"] = *log.peak_bytes;
+    }
+    const auto is_of_row = [](const LoggedLoss& of) { return of.loss >= 0; };
+    if (loss && loss->first && is_of_row(*loss->first) && is_of_row(*loss->last)) {
+        row["first_loss"] = loss->first->loss;
+        row["last_loss"] = loss->last->loss;
+    }
+    if (loss) {
+        const std::vector<std::string> warnings = loss_warnings(*loss);
+        if (!warnings.empty()) {
+            row["comment"] = fmt::format("{}", fmt::join(warnings, "; "));
+        }
     }
     add_settings(row, fragment);
     add_unwritten(row);
@@ -132,6 +148,12 @@ void add_measured_steps(Imported& imported,
         }
         return;
     }
+    if (wants_rows && imported.has_open_devices) {
+        throw Error(ErrorKind::BadInput,
+                    input_name(options.file),
+                    "nothing says how many devices the run had, so a row would be of another one",
+                    "add --devices N to the command, or leave --rows-out out");
+    }
     const TrainingLog found = parse_training_log(is_beside ? beside : log);
     const std::optional<MeasuredStep> measured = measured_step(found, sizes);
     if (!measured) {
@@ -161,10 +183,19 @@ void add_measured_steps(Imported& imported,
                                          measured->seconds * 1000,
                                          rate,
                                          words_of(*measured)));
-    LoggedRun logged{
-        .step_seconds = measured->seconds, .peak_bytes = found.peak_bytes, .timers = found.timers};
-    if (!measured->has_start && imported.result.left_out.empty()) {
-        logged.row = row_of(*measured, found, imported.content, place);
+    LoggedRun logged{.step_seconds = measured->seconds,
+                     .peak_bytes = found.peak_bytes,
+                     .timers = found.timers,
+                     .loss = loss_course(found.losses)};
+    if (logged.loss) {
+        imported.notes.push_back("the loss is " + loss_text(*logged.loss));
+        for (const std::string& warning : loss_warnings(*logged.loss)) {
+            imported.notes.push_back("warning: " + warning);
+        }
+    }
+    const bool is_whole = imported.result.left_out.empty() && !imported.has_open_devices;
+    if (!measured->has_start && is_whole) {
+        logged.row = row_of(*measured, found, logged.loss, imported.content, place);
     }
     if (wants_rows) {
         imported.rows = logged.row;

@@ -11,7 +11,8 @@ namespace pipetwin::cli {
 /// Adds what a log measured: a note with the median step, and with --rows-out a row of --calibrate
 /// with the settings of `imported.content`. `log`: what was imported, empty where that is no log;
 /// the file of --log goes before it. Throws Error(BadInput) where there is a log and rows are asked
-/// for, or --log is given, and no step is there, and where rows are asked for without a log.
+/// for, or --log is given, and no step is there, and where rows are asked for without a log, or of
+/// a run with open devices (`imported.has_open_devices`).
 void add_measured_steps(Imported& imported,
                         const ImportOptions& options,
                         std::string_view log,

@@ -155,6 +155,14 @@ Imported import_megatron(const ImportOptions& options) {
         return import_layout(parse_megatron_layout(text, place), options.chunks.value_or(1), place);
     }
     expect_flag_options(options);
+    if (has_bridge_summary(log) && options.model.empty()) {
+        throw Error(ErrorKind::BadInput,
+                    place,
+                    "the summary that Megatron-Bridge prints says neither the model's words nor "
+                    "its positions, nor whether embedding and head share weights",
+                    "add --model NAME to the command ('pipetwin devices' lists the names), or "
+                    "import the file of logger.save_config_filepath with this as --log");
+    }
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
@@ -193,11 +201,11 @@ Imported import_megatron(const ImportOptions& options) {
     }
     take_vocabulary(flags, options);
     Imported imported = megatron_fragment(flags, options, place);
+    imported.has_open_devices = !flags.processes.has_value();
     add_measured_steps(imported,
                        options,
                        file.is_printed ? std::string_view(log) : std::string_view(),
                        {.batch = flags.global_batch_size});
-    imported.has_open_devices = !flags.processes.has_value();
     return imported;
 }
 

@@ -510,12 +510,7 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     const bool prints_model = &program == &trainer_program && file.is_printed;
     Imported imported =
         tables_of(run, options, program, prints_model ? logged_model_config(text) : std::nullopt);
-    if (run.has_open_devices && !options.rows_out.empty()) {
-        throw Error(ErrorKind::BadInput,
-                    input_name(options.file),
-                    "nothing says how many devices the run had, so a row would be of another one",
-                    "add --devices N to the command, or leave --rows-out out");
-    }
+    imported.has_open_devices = run.has_open_devices;
     StepSizes sizes{.batch = run.has_open_devices ? std::nullopt : run.batch};
     if (run.batch && run.sequence && !run.has_open_devices) {
         sizes.tokens_of_device =
@@ -523,7 +518,6 @@ Imported import_run(const RunProgram& program, const ImportOptions& options) {
     }
     add_measured_steps(
         imported, options, file.is_printed ? std::string_view(text) : std::string_view(), sizes);
-    imported.has_open_devices = run.has_open_devices;
     return imported;
 }
 

@@ -25,6 +25,8 @@ using LogJson = nlohmann::ordered_json;
 
 constexpr std::string_view nanotron_mark = "Config(general=GeneralArgs(";
 constexpr std::string_view bridge_mark = "------- Task Configuration -------";
+constexpr std::string_view summary_mark =
+    "Configuration Summary (Non-Default Values vs Megatron Core)";
 constexpr std::size_t most_printed = std::size_t{1} << 20;  ///< bytes of one configuration
 
 [[noreturn]] void refuse_cut(std::string_view place, int line) {
@@ -358,10 +360,86 @@ PrintedText swift_log_arguments(std::string_view text, std::string_view place) {
 }
 
 bool has_bridge_log(std::string_view text) {
-    return text.find(bridge_mark) != std::string_view::npos;
+    return text.find(bridge_mark) != std::string_view::npos || has_bridge_summary(text);
 }
 
+bool has_bridge_summary(std::string_view text) {
+    return text.find(bridge_mark) == std::string_view::npos &&
+           text.find(summary_mark) != std::string_view::npos;
+}
+
+namespace {
+
+/// A line of the summary as YAML has it: "model:" for "[model] Non-default values (vs ...):", and
+/// "  bf16: true" for "  bf16: True  (Mcore default: False)"; empty: it is neither.
+std::string yaml_of_summary(std::string_view line, std::string_view place) {
+    if (line.starts_with('[') && line.ends_with(':') && line.find(']') != std::string_view::npos) {
+        return fmt::format("{}:\n", line.substr(1, line.find(']') - 1));
+    }
+    const std::size_t colon = line.find(": ");
+    const std::string_view name = line.substr(0, std::min(colon, line.size()));
+    const bool is_value = name.starts_with("  ") && name.size() > 2 &&
+                          std::ranges::all_of(name.substr(2), [](char c) {
+                              return ascii::is_letter(c) || ascii::is_digit(c) || c == '_';
+                          });
+    if (!is_value || colon == std::string_view::npos) {
+        return {};
+    }
+    const std::string_view value = line.substr(colon + 2);
+    std::string json = json_of_python(value, place);
+    for (const auto& [type, word] : {std::pair("torch.bfloat16", "bf16"),
+                                     std::pair("torch.float16", "fp16"),
+                                     std::pair("torch.float32", "fp32")}) {
+        json = value.starts_with(type) ? std::string(word) : json;
+    }
+    return fmt::format("{}: {}\n", name, json);
+}
+
+PrintedText bridge_summary_yaml(std::string_view text, std::string_view place) {
+    const std::string head = "_target_: megatron.bridge.training.config.ConfigContainer\n";
+    PrintedText found;
+    PrintedText open;
+    std::string front;
+    bool is_ruled = false;  // the line below the title was read
+    for_each_log_line(text, [&](std::string_view line, int number) {
+        const std::size_t at = line.find(summary_mark);
+        if (at != std::string_view::npos) {
+            front = line.substr(0, at);
+            open = {.text = head, .line = number};
+            is_ruled = false;
+            return;
+        }
+        if (open.line == 0 || !line.starts_with(front)) {
+            return;
+        }
+        const std::string_view own = line.substr(front.size());
+        if (!own.starts_with("=====")) {
+            if (open.text.size() < most_printed) {
+                open.text += yaml_of_summary(own, fmt::format("{}:{}", place, number));
+            }
+            return;
+        }
+        if (!std::exchange(is_ruled, true)) {
+            return;
+        }
+        if (found.line > 0 && found.text != open.text) {
+            refuse_another(place, open.line, found.line);
+        }
+        found = found.line > 0 ? found : open;
+        open = {};
+    });
+    if (found.line == 0) {
+        refuse_cut(place, open.line);
+    }
+    return found;
+}
+
+}  // namespace
+
 PrintedText bridge_log_yaml(std::string_view text, std::string_view place) {
+    if (has_bridge_summary(text)) {
+        return bridge_summary_yaml(text, place);
+    }
     PrintedText found;
     PrintedText open;
     std::string front;

@@ -44,10 +44,16 @@ bool has_swift_log(std::string_view text);
 /// where they have no end, or two differ in what makes the run.
 PrintedText swift_log_arguments(std::string_view text, std::string_view place);
 
-/// Whether Megatron-Bridge printed its configuration ("------- Task Configuration -------").
+/// Whether Megatron-Bridge printed its configuration ("------- Task Configuration -------"), or, as
+/// since 2026, a summary of it.
 bool has_bridge_log(std::string_view text);
 
-/// That configuration as YAML. Throws Error(BadInput) where it has no end, or two differ.
+/// Whether it printed the summary alone: what differs from the defaults of Megatron Core, and none
+/// of the model's words, positions and shared weights.
+bool has_bridge_summary(std::string_view text);
+
+/// The configuration, or its summary, as the YAML file that Megatron-Bridge saves. Throws
+/// Error(BadInput) where it has no end, two differ, or a value is none of Python's.
 PrintedText bridge_log_yaml(std::string_view text, std::string_view place);
 
 }  // namespace pipetwin

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -42,7 +43,9 @@ class LoggedSteps {
         if (line.find("---- end of arguments ----") != std::string_view::npos) {
             if (!has_block_) {
                 log.steps.clear();
+                log.losses.clear();
                 seen_.clear();
+                seen_losses_.clear();
             }
             has_block_ = true;
             begins_ = true;
@@ -63,8 +66,12 @@ class LoggedSteps {
     void add(LoggedStep step, TrainingLog& log);
     bool settle_mean(LoggedStep& step);
     void find_start(const LoggedStep& step);
+    /// Adds the loss of a line that reports an iteration (0: not said, as the Trainer's).
+    void take_loss(std::string_view line, int number, std::int64_t iteration, TrainingLog& log);
+    void add_loss(const LoggedLoss& loss, TrainingLog& log);
 
     std::set<std::int64_t> seen_{};
+    std::set<std::int64_t> seen_losses_{};
     bool has_block_ = false;
     bool begins_ = true;     ///< the next step is the first of a start
     double mean_until_ = 0;  ///< of all steps from the start up to the next iteration, in seconds
@@ -140,10 +147,12 @@ std::optional<LoggedStep> megatron_step(std::string_view line) {
     }
     const std::optional<double> tflops =
         number_behind<double>(line, "throughput per GPU (TFLOP/s/GPU):");
-    return LoggedStep{.iteration = *iteration,
-                      .seconds = *time / 1000,
-                      .batch = number_behind<int>(line, "global batch size:"),
-                      .device_tflops = is_positive(tflops) ? tflops : std::nullopt};
+    std::optional<LoggedStep> step(std::in_place);
+    step->iteration = *iteration;
+    step->seconds = *time / 1000;
+    step->batch = number_behind<int>(line, "global batch size:");
+    step->device_tflops = is_positive(tflops) ? tflops : std::nullopt;
+    return step;
 }
 
 std::optional<LoggedStep> titan_step(std::string_view line) {
@@ -273,6 +282,21 @@ std::optional<LoggedStep> swift_step(std::string_view line) {
                       .elapsed_seconds = seconds_in_words(behind("'elapsed_time'"))};
 }
 
+void LoggedSteps::take_loss(std::string_view line,
+                            int number,
+                            std::int64_t iteration,
+                            TrainingLog& log) {
+    if (const std::optional<double> loss = logged_loss(line, !log.losses.empty())) {
+        add_loss({.line = number, .iteration = iteration, .loss = *loss}, log);
+    }
+}
+
+void LoggedSteps::add_loss(const LoggedLoss& loss, TrainingLog& log) {
+    if (loss.iteration == 0 || seen_losses_.insert(loss.iteration).second) {
+        log.losses.push_back(loss);
+    }
+}
+
 /// Programs that grew out of Megatron-LM report a step in its words, and DeepSpeed below them in
 /// its own.
 void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
@@ -280,6 +304,12 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
     if (step && number_behind<int>(line, "number of skipped iterations:").value_or(0) > 0) {
         if (seen_.insert(step->iteration).second) {
             begins_ = false;  // without an update
+        }
+        const bool has_nan = number_behind<int>(line, "number of nan iterations:").value_or(0) > 0;
+        const std::optional<double> loss =
+            has_nan ? std::numeric_limits<double>::quiet_NaN() : logged_loss(line, false);
+        if (loss) {
+            add_loss({.line = number, .iteration = step->iteration, .loss = *loss}, log);
         }
         return;
     }
@@ -294,6 +324,9 @@ void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log)
         if (step && !settle_mean(*step)) {
             return;
         }
+    }
+    if (step || (!has_block_ && is_trainer_loss(line))) {
+        take_loss(line, number, step ? step->iteration : 0, log);
     }
     if (step) {
         step->line = number;

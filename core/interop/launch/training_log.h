@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/interop/launch/logged_losses.h"
+
 namespace pipetwin {
 
 /// A step that a training program reported; a mean where it reports several at once.
@@ -45,6 +47,9 @@ struct TrainingLog {
     std::optional<std::int64_t> peak_bytes{};
     /// By their names, without those behind the first step of a start where there are others.
     std::vector<LoggedTimer> timers{};
+    /// Each iteration once, in the order of the log; where it has blocks of Megatron's arguments
+    /// those behind the first.
+    std::vector<LoggedLoss> losses{};
 };
 
 /// Reads the lines in which programs report their steps, whatever stands in front of them:
@@ -64,6 +69,8 @@ struct TrainingLog {
 ///     ms-swift      {..., 'iteration': 'N/M', 'elapsed_time': '1m 2s', ..., 'train_speed(s/it)':
 ///     T},
 ///                   a mean since the start or the resumption
+///
+/// and the losses in these lines, and in those of the Trainer ("{'loss': 2.3, ...}").
 ///
 /// (megatron/training/training.py, training_log and report_memory;
 /// torchtitan/components/metrics.py; deepspeed/runtime/pipe/engine.py, train_batch, and

@@ -442,6 +442,80 @@ TEST_F(LogsBesidePredictions, OfMegatronBridge) {
     EXPECT_EQ(import(strange, {"--devices", "16"}).code, 3);
 }
 
+/// Since 2026 Megatron-Bridge prints what differs from the defaults of Megatron Core
+/// (megatron/bridge/training/config.py, log_non_default_values): the split, and none of the words.
+TEST_F(LogsBesidePredictions, OfMegatronBridgesSummary) {
+    const std::string rule(70, '=');
+    const std::string summary =
+        rule + "\nConfiguration Summary (Non-Default Values vs Megatron Core)\n" + rule +
+        "\n\n[optimizer] Non-default values (vs Mcore OptimizerConfig):\n"
+        "  bf16: True  (Mcore default: False)\n"
+        "  lr: 0.0003  (Mcore default: None)\n"
+        "  params_dtype: torch.bfloat16  (Mcore default: torch.float32)\n"
+        "  use_distributed_optimizer: True  (Mcore default: False)\n"
+        "\n[ddp] Non-default values (vs Mcore DistributedDataParallelConfig):\n"
+        "  grad_reduce_in_fp32: True  (Mcore default: False)\n"
+        "  overlap_grad_reduce: True  (Mcore default: False)\n"
+        "  use_distributed_optimizer: True  (Mcore default: False)\n"
+        "\n[model] Non-default values (vs Mcore TransformerConfig):\n"
+        "  add_bias_linear: False  (Mcore default: True)\n"
+        "  attention_backend: <AttnBackend.flash: 1>  (Mcore default: <AttnBackend.auto: 5>)\n"
+        "  attention_dropout: 0.0  (Mcore default: 0.1)\n"
+        "  bf16: True  (Mcore default: False)\n"
+        "  ffn_hidden_size: 14336  (Mcore default: None)\n"
+        "  gated_linear_unit: True  (Mcore default: False)\n"
+        "  hidden_dropout: 0.0  (Mcore default: 0.1)\n"
+        "  hidden_size: 4096  (Mcore default: 0)\n"
+        "  kv_channels: 128  (Mcore default: None)\n"
+        "  normalization: 'RMSNorm'  (Mcore default: 'LayerNorm')\n"
+        "  num_attention_heads: 32  (Mcore default: 0)\n"
+        "  num_layers: 32  (Mcore default: 0)\n"
+        "  num_query_groups: 8  (Mcore default: None)\n"
+        "  params_dtype: torch.bfloat16  (Mcore default: torch.float32)\n"
+        "  pipeline_dtype: torch.bfloat16  (Mcore default: None)\n"
+        "  pipeline_model_parallel_size: 2  (Mcore default: 1)\n"
+        "  sequence_parallel: True  (Mcore default: False)\n"
+        "  tensor_model_parallel_size: 2  (Mcore default: 1)\n"
+        "\n" +
+        std::string(70, '-') + "\nOther Configuration Values:\n" + std::string(70, '-') +
+        "\n\n[train]:\n"
+        "  global_batch_size: 64\n"
+        "  micro_batch_size: 1\n"
+        "  train_iters: 30\n"
+        "\n[dataset]:\n"
+        "  random_seed: 1234\n"
+        "  sequence_length: 4096\n"
+        "\n[logger]:\n"
+        "  log_interval: 10\n";
+    const std::string steps =
+        "\n" + rule +
+        "\n [2026-06-06 03:27:07] iteration 10/ 30 | elapsed time per iteration (ms): 4647.8 | "
+        "global batch size: 64 | lm loss: 1.100000E+01 |\n"
+        " [2026-06-06 03:27:47] iteration 20/ 30 | elapsed time per iteration (ms): 2500.0 | "
+        "global batch size: 64 | lm loss: 9.500000E+00 |\n";
+    const nlohmann::json found =
+        beside(summary + steps, {"--devices", "16", "--model", "llama-3-8b"});
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 2500.0);
+    EXPECT_EQ(found["loss"]["last"]["loss"], 9.5);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("batch = 64\n"),
+                      HasSubstr("precision = \"bf16\"\n"),
+                      HasSubstr("stages = 2\n"),
+                      HasSubstr("data_parallel = 4\n"),
+                      HasSubstr("micro_batches = 16\n"),
+                      HasSubstr("tensor_parallel = 2\n"),
+                      HasSubstr("sequence_parallel = true\n"),
+                      HasSubstr("shard = \"optimizer\"\n")));
+    const Outcome whole =
+        import(summary + steps, {"--devices", "16", "--model", "llama-3-8b", "--json"});
+    EXPECT_EQ(whole.json()["parameters"], 8'030'261'248) << whole.err;
+    const Outcome nameless = import(summary + steps, {"--devices", "16"});
+    EXPECT_EQ(nameless.code, 3);
+    EXPECT_THAT(nameless.err, HasSubstr("add --model NAME to the command"));
+    EXPECT_THAT(import(summary, {"--devices", "16", "--model", "llama-3-8b"}).err,
+                HasSubstr("has no end"));
+}
+
 /// NeMo 2 prints no configuration: nemo-run's file goes with the log. 16 devices: 2 stages x 2
 /// parts of each sample x 4 replicas.
 TEST_F(LogsBesidePredictions, OfNemo2) {

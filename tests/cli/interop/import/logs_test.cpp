@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -148,6 +149,74 @@ TEST_F(ImportMegatron, ARowIsNotOfAnotherRunThanTheLogs) {
     const Outcome refused = import(log, {"--insist", "--force", "--rows-out", path("rows.json")});
     EXPECT_EQ(refused.code, 2);
     EXPECT_THAT(refused.err, HasSubstr("of another run than the log's"));
+}
+
+/// Losses stand beside the answer and in the row, which calibrates as one without them.
+TEST_F(ImportMegatron, LossesOfALogAreInItsAnswerAndItsRow) {
+    const auto step = [](int iteration, std::string_view rest) {
+        return fmt::format(
+            " iteration {}/ 100 | elapsed time per iteration (ms): 810.0 | global batch size: 64 | "
+            "{} |\n",
+            iteration,
+            rest);
+    };
+    std::string log(log_of_a_run);
+    for (const int iteration : {1, 2, 3, 4, 5}) {
+        log += step(iteration, "lm loss: 9.500000E+00");
+    }
+    log += step(6, "lm loss: 1.300000E+01") + step(7, "grad norm: nan") +
+           step(8, "lm loss: 8.250000E+00");
+    const Outcome outcome =
+        import(log, {"--device", "h100-sxm", "--json", "--rows-out", path("rows.json")});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const nlohmann::json loss = outcome.json()["log"]["loss"];
+    EXPECT_EQ(loss["reports"], 8);
+    EXPECT_EQ(loss["first"]["loss"], 9.5);
+    EXPECT_EQ(loss["first"]["iteration"], 1);
+    EXPECT_EQ(loss["last"]["loss"], 8.25);
+    EXPECT_EQ(loss["last"]["iteration"], 8);
+    EXPECT_EQ(loss["not_finite"], 1);
+    EXPECT_EQ(loss["first_not_finite"]["iteration"], 7);
+    EXPECT_EQ(loss["spike"]["loss"], 13);
+    EXPECT_EQ(loss["spike"]["median_before"], 9.5);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("the loss is 9.5 at iteration 1, 8.25 at iteration 8 (8 reports)"),
+                      HasSubstr("warning: the loss is no number in 1 of 8 reports, the first at "
+                                "iteration 7"),
+                      HasSubstr("warning: the loss rises to 13 at iteration 6")));
+    const nlohmann::json row = nlohmann::json::parse(content_of(path("rows.json")))[0];
+    EXPECT_EQ(row["first_loss"], 9.5);
+    EXPECT_EQ(row["last_loss"], 8.25);
+    EXPECT_THAT(row["comment"].get<std::string>(), HasSubstr("no number in 1 of 8 reports"));
+    EXPECT_THAT(import(log, {"--device", "h100-sxm"}).out,
+                HasSubstr("loss: 9.5 at iteration 1, 8.25 at iteration 8 (8 reports)\n"));
+    const Outcome calibrated =
+        pipetwin({"simulate", path("x.toml"), "--calibrate", path("rows.json"), "--json"});
+    ASSERT_EQ(calibrated.code, 0) << calibrated.err;
+    EXPECT_NEAR(calibrated.json()["step_ms"].get<double>(), 810, 810 * 0.02);
+    EXPECT_TRUE(outcome.json()["log"].contains("loss"));
+    const Outcome silent = import(std::string(log_of_a_run) + std::string(steps_of_a_run),
+                                  {"--device", "h100-sxm", "--json"});
+    EXPECT_TRUE(silent.json()["log"]["loss"].is_null()) << silent.out;
+}
+
+/// A row has the settings of a run, and without the number of devices it has no replicas.
+TEST_F(ImportMegatron, ARowNeedsTheNumberOfDevices) {
+    const std::string flags =
+        "pretrain_gpt.py --num-layers 24 --hidden-size 512 --num-attention-heads 8 --seq-length "
+        "1024 --max-position-embeddings 1024 --vocab-size 32000 --pipeline-model-parallel-size 4 "
+        "--micro-batch-size 1 --global-batch-size 64 --bf16";
+    const std::string log = file("train.log", steps_of_a_run);
+    const Outcome open = import(flags, {"--log", log, "--rows-out", path("rows.json")});
+    EXPECT_EQ(open.code, 3);
+    EXPECT_THAT(open.err,
+                AllOf(HasSubstr("nothing says how many devices the run had"),
+                      HasSubstr("add --devices N to the command")));
+    EXPECT_EQ(import(flags, {"--log", log}).code, 0);
+    const Outcome said =
+        import(flags, {"--log", log, "--rows-out", path("rows.json"), "--devices", "8"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(nlohmann::json::parse(content_of(path("rows.json")))[0]["pipeline.data_parallel"], 2);
 }
 
 TEST_F(ImportMegatron, RowsGoIntoAFileOfTheirOwn) {
