@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/file_kinds.h"
+#include "cli/base/grammar.h"
 #include "cli/base/input.h"
 #include "cli/base/output_file.h"
 #include "cli/base/schedule_file.h"
@@ -120,6 +121,14 @@ constexpr std::array importers{
              .read = &import_nanotron,
              .kinds = {FileKind::Unknown},
              .expected = "nanotron's YAML",
+             .hf = true,
+             .unknown = true,
+             .words = true,
+             .log = true},
+    Importer{.name = "neox",
+             .read = &import_neox,
+             .kinds = {FileKind::Unknown, FileKind::DeepSpeed},
+             .expected = "GPT-NeoX's YAML",
              .hf = true,
              .unknown = true,
              .words = true,
@@ -416,13 +425,13 @@ void add_hf_options(CLI::App& app, HfOptions& hf) {
            "hf, megatron: share of the device's peak FLOP/s that every matrix product reaches, "
            "0.001 to 1 (default: estimated from the product's sizes)")
         ->type_name("X")
-        ->check(CLI::Range(0.001, 1.0));
+        ->check(finite_in(CLI::Range(0.001, 1.0)));
     app.add_option("--memory-efficiency",
                    hf.memory_efficiency,
                    "hf, megatron: share of the device's memory bandwidth that all other kernels "
                    "reach, 0.001 to 1 (default: depends on the kind of kernel)")
         ->type_name("X")
-        ->check(CLI::Range(0.001, 1.0));
+        ->check(finite_in(CLI::Range(0.001, 1.0)));
     app.add_option_function<std::string>(
            "--attention",
            [&hf](const std::string& word) {
@@ -474,7 +483,8 @@ Command declare_import(CLI::App& app) {
     app.add_option(
            "format",
            options->format,
-           "Format of the file: torch-csv, megatron, swift, nemo, nanotron, torchtitan, maxtext, "
+           "Format of the file: torch-csv, megatron, swift, nemo, nanotron, neox, torchtitan, "
+           "maxtext, "
            "trainer, deepspeed, csv, hf, pipedream, torch-trace, nsys, otlp, chrome-trace, or "
            "auto, "
            "which looks at the content")
@@ -502,30 +512,33 @@ Command declare_import(CLI::App& app) {
            "--chunks", options->chunks, "megatron: stages per rank (virtual stages), default 1")
         ->type_name("V")
         ->check(CLI::Range(1, 64));
-    app.add_flag("--ignore-unknown",
-                 options->ignore_unknown,
-                 "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: leave "
-                 "out names that "
-                 "are not known "
-                 "though they look like a slip of one that is (default: refuse them; other "
-                 "unknown names are left out with a warning)");
-    app.add_flag("--insist",
-                 options->insist,
-                 "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: leave "
-                 "out all that a "
-                 "scenario cannot "
-                 "express; the result then says that it is of another run");
-    app.add_option("--vocabulary",
-                   options->vocabulary,
-                   "megatron, swift, nemo, nanotron: words of the tokenizer, where the file does "
-                   "not say them")
+    app.add_flag(
+        "--ignore-unknown",
+        options->ignore_unknown,
+        "megatron, swift, nemo, nanotron, neox, torchtitan, maxtext, trainer, deepspeed: leave "
+        "out names that "
+        "are not known "
+        "though they look like a slip of one that is (default: refuse them; other "
+        "unknown names are left out with a warning)");
+    app.add_flag(
+        "--insist",
+        options->insist,
+        "megatron, swift, nemo, nanotron, neox, torchtitan, maxtext, trainer, deepspeed: leave "
+        "out all that a "
+        "scenario cannot "
+        "express; the result then says that it is of another run");
+    app.add_option(
+           "--vocabulary",
+           options->vocabulary,
+           "megatron, swift, nemo, nanotron, neox: words of the tokenizer, where the file does "
+           "not say them")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 24));
-    app.add_option(
-           "--variable",
-           options->variables,
-           "megatron, swift, nemo, nanotron: a value for a variable of the file, which comes from "
-           "outside; 3=4 for $3; repeatable")
+    app.add_option("--variable",
+                   options->variables,
+                   "megatron, swift, nemo, nanotron, neox: a value for a variable of the file, "
+                   "which comes from "
+                   "outside; 3=4 for $3; repeatable")
         ->type_name("NAME=VALUE")
         ->take_all()
         ->expected(1);
@@ -536,34 +549,35 @@ Command declare_import(CLI::App& app) {
            "not say; torchtitan, maxtext, trainer, deepspeed: whose costs are estimated")
         ->check(suggests(NameList::Models))
         ->type_name("NAME");
-    app.add_option(
-           "--devices",
-           options->devices,
-           "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: devices "
-           "of the run, where the file leaves them open")
+    app.add_option("--devices",
+                   options->devices,
+                   "megatron, swift, nemo, nanotron, neox, torchtitan, maxtext, trainer, "
+                   "deepspeed: devices "
+                   "of the run, where the file leaves them open")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 22));
     app.add_option(
            "--cluster",
            options->cluster,
-           "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: nodes "
+           "megatron, swift, nemo, nanotron, neox, torchtitan, maxtext, trainer, deepspeed: nodes "
            "of the run, as 'pipetwin devices' names them (default: those that --device "
            "usually comes in)")
         ->check(suggests(NameList::Clusters))
         ->type_name("NAME");
-    app.add_option(
-           "--log",
-           options->log,
-           "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: log of the "
-           "run, where the "
-           "file has only its configuration: its steps are compared and go to --rows-out")
+    app.add_option("--log",
+                   options->log,
+                   "megatron, swift, nemo, nanotron, neox, torchtitan, maxtext, trainer, "
+                   "deepspeed: log of the "
+                   "run, where the "
+                   "file has only its configuration: its steps are compared and go to --rows-out")
         ->type_name("FILE");
-    app.add_option("--rows-out",
-                   options->rows_out,
-                   "megatron, swift, nemo, nanotron, torchtitan, maxtext, trainer, deepspeed: file "
-                   "for the steps "
-                   "that a log "
-                   "measured, as a row for --calibrate")
+    app.add_option(
+           "--rows-out",
+           options->rows_out,
+           "megatron, swift, nemo, nanotron, neox, torchtitan, maxtext, trainer, deepspeed: file "
+           "for the steps "
+           "that a log "
+           "measured, as a row for --calibrate")
         ->type_name("FILE");
     add_hf_options(app, options->hf);
     add_range_names(app, options->ranges, "torch-trace, nsys, otlp: ");

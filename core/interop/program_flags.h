@@ -20,6 +20,17 @@ MegatronFlags nanotron_flags(const LaunchFile& file, LeaveOut leave_out);
 /// Throws Error(BadInput) with the place of a setting.
 MegatronFlags nemo_flags(const LaunchFile& file, LeaveOut leave_out);
 
+/// A run of GPT-NeoX from its YAML file, or several in one: GPTs without experts, on the devices of
+/// `file.all_processes` where the file does not say their number. Throws Error(BadInput) and
+/// Error(Infeasible) with the place of a setting.
+MegatronFlags neox_flags(const LaunchFile& file, LeaveOut leave_out);
+
+/// Whether a file has the number of stages as GPT-NeoX calls it.
+bool has_neox_keys(const LaunchFile& file);
+
+/// Whether a text is a configuration of GPT-NeoX.
+bool is_neox(std::string_view text);
+
 /// Whether a file has a key of NeMo that says something of a model, its split or its step.
 bool has_nemo_keys(const LaunchFile& file);
 

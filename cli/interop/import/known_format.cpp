@@ -153,6 +153,9 @@ std::optional<KnownFormat> format_by_mark(std::string_view text) {
     if (is_nanotron(text)) {
         return KnownFormat{.format = "nanotron", .words = "a configuration of nanotron"};
     }
+    if (is_neox(text)) {
+        return KnownFormat{.format = "neox", .words = "a configuration of GPT-NeoX"};
+    }
     if (is_nemo2(text)) {
         return KnownFormat{.format = "nemo", .words = "a configuration of NeMo 2"};
     }
@@ -193,7 +196,7 @@ KnownFormat known_format(const std::filesystem::path& file) {
         return {.format = "hf", .words = "a folder with a config.json of Hugging Face"};
     }
     FileKind kind = kind_of_file(file);
-    if (kind == FileKind::Unknown || kind == FileKind::Megatron) {
+    if (kind == FileKind::Unknown || kind == FileKind::Megatron || kind == FileKind::DeepSpeed) {
         const std::string text = read_input(file, largest_known_file);
         if (const std::optional<KnownFormat> marked = format_by_mark(text)) {
             return *marked;

@@ -31,9 +31,6 @@ std::string toml_comment(std::string_view text) {
 }
 
 void expect_known_program(std::string_view text, const std::string& place) {
-    const auto holds = [text](std::string_view part) {
-        return text.find(part) != std::string_view::npos;
-    };
     if (is_nanotron(text)) {
         throw Error(ErrorKind::BadInput,
                     place,
@@ -46,13 +43,11 @@ void expect_known_program(std::string_view text, const std::string& place) {
                     "this is NeMo's configuration",
                     "'pipetwin import nemo' reads it");
     }
-    if (holds("pipe_parallel_size\"") || holds("pipe-parallel-size\"") ||
-        holds("pipe_parallel_size:") || holds("pipe-parallel-size:")) {
+    if (is_neox(text)) {
         throw Error(ErrorKind::BadInput,
                     place,
-                    "this is GPT-NeoX's configuration, which is not read",
-                    "write its sizes as Megatron's flags, as in --pipeline-model-parallel-size 4, "
-                    "for 'pipetwin import megatron'");
+                    "this is GPT-NeoX's configuration",
+                    "'pipetwin import neox' reads it");
     }
 }
 

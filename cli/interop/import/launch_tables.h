@@ -25,8 +25,8 @@ std::string toml_comment(std::string_view text);
 /// Throws Error(BadInput) for bytes that no text of the `expected` kind has.
 void expect_text(std::string_view text, const std::string& place, std::string_view expected);
 
-/// Throws Error(BadInput) for a configuration of GPT-NeoX, which is not read, and for one of
-/// nanotron, which another format reads.
+/// Throws Error(BadInput) for a configuration of GPT-NeoX, nanotron or NeMo, which other formats
+/// read.
 void expect_known_program(std::string_view text, const std::string& place);
 
 /// The values of --variable. Throws Error(Usage) for one that is not NAME=VALUE, and for a variable

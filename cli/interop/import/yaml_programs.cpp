@@ -47,6 +47,13 @@ constexpr YamlProgram nanotron_program{.format = "nanotron",
                                        .has_keys = &has_nanotron_keys,
                                        .flags = &nanotron_flags};
 
+constexpr YamlProgram neox_program{.format = "neox",
+                                   .name = "GPT-NeoX",
+                                   .example = "pipe_parallel_size",
+                                   .is_one = &is_neox,
+                                   .has_keys = &has_neox_keys,
+                                   .flags = &neox_flags};
+
 /// Throws Error(BadInput) for a text of another format, naming its command.
 void expect_no_other_format(const YamlProgram& program,
                             std::string_view text,
@@ -110,7 +117,7 @@ Imported import_program(const YamlProgram& program, const ImportOptions& options
     if (!is_log) {
         expect_size_of_file(program, text, place);
     }
-    const LaunchFile file =
+    LaunchFile file =
         is_log ? parse_nanotron_log(text, place)
                : settings_of_program(program, text, place, given_variables(options, text));
     expect_flag_options(options);
@@ -123,18 +130,22 @@ Imported import_program(const YamlProgram& program, const ImportOptions& options
     if (options.hf.device) {
         require_free(profile_beside(options.common.out), options.common.force);
     }
+    const bool counts_replicas = &program == &neox_program;  // samples follow from the devices
+    if (counts_replicas) {
+        take_devices(file, options);
+    }
     MegatronFlags flags = program.flags(file, leave_out(options));
-    if (options.devices) {
+    if (options.devices && !counts_replicas) {
         expect_devices(flags.processes, options);
         flags.processes = options.devices;
     }
     take_vocabulary(flags, options);
     Imported imported = megatron_fragment(flags, options, place);
+    imported.has_open_devices = !flags.processes.has_value();
     add_measured_steps(imported,
                        options,
                        is_log ? std::string_view(text) : std::string_view(),
                        {.batch = flags.global_batch_size});
-    imported.has_open_devices = !flags.processes.has_value();
     return imported;
 }
 
@@ -145,6 +156,10 @@ Imported import_nemo(const ImportOptions& options) {
         return import_megatron(options);
     }
     return import_program(nemo_program, options);
+}
+
+Imported import_neox(const ImportOptions& options) {
+    return import_program(neox_program, options);
 }
 
 Imported import_nanotron(const ImportOptions& options) {

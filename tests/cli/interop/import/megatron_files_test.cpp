@@ -242,9 +242,56 @@ TEST_F(ImportMegatron, HelpersBeforeTheTrainingArePassedOver) {
     EXPECT_THAT(content_of(path("x.toml")), HasSubstr("partition = [6, 6, 6, 6]\n"));
 }
 
+/// GPT-NeoX-20B (Black et al. 2022, and configs/20B.yml of its repository): 20,554,567,680
+/// parameters on 96 devices, 12 replicas of 4 stages with 2 devices each, 1,536 samples a step.
+TEST_F(ImportMegatron, AConfigurationOfGptNeoxIsReadWithItsDevices) {
+    const std::string config = file("20B.yml",
+                                    R"({
+  "vocab_file": "./20B_checkpoints/20B_tokenizer.json",
+  "pipe_parallel_size": 4, "model_parallel_size": 2,
+  "num_layers": 44, "hidden_size": 6144, "num_attention_heads": 64,
+  "seq_length": 2048, "max_position_embeddings": 2048,
+  "norm": "layernorm", "pos_emb": "rotary", "no_weight_tying": true, "gpt_j_residual": true,
+  "scaled_upper_triang_masked_softmax_fusion": true, "bias_gelu_fusion": true, # fused
+  "optimizer": {"type": "Adam", "params": {"lr": 0.97e-4, "betas": [0.9, 0.95],}},
+  "zero_optimization": {"stage": 1, "allgather_partitions": True, "overlap_comm": True},
+  "train-micro-batch-size-per-gpu": 4, "gradient_accumulation_steps": 32,
+  "checkpoint_activations": true, "checkpoint_num_layers": 1, "gradient_clipping": 1.0,
+  "hidden_dropout": 0, "attention_dropout": 0, "fp16": {"enabled": true, "loss_scale": 0},
+  "train_iters": 150000,
+})");
+    const auto import_neox = [&](std::vector<std::string> more) {
+        std::vector<std::string> args{
+            "import", "auto", config, "--force", "--json", "--out", path("x.toml")};
+        args.insert(args.end(), more.begin(), more.end());
+        return pipetwin(args);
+    };
+    const Outcome outcome = import_neox({"--devices", "96", "--device", "a100-sxm-80"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["parameters"], 20'554'567'680);
+    EXPECT_THAT(outcome.err, HasSubstr("gpt_j_residual: the prediction computes the halves"));
+    EXPECT_THAT(content_of(path("x.toml")),
+                AllOf(HasSubstr("batch = 1536\n"),
+                      HasSubstr("stages = 4\n"),
+                      HasSubstr("tensor_parallel = 2\n"),
+                      HasSubstr("data_parallel = 12\n"),
+                      HasSubstr("micro_batches = 32\n"),
+                      HasSubstr("partition = [11, 11, 11, 11]\n"),
+                      HasSubstr("recompute = \"block\"\n"),
+                      HasSubstr("precision = \"bf16\"\n"),
+                      HasSubstr("shard = \"optimizer\"\n")));
+    const Outcome open = import_neox({});
+    EXPECT_EQ(open.code, 3);
+    EXPECT_THAT(open.err, HasSubstr("add --devices N to the command"));
+    EXPECT_EQ(import_neox({"--devices", "100"}).code, 4) << "100 devices are no multiple of 8";
+    const std::string experts = file("moe.yml", "pipe_parallel_size: 1\nmoe_num_experts: 8\n");
+    EXPECT_EQ(pipetwin({"import", "neox", experts, "--devices", "8", "--out", path("y.toml")}).code,
+              3);
+}
+
 TEST_F(ImportMegatron, OtherProgramsConfigurationsAreCalledByTheirNames) {
     EXPECT_THAT(import("# a model\n{\n  \"pipe_parallel_size\": 4,\n}\n").err,
-                HasSubstr("this is GPT-NeoX's configuration"));
+                AllOf(HasSubstr("GPT-NeoX"), HasSubstr("import neox")));
     EXPECT_THAT(import("parallelism:\n  dp: 2\n  pp: 4\n  pp_engine: 1f1b\n").err,
                 HasSubstr("this is nanotron's configuration"));
 }
