@@ -68,6 +68,7 @@ CHECK = {
     "deadlock_free_with_begun_receives": "boolean?", "peak_live_activations": Maybe(["integer"]),
     "problems": [{"rank": "integer", "cell": "integer?", "action": "string", "why": "string"}]}
 CHANGES = [{"what": "string", "keys": {"*": ANYTHING}, "step_ms": "number", "faster_percent": "number", "peak_bytes": "integer"}]
+REPORTED_LOSS = {"loss": "number", "iteration": "integer?", "line": "integer"}
 EXCHANGE = {
     **HEAD, "format": "string", "source": "string", "file": "string", "ranks": "integer?", "stages": "integer?",
     "devices": "integer?", "micro_batches": "integer?", "costs": "string?", "layers": "integer?", "parameters": "integer?",
@@ -75,6 +76,10 @@ EXCHANGE = {
     "log?": Maybe({
         "measured_step_ms": "number", "predicted_step_ms": "number", "error_percent": "number",
         "measured_peak_bytes": "integer?", "predicted_peak_bytes": "integer",
+        "loss": Maybe({
+            "reports": "integer", "first": Maybe(REPORTED_LOSS), "last": Maybe(REPORTED_LOSS), "not_finite": "integer",
+            "first_not_finite": Maybe({"iteration": "integer?", "line": "integer"}),
+            "spike": Maybe({**REPORTED_LOSS, "median_before": "number"})}),
         "timers": [{"name": "string", "measured_least_ms": "number?", "measured_most_ms": "number",
                     "predicted_least_ms": "number", "predicted_most_ms": "number"}],
         "compute_factor": "number?", "tried": "integer", "changes": CHANGES, "changes_that_do_not_fit": CHANGES})}
