@@ -6,7 +6,7 @@
 #include "cli/interop/import/importers.h"
 #include "cli/text/text_output.h"
 #include "core/costs/profile_json.h"
-#include "core/interop/pipedream_graph.h"
+#include "core/interop/traces/pipedream_graph.h"
 
 namespace pipetwin::cli {
 

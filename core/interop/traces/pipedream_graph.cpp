@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/pipedream_graph.h"
+#include "core/interop/traces/pipedream_graph.h"
 
 #include <algorithm>
 #include <array>
@@ -35,16 +35,16 @@ constexpr std::array keys{string_view{"forward_compute_time"},
                           string_view{"activation_size"},
                           string_view{"parameter_size"}};
 enum Key { ForwardTime, BackwardTime, ActivationSize, ParameterSize };
-constexpr double largest_number = 9007199254740992;  // 2^53
+constexpr double largest_graph_number = 9007199254740992;  // 2^53
 
 /// A part of a line, and where it begins.
-struct Part {
+struct GraphPart {
     string_view text;
     std::size_t column = 1;
 };
 
-std::vector<Part> split(Part whole, string_view at) {
-    std::vector<Part> parts;
+std::vector<GraphPart> split(GraphPart whole, string_view at) {
+    std::vector<GraphPart> parts;
     for (;;) {
         const std::size_t end = std::min(whole.text.find(at), whole.text.size());
         parts.push_back({whole.text.substr(0, end), whole.column});
@@ -73,12 +73,12 @@ string_view shortened(string_view text) {
     return text.substr(0, 60);
 }
 
-double number(const Line& line, Part value, string_view key, string_view expected) {
+double number(const Line& line, GraphPart value, string_view key, string_view expected) {
     double result = 0;
     const char* const end = value.text.data() + value.text.size();
     const auto [rest, status] = std::from_chars(value.text.data(), end, result);
     const bool whole = status == std::errc{} && rest == end;
-    if (!whole || !std::isfinite(result) || result < 0 || result > largest_number) {
+    if (!whole || !std::isfinite(result) || result < 0 || result > largest_graph_number) {
         line.refuse(value.column,
                     fmt::format("{} = '{}', expected {}", key, shortened(value.text), expected));
     }
@@ -86,17 +86,17 @@ double number(const Line& line, Part value, string_view key, string_view expecte
 }
 
 /// "1024", or "[1024; 512]" for their sum.
-Bytes size(const Line& line, Part value, string_view key) {
+Bytes size(const Line& line, GraphPart value, string_view key) {
     double sum = 0;
     const bool is_list = value.text.starts_with('[') && value.text.ends_with(']');
     if (is_list) {
         value.text = value.text.substr(1, value.text.size() - 2);
         ++value.column;
     }
-    for (const Part& entry : split(value, is_list ? "; " : "\n")) {
+    for (const GraphPart& entry : split(value, is_list ? "; " : "\n")) {
         sum += number(line, entry, key, "a number of bytes, not negative, or [a; b; c]");
     }
-    if (sum > largest_number) {
+    if (sum > largest_graph_number) {
         line.refuse(value.column, fmt::format("{} above 2^53 bytes", key));
     }
     return Bytes{std::llround(sum)};
@@ -118,8 +118,8 @@ struct Node {
 /// An edge line, kept until all nodes are known.
 struct Edge {
     Line line;
-    Part from;
-    Part to;
+    GraphPart from;
+    GraphPart to;
 };
 
 class Reader {
@@ -150,7 +150,7 @@ class Reader {
             line.refuse(1, "bytes that are not UTF-8 text", "is this a graph.txt?");
         }
         if (content.starts_with('\t')) {
-            const std::vector<Part> ends = split({content.substr(1), 2}, separator);
+            const std::vector<GraphPart> ends = split({content.substr(1), 2}, separator);
             if (ends.size() != 2) {
                 line.refuse(2,
                             fmt::format("'{}' is not an edge, expected {}",
@@ -160,7 +160,7 @@ class Reader {
             edges_.push_back({line, ends[0], ends[1]});
             return;
         }
-        const std::vector<Part> parts = split({content, 1}, separator);
+        const std::vector<GraphPart> parts = split({content, 1}, separator);
         if (parts.size() != 3 && parts.size() != 4) {
             line.refuse(1,
                         fmt::format("{} between \" -- \", expected the 3 or 4 of a node: {}",
@@ -190,9 +190,9 @@ class Reader {
         return std::string(description.substr(0, description.find('(')));
     }
 
-    static void read_values(const Line& line, Part part, Node& node) {
+    static void read_values(const Line& line, GraphPart part, Node& node) {
         std::array<bool, keys.size()> seen{};
-        for (const Part& entry : split(part, ", ")) {
+        for (const GraphPart& entry : split(part, ", ")) {
             const std::size_t equals = entry.text.find('=');
             const string_view word = entry.text.substr(0, equals);
             const auto known = std::ranges::find(keys, word);
@@ -218,14 +218,14 @@ class Reader {
         }
     }
 
-    static void set(const Line& line, Key key, Part value, Node& node) {
+    static void set(const Line& line, Key key, GraphPart value, Node& node) {
         const string_view word = keys.at(key);
         switch (key) {
             case ForwardTime:
             case BackwardTime: {
                 constexpr string_view expected = "a number of milliseconds, not negative";
                 const double milliseconds = number(line, value, word, expected);
-                constexpr double most = largest_number / 1e6;
+                constexpr double most = largest_graph_number / 1e6;
                 if (milliseconds > most) {
                     line.refuse(value.column, fmt::format("{} above {} ms", word, most));
                 }
@@ -242,7 +242,7 @@ class Reader {
         }
     }
 
-    static int stage_of(const Line& line, Part part) {
+    static int stage_of(const Line& line, GraphPart part) {
         constexpr string_view key = "stage_id=";
         int stage = -1;
         if (part.text.starts_with(key)) {
@@ -261,7 +261,7 @@ class Reader {
         return stage;
     }
 
-    std::size_t find(const Line& line, Part name) const {
+    std::size_t find(const Line& line, GraphPart name) const {
         const auto found = index_.find(name.text);
         if (found == index_.end()) {
             std::vector<string_view> known;

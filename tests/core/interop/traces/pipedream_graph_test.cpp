@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/pipedream_graph.h"
+#include "core/interop/traces/pipedream_graph.h"
 
 #include <string>
 #include <vector>
