@@ -25,8 +25,11 @@ std::string group_text(GroupKind kind, int member, int size, int replicas) {
     if (kind == GroupKind::Devices) {
         return fmt::format("devices 0-{} of the rank", size - 1);
     }
+    const int first = member / size * size;
+    if (kind == GroupKind::Neighbours) {
+        return fmt::format("devices {}-{} of the rank", first, first + size - 1);
+    }
     if (kind == GroupKind::Replicas) {
-        const int first = member / size * size;
         return fmt::format("replicas {}-{}", first, first + size - 1);
     }
     const int step = replicas / size;

@@ -59,9 +59,9 @@ enum class GroupCall : std::uint8_t { AllReduce, ReduceScatter, AllGather };
 /// "all-reduce"
 std::string_view to_string(GroupCall call);
 
-/// Who is in a group: the devices of a rank, replicas that divide layers, or one of each of their
-/// groups.
-enum class GroupKind : std::uint8_t { Devices, Replicas, GroupsOfReplicas };
+/// Who is in a group: the devices of a rank, those of them that share heads, replicas that divide
+/// layers, or one of each of their groups.
+enum class GroupKind : std::uint8_t { Devices, Neighbours, Replicas, GroupsOfReplicas };
 
 /// What a member waits for in a group.
 struct GroupWait {

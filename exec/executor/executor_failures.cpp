@@ -40,18 +40,29 @@ void Executor::Impl::refuse_lost_device() const {
 }
 
 std::string Executor::Impl::text_of(const GroupWait& wait) const {
-    const bool are_devices = wait.kind == GroupKind::Devices;
-    const int size = are_devices                        ? plan->tensor_parallel
-                     : wait.kind == GroupKind::Replicas ? plan->gradient_shards
-                                                        : plan->replicas / plan->gradient_shards;
     const bool has_layer = wait.layer >= 0 && wait.layer < model.layer_count();
+    const auto size_of = [&] {
+        switch (wait.kind) {
+            case GroupKind::Devices:
+                break;
+            case GroupKind::Neighbours:
+                return model.layer(wait.layer).spec.cut.sharers;
+            case GroupKind::Replicas:
+                return plan->gradient_shards;
+            case GroupKind::GroupsOfReplicas:
+                return plan->replicas / plan->gradient_shards;
+        }
+        return plan->tensor_parallel;
+    };
     const std::string layer =
         has_layer ? fmt::format(" of layer '{}'", model.layer(wait.layer).spec.name) : "";
     return fmt::format("the {}{} among {}: {} {} has not come",
                        to_string(wait.call),
                        layer,
-                       group_text(wait.kind, wait.member, size, plan->replicas),
-                       are_devices ? "device" : "replica",
+                       group_text(wait.kind, wait.member, size_of(), plan->replicas),
+                       wait.kind == GroupKind::Devices || wait.kind == GroupKind::Neighbours
+                           ? "device"
+                           : "replica",
                        wait.member);
 }
 

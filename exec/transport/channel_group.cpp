@@ -37,10 +37,13 @@ class ChannelGroup final : public Group {
     int index() const override { return member_.index; }
 
     void all_reduce(View numbers, ConstView skip) override {
+        begin(GroupCall::AllReduce);
         all_reduce_over(all_members(), numbers, skip);
     }
 
     void all_reduce_of_neighbours(View numbers, int count) override {
+        begin(GroupCall::AllReduce);
+        wait_.kind = GroupKind::Neighbours;
         all_reduce_over({.first = index() / count * count, .count = count}, numbers, {});
     }
 
@@ -139,7 +142,6 @@ class ChannelGroup final : public Group {
 
     void all_reduce_over(const Some& members, View numbers, ConstView skip) {
         const View own = share(numbers, index(), members);
-        begin(GroupCall::AllReduce);
         note(2, numbers, [&] {
             sum_up(members, numbers, skip.empty() ? skip : share(skip, index(), members), own, {});
             spread(members, numbers, own);

@@ -124,6 +124,26 @@ TEST(ChannelGroup, AddsUpNumbersOfNeighboursAlone) {
     }
 }
 
+/// Only the neighbour of a member that has not come waits for it.
+TEST(ChannelGroup, SaysWhichNeighbourHasNotCome) {
+    Threads threads(4);
+    threads.run([&](Group& group) {
+        std::vector<double> numbers{1, 2};
+        group.at_layer(7);
+        if (group.index() == 2) {
+            while (threads.member(3).waits_for() != GroupWait{.call = GroupCall::AllReduce,
+                                                              .kind = GroupKind::Neighbours,
+                                                              .member = 2,
+                                                              .layer = 7}) {
+                std::this_thread::yield();
+            }
+            EXPECT_NE(threads.member(0).waits_for().value_or(no_wait).member, 2);
+        }
+        group.all_reduce_of_neighbours(view_of(numbers), 2);
+    });
+    EXPECT_EQ(group_text(GroupKind::Neighbours, 2, 2, 1), "devices 2-3 of the rank");
+}
+
 /// Until the last member comes, the others say in which call they wait, at which layer, and for
 /// whom.
 TEST(ChannelGroup, SaysWhoHasNotCome) {
