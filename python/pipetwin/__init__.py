@@ -15,14 +15,14 @@ from ._errors import (BadInputError, Cancelled, FileError, InfeasibleError, Pipe
                       UsageError)
 from ._inputs import Action, Cluster, Model, Scenario, Schedule
 from ._library import Answer, ask
-from ._questions import (check, clusters, compare, devices, draw, export, import_file, models, plan, profile, simulate,
-                         sweep, version)
-from ._results import Check, Comparison, Imported, Plan, Prediction, Result, Timeline
+from ._questions import (check, clusters, compare, devices, draw, export, import_file, models, plan, profile, shipped,
+                         simulate, sweep, version)
+from ._results import Check, Comparison, Imported, Picture, Plan, Prediction, Result, Timeline
 
 __all__ = ["Action", "Answer", "BadInputError", "Cancelled", "Check", "Cluster", "Comparison", "FileError", "Imported",
-           "InfeasibleError", "Model", "PipetwinError", "Plan", "Prediction", "Result", "Scenario", "Schedule",
-           "Timeline", "UnavailableError", "UsageError", "ask", "check", "clusters", "compare", "devices", "draw",
-           "export", "import_file", "models", "plan", "profile", "simulate", "sweep", "version"]
+           "InfeasibleError", "Model", "Picture", "PipetwinError", "Plan", "Prediction", "Result", "Scenario",
+           "Schedule", "Timeline", "UnavailableError", "UsageError", "ask", "check", "clusters", "compare", "devices",
+           "draw", "export", "import_file", "models", "plan", "profile", "shipped", "simulate", "sweep", "version"]
 
 
 def __getattr__(name: str) -> object:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from . import _inputs
+from ._errors import FileError
 from ._inputs import Cluster, CommandLine, Model, PathLike, Scenario, Schedule
-from ._library import Answer, Progress, ask, library
-from ._results import Check, Comparison, Imported, Plan, Prediction, Result
+from ._library import Answer, Progress, ask, library, library_path
+from ._results import Check, Comparison, Imported, Picture, Plan, Prediction, Result
 
 
 def _asked(line: CommandLine, **how: Any) -> Answer:
@@ -232,13 +234,26 @@ def export(format: str, source: Any, *, profile: PathLike | Mapping[str, Any] | 
     return (_asked(line).file(out) or b"").decode()
 
 
-def draw(source: Any, **options: Any) -> str:
+def draw(source: Any, **options: Any) -> Picture:
     """A picture (SVG) of a Scenario's, Plan's or Schedule's timeline, or of a trace.
 
     >>> draw(Schedule([["0F0", "0B0"]])).startswith("<svg")
     True
     """
-    return export("svg", source, **options)
+    return Picture(export("svg", source, **options))
+
+
+def shipped(name: str) -> Path:
+    """The path of a file or folder that ships with the package: what lies in "scenarios" and "profiles".
+
+    >>> simulate(shipped("scenarios/papers/gpipe-transformer-48.toml"), set={"pipeline.stages": 4}).json["stages"]
+    4
+    """
+    path = library_path().parents[1] / "share" / "pipetwin" / name
+    if not path.exists():
+        raise FileError(f"nothing of the name {name!r} ships", kind="io", place=str(path),
+                        hint="list the folder pipetwin.shipped(\"scenarios\")", code=6)
+    return path
 
 
 def import_file(file: PathLike | Mapping[str, Any], format: str = "auto", *more: PathLike, out: str = "imported",
@@ -277,4 +292,4 @@ def profile(model: PathLike | Mapping[str, Any] | Model, device: str, *, sequenc
 
 
 __all__ = ["Answer", "ask", "check", "clusters", "compare", "devices", "draw", "export", "import_file", "models", "plan",
-           "profile", "simulate", "sweep", "version"]
+           "profile", "shipped", "simulate", "sweep", "version"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -62,6 +63,17 @@ class Result:
         return f"<{type(self).__name__}>"
 
 
+class Picture(str):
+    """A picture as a text, SVG. A notebook shows it.
+
+    >>> Picture("<svg/>")._repr_html_(), Picture("<svg/>").startswith("<svg")
+    ('<svg/>', True)
+    """
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
 class Timeline:
     """When each rank does what, as it lies in the library's memory: nothing is copied.
 
@@ -115,9 +127,9 @@ class Timeline:
                 "kind": pandas.Categorical.from_codes(row["kind"], self.kinds)}))
         return pandas.concat(frames, ignore_index=True)
 
-    def svg(self) -> str:
+    def svg(self) -> Picture:
         """The timeline as a picture."""
-        return self._answer.picture() or ""
+        return Picture(self._answer.picture() or "")
 
     def __getitem__(self, rank: int) -> Any:
         try:
@@ -218,7 +230,7 @@ class Plan(Result):
         return _library_of("pandas").DataFrame(self.ranked)
 
     def _repr_html_(self) -> str:
-        return html_table(_CANDIDATE, ([_short(plan.get(key)) for key in _CANDIDATE] for plan in self.ranked[:20]))
+        return html_table(_CANDIDATE, ([_short(plan.get(key)) for key in _CANDIDATE] for plan in self.ranked[:10]))
 
     def __repr__(self) -> str:
         best = self.ranked[0]
@@ -227,6 +239,9 @@ class Plan(Result):
 
 
 def _short(value: Any) -> Any:
+    if isinstance(value, list):  # of stages: equal neighbours together
+        return ", ".join(f"{word} x{count}" if (count := len(list(same))) > 1 else f"{word}"
+                         for word, same in itertools.groupby(value))
     return f"{value:g}" if isinstance(value, float) else "" if value is None else value
 
 

@@ -18,9 +18,10 @@ from typing import Any
 from . import _questions
 from ._errors import UnavailableError, UsageError
 from ._inputs import PathLike, Schedule
+from ._recorder import Recorder
 from ._results import Comparison, Plan
 
-__all__ = ["compare", "profile", "schedule"]
+__all__ = ["Recorder", "compare", "profile", "record", "schedule"]
 
 
 def _torch() -> Any:
@@ -135,3 +136,38 @@ def compare(plan: Any, *traces: PathLike, **options: Any) -> Comparison:
         raise UsageError("no trace was given", kind="usage", place="traces",
                          hint="give the file of each rank, as torch.profiler's export_chrome_trace writes it", code=2)
     return _questions.compare(plan, *(os.fspath(trace) for trace in traces), **options)
+
+
+def record(plan: Any, folder: PathLike, schedule: Any, *, skip: int = 1, steps: int = 31,
+           synchronize: Callable[[], None] | None = None) -> Recorder:
+    """Records the steps of a training as a run folder, which `pipetwin.compare`, `pipetwin view` and the window open.
+
+    plan:         the plan that is trained: a Plan, a Scenario, or what makes one
+    folder:       written by rank 0 when the Recorder is closed
+    schedule:     the runtime of torch.distributed.pipelining, or a list of this rank's PipelineStages
+    skip:         steps at the begin that do not count
+    steps:        how many of the last steps are kept
+    synchronize:  on a GPU torch.cuda.synchronize: called before each reading of the clock, so that an action is as long as
+                  its kernels. Without it the times are those of the launches
+
+    Every process of the group calls it, and closes it. The clocks of hosts have to agree.
+    """
+    torch = _torch()
+    stages = schedule if isinstance(schedule, (list, tuple)) else getattr(schedule, "_stages", None) or [
+        getattr(schedule, "_stage", None)]
+    if not all(hasattr(stage, "forward_one_chunk") for stage in stages):
+        raise TypeError("schedule is neither one of torch.distributed.pipelining nor a list of its PipelineStages")
+    group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if group else (0, 1)
+
+    def gather(value: Any) -> list[Any]:
+        everyone = [None] * ranks
+        torch.distributed.all_gather_object(everyone, value)
+        return everyone
+
+    def peak_bytes() -> int | None:
+        return torch.cuda.max_memory_allocated() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+
+    return Recorder(plan, Path(folder), stages, rank=rank, ranks=ranks, skip=skip, steps=steps,
+                    schedule=None if isinstance(schedule, (list, tuple)) else schedule,
+                    gather=gather if group else None, peak_bytes=peak_bytes, synchronize=synchronize)

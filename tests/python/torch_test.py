@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pipetwin.torch on a current PyTorch: plans that two processes train over gloo, beside PyTorch's own 1F1B.
+"""pipetwin.torch on a current PyTorch: plans that two and four processes train over gloo, beside PyTorch's own 1F1B.
 
     MODERN_TORCH=ROOT PACKAGE=FOLDER torch_test.py
 
@@ -17,6 +17,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOSS_TOLERANCE, GRADIENT_TOLERANCE = 1e-12, 1e-10
 WIDTH, MICRO_BATCHES, PER_MICRO_BATCH = 6, 4, 3
+RANKS = (2, 4)
+SECONDS = 240  # for the processes of one number of ranks, on a busy machine
 
 
 def modules_of(count):
@@ -91,21 +93,33 @@ def work(rank, ranks, rendezvous, folder, results):
     from torch.profiler import ProfilerActivity, profile
     modules = modules_of(ranks * 2)
     runtime = pipetwin.torch.schedule(plan_of("interleaved-1f1b", 2), modules, loss_fn=loss)
-    placement = [0, 1, 0, 1] if ranks == 2 else list(range(ranks)) * 2
+    placement = list(range(ranks)) * 2
     train(runtime, rank, ranks, placement)
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         train(runtime, rank, ranks, placement)
     recorded.export_chrome_trace(f"{folder}/rank{rank}.json")
     dist.barrier()
+    costs = pipetwin.torch.profile(torch.nn.Sequential(*modules_of(ranks * 2)),
+                                   torch.zeros(PER_MICRO_BATCH, WIDTH, dtype=torch.float64), (PER_MICRO_BATCH,),
+                                   repetitions=3, seconds=0.01)
+    assert len(costs["layers"]) == ranks * 2 and all(
+        layer["samples"][0]["forward_ns"] > 0 for layer in costs["layers"]), costs
+    scenario = pipetwin.Scenario(
+        {**plan_of("interleaved-1f1b", 2), "model": {"kind": "profile", "file": "costs.profile.json"},
+         "training": {"batch": MICRO_BATCHES * PER_MICRO_BATCH}}, {"costs.profile.json": costs})
+
+    # The steps of a training as a run folder.
+    runtime = pipetwin.torch.schedule(scenario, modules_of(ranks * 2), loss_fn=loss)
+    with pipetwin.torch.record(scenario, f"{folder}/run", runtime) as recorder:
+        for _ in range(3):
+            with recorder.step():
+                mean = train(runtime, rank, ranks, placement)
+            recorder.log(loss=mean)
     if rank == 0:
-        costs = pipetwin.torch.profile(torch.nn.Sequential(*modules_of(ranks * 2)),
-                                       torch.zeros(PER_MICRO_BATCH, WIDTH, dtype=torch.float64), (PER_MICRO_BATCH,),
-                                       repetitions=3, seconds=0.01)
-        assert len(costs["layers"]) == ranks * 2 and all(
-            layer["samples"][0]["forward_ns"] > 0 for layer in costs["layers"]), costs
-        scenario = pipetwin.Scenario(
-            {**plan_of("interleaved-1f1b", 2), "model": {"kind": "profile", "file": "costs.profile.json"},
-             "training": {"batch": MICRO_BATCHES * PER_MICRO_BATCH}}, {"costs.profile.json": costs})
+        metrics = [json.loads(line) for line in pathlib.Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
+        assert len(metrics) == 3 and all(line["loss"] > 0 for line in metrics), metrics
+        recorded = pipetwin.compare(f"{folder}/run")
+        assert 0 < recorded["step_ms"]["measured"] < 2 * max(line["step_ms"] for line in metrics), recorded.text
         compared = pipetwin.torch.compare(scenario, *[f"{folder}/rank{number}.json" for number in range(ranks)])
         assert compared["step_ms"]["measured"] > 0, compared.text
         found["compared"] = compared["step_ms"]
@@ -124,18 +138,18 @@ def work(rank, ranks, rendezvous, folder, results):
     dist.destroy_process_group()
 
 
-def inside(folder):
+def inside(folder, ranks):
     import logging
     import multiprocessing
     logging.disable(logging.WARNING)
     import torch.distributed.pipelining  # noqa: F401 - once, before the processes fork
     fork = multiprocessing.get_context("fork")
-    results, ranks = fork.Queue(), 2
+    results = fork.Queue()
     workers = [fork.Process(target=work, args=(rank, ranks, f"{folder}/rendezvous", folder, results))
                for rank in range(ranks)]
     for worker in workers:
         worker.start()
-    print(json.dumps([results.get(timeout=90) for _ in workers]))
+    print(json.dumps([results.get(timeout=SECONDS) for _ in workers]))
     for worker in workers:
         worker.join()
 
@@ -147,26 +161,28 @@ def main():
     sys.path.insert(0, str(ROOT / "bench" / "peers"))
     from torch_schedules import python_of
     command, environment = python_of(pathlib.Path(os.environ["MODERN_TORCH"]).resolve())
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([*map(str, command), str(pathlib.Path(__file__).resolve()), "--inside", folder],
-                              env={**environment, "PYTHONPATH": os.environ["PACKAGE"], "USE_LIBUV": "0"},
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=180)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
-    if done.returncode != 0 or not lines:
-        raise SystemExit(f"no result, {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}")
-    worst = {"loss": 0.0, "gradient": 0.0}
-    for of_rank in json.loads(lines[0]):
-        for schedule, off in of_rank.items():
-            if schedule != "compared":
-                worst = {key: max(worst[key], off[key]) for key in worst}
-                if off["loss"] > LOSS_TOLERANCE or off["gradient"] > GRADIENT_TOLERANCE:
-                    raise SystemExit(f"{schedule}: {off}")
-    print(f"five schedules trained as PyTorch's: a loss off by {worst['loss']:.1e}, a gradient by {worst['gradient']:.1e}")
+    for ranks in RANKS:
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*map(str, command), str(pathlib.Path(__file__).resolve()), "--inside", folder, str(ranks)],
+                                  env={**environment, "PYTHONPATH": os.environ["PACKAGE"], "USE_LIBUV": "0"},
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=SECONDS)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+        if done.returncode != 0 or not lines:
+            raise SystemExit(f"{ranks} ranks: no result, {done.returncode}:\n{done.stdout}{done.stderr[-4000:]}")
+        worst = {"loss": 0.0, "gradient": 0.0}
+        for of_rank in json.loads(lines[0]):
+            for schedule, off in of_rank.items():
+                if schedule != "compared":
+                    worst = {key: max(worst[key], off[key]) for key in worst}
+                    if off["loss"] > LOSS_TOLERANCE or off["gradient"] > GRADIENT_TOLERANCE:
+                        raise SystemExit(f"{ranks} ranks, {schedule}: {off}")
+        print(f"{ranks} ranks: five schedules trained as PyTorch's: a loss off by {worst['loss']:.1e}, a gradient by "
+              f"{worst['gradient']:.1e}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inside"]:
-        inside(sys.argv[2])
+        inside(sys.argv[2], int(sys.argv[3]))
     else:
         sys.exit(main())
