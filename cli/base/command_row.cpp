@@ -94,18 +94,6 @@ void add_flops_count(CLI::App& app, std::optional<FlopsCount>& count) {
         ->type_name("COUNT");
 }
 
-void refuse_other_picture(const std::string& option, const std::filesystem::path& file) {
-    const std::string ending = file.extension().string();
-    if (!ending.empty() && ending != ".svg") {
-        throw Error(
-            ErrorKind::Usage,
-            option,
-            fmt::format("'{}' ends in {}, but the picture is an SVG", file.string(), ending),
-            fmt::format("name it {}",
-                        std::filesystem::path(file).replace_extension(".svg").string()));
-    }
-}
-
 void refuse_key_of_option(std::string_view option,
                           std::string_view key,
                           const std::vector<Override>& overrides) {

@@ -101,10 +101,6 @@ void add_run_calibration(CLI::App& app, std::filesystem::path& file);
 
 /// --mfu
 void add_flops_count(CLI::App& app, std::optional<FlopsCount>& count);
-
-/// Throws Error(Usage) for a picture whose name says that it is of another kind.
-void refuse_other_picture(const std::string& option, const std::filesystem::path& file);
-
 /// Throws Error(Usage) for an option whose key --set sets, too.
 void refuse_key_of_option(std::string_view option,
                           std::string_view key,

@@ -30,4 +30,21 @@ void write_own_output(const std::filesystem::path& file,
     write_patiently([&] { replace_file(file, content); }, console);
 }
 
+void require_free(const std::filesystem::path& out, bool force, std::string_view option) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(out, ignored)) {
+        throw Error(ErrorKind::Io,
+                    out.string(),
+                    "there is a folder of this name, expected the name of a file",
+                    fmt::format("name a file with {} FILE", option));
+    }
+    if (!force && std::filesystem::exists(out, ignored)) {
+        throw Error(
+            ErrorKind::Io,
+            out.string(),
+            "the file is there already",
+            fmt::format("name another file with {} FILE, or overwrite it with --force", option));
+    }
+}
+
 }  // namespace pipetwin::cli

@@ -20,4 +20,8 @@ void write_own_output(const std::filesystem::path& file,
                       std::string_view content,
                       Console& console);
 
+/// Throws Error(Io) if something stands where the result shall go and `force` does not allow to
+/// replace it. Called before any work.
+void require_free(const std::filesystem::path& out, bool force, std::string_view option = "--out");
+
 }  // namespace pipetwin::cli

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/base/picture_options.h"
 #include "core/text/override.h"
 
 namespace pipetwin {
@@ -66,8 +67,8 @@ struct PlainOptions {
 
 /// Files for plans that are compared; each may be empty.
 struct SweepFiles {
-    std::filesystem::path svg;  ///< a picture
-    std::filesystem::path csv;  ///< the table
+    PictureOptions pictures{};
+    std::filesystem::path csv{};  ///< the table
 };
 
 /// The option of a key, with or without its table: "--micro-batches" for "pipeline.micro_batches".

@@ -112,7 +112,7 @@ void add_plans(CLI::App& app,
             }
         }
     }
-    add("--svg", files.svg, "Draw the compared plans as one picture", "FILE.svg");
+    add_pictures(app, files.pictures, "Draw the plan, or compared plans as one picture", group);
     add("--csv", files.csv, "Write the table of the compared plans as CSV", "FILE.csv");
 }
 

@@ -14,6 +14,7 @@
 #include "cli/base/output_file.h"
 #include "cli/base/value_words.h"
 #include "cli/commands/commands.h"
+#include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/exporters.h"
 #include "cli/interop/export_source.h"
@@ -45,20 +46,14 @@ ExportSource::Predicted predicted(const ExportSource& source, Console& console) 
     return found;
 }
 
-std::string picture_title(const ExportSource::Predicted& source) {
+std::string title_of(const ExportSource::Predicted& source) {
     const Schedule& schedule = source.trace.schedule;
-    std::string title = fmt::format("{}, {}, {}",
-                                    source.trace.schedule_name,
-                                    counted(schedule.rank_count(), "rank"),
-                                    counted(schedule.micro_batches, "micro-batch"));
-    if (source.replicas > 1) {
-        title += fmt::format(
-            ", replica 0 of 0 {} {}", source.replicas == 2 ? "and" : "to", source.replicas - 1);
-    }
-    if (source.devices_per_rank > 1) {
-        title += fmt::format(", {} devices per rank", source.devices_per_rank);
-    }
-    return title + (source.costs == "unit" ? ", unit costs" : "");
+    return timeline_title({.schedule = source.trace.schedule_name,
+                           .ranks = schedule.rank_count(),
+                           .micro_batches = schedule.micro_batches,
+                           .replicas = source.replicas,
+                           .devices_per_rank = source.devices_per_rank,
+                           .has_unit_costs = source.costs == "unit"});
 }
 
 /// What an export of the timeline says of it.
@@ -68,28 +63,6 @@ Exported of_timeline(const ExportSource::Predicted& found, std::string content) 
         found.trace.schedule.rank_count() * found.replicas * found.devices_per_rank;
     exported.result.costs = found.costs;
     return exported;
-}
-
-/// Wide enough for the names of three quarters of the actions, within reason.
-int picture_width(const Timeline& timeline) {
-    constexpr double pixels_per_name = 24;
-    constexpr double narrowest = 960;
-    constexpr double widest = 3840;
-    std::vector<Duration> durations;
-    for (const auto& row : timeline.ranks) {
-        for (const Span& span : row) {
-            if (is_compute(span.action.op)) {
-                durations.push_back(span.end - span.begin);
-            }
-        }
-    }
-    if (durations.empty()) {
-        return static_cast<int>(narrowest);
-    }
-    const auto quarter = durations.begin() + std::ssize(durations) / 4;
-    std::ranges::nth_element(durations, quarter);
-    const double names = to_seconds(step_time(timeline)) / std::max(to_seconds(*quarter), 1e-9);
-    return static_cast<int>(std::clamp(names * pixels_per_name, narrowest, widest));
 }
 
 /// The step of a trace that is nearest the median, with a word to the user which one of several.
@@ -104,21 +77,19 @@ const Timeline& drawn_step(const TimelineSet& timelines, Console& console) {
     return step;
 }
 
-Exported svg(const ExportSource& source, const ExportOptions&, Console& console) {
+/// The picture in the given format.
+template <FigureFormat format>
+Exported picture(const ExportSource& source, const ExportOptions& options, Console& console) {
     const ExportSource::Predicted found = source.kind() == ExportSource::Kind::Trace
                                               ? source.predicted()
                                               : predicted(source, console);
     const Timeline& timeline = drawn_step(found.trace.timelines, console);
-    SvgOptions look;
-    look.title = picture_title(found);
-    if (timeline.origin == Origin::Predicted) {  // a measured one has actions of all lengths
-        look.width = picture_width(timeline);
-    }
-    if (const std::optional<Trace> measured = source.measured()) {
-        return of_timeline(
-            found, render_svg_pair(timeline, drawn_step(measured->timelines, console), look));
-    }
-    return of_timeline(found, render_svg(timeline, look));
+    const SvgOptions look = timeline_look(timeline, title_of(found), options.look);
+    const std::optional<Trace> measured = source.measured();
+    const std::string svg =
+        measured ? render_svg_pair(timeline, drawn_step(measured->timelines, console), look)
+                 : render_svg(timeline, look);
+    return of_timeline(found, figure_bytes(svg, format));
 }
 
 Exported chrome_trace(const ExportSource& source, const ExportOptions&, Console& console) {
@@ -146,7 +117,9 @@ constexpr auto export_formats = std::to_array<ExportFormat>({
     {"sbatch", &export_slurm_script},
     {"kubernetes", &export_kubernetes_job},
     {"json", &export_json},
-    {"svg", &svg},
+    {"svg", &picture<FigureFormat::Svg>},
+    {"pdf", &picture<FigureFormat::Pdf>},
+    {"png", &picture<FigureFormat::Png>},
     {"hf", nullptr},
 });
 
@@ -171,21 +144,38 @@ std::string config_of(const ExportSource& source) {
                : std::string();
 }
 
-/// Throws Error(Usage) for an SVG that would be called another kind of picture.
-void expect_svg_name(const ExportOptions& options, bool is_svg) {
-    constexpr std::array<std::string_view, 7> others{
-        ".png", ".jpg", ".jpeg", ".gif", ".pdf", ".eps", ".webp"};
-    const std::string ending = options.common.out.extension().string();
-    if (is_svg && std::ranges::find(others, ending) != others.end()) {
+/// The format of a picture; none: it is no picture.
+std::optional<FigureFormat> picture_format(std::string_view format) {
+    if (format == "svg") {
+        return FigureFormat::Svg;
+    }
+    if (format == "pdf") {
+        return FigureFormat::Pdf;
+    }
+    return format == "png" ? std::optional(FigureFormat::Png) : std::nullopt;
+}
+
+/// Throws Error(Usage) for a picture that would be called another kind of picture, and for the look
+/// of a picture beside a format that is none; Error(Unavailable) where it cannot be drawn.
+void check_picture(const ExportOptions& options) {
+    const std::optional<FigureFormat> format = picture_format(options.format);
+    if (!format && options.look != FigureLook{}) {
         throw Error(
             ErrorKind::Usage,
-            "--out",
-            fmt::format(
-                "'{}' ends in {}, but the picture is an SVG", options.common.out.string(), ending),
-            fmt::format(
-                "name it {}",
-                std::filesystem::path(options.common.out).replace_extension(".svg").string()));
+            option_of_look(options.look),
+            fmt::format("it is for svg, pdf and png, but the format is '{}'", options.format),
+            "leave it out, or export one of these");
     }
+    if (!format) {
+        return;
+    }
+    constexpr std::array<std::string_view, 8> pictures{
+        ".svg", ".pdf", ".png", ".jpg", ".jpeg", ".gif", ".eps", ".webp"};
+    const std::string ending = options.common.out.extension().string();
+    if (std::ranges::find(pictures, ending) != pictures.end()) {
+        refuse_other_picture("--out", options.common.out, "." + options.format);
+    }
+    require_figures(*format);
 }
 
 void execute_export(const ExportOptions& options, Console& console) {
@@ -205,7 +195,7 @@ void execute_export(const ExportOptions& options, Console& console) {
                     fmt::format("it is for hf, but the format is '{}'", options.format),
                     "leave it out, or export hf");
     }
-    expect_svg_name(options, write == &svg);
+    check_picture(options);
     if (write == nullptr) {
         Exchanged written = export_hf(options, console);
         written.format = options.format;
@@ -239,7 +229,7 @@ void execute_export(const ExportOptions& options, Console& console) {
 void expect_source(const ExportOptions& options) {
     if (!if_scenario(options.source).empty()) {
         expect_scenario(options.source);
-    } else if (options.format == "svg") {
+    } else if (picture_format(options.format)) {
         expect_kind(options.source,
                     {FileKind::Schedule, FileKind::RunFolder, FileKind::OurTrace},
                     "a scenario *.toml, a run folder, a trace that pipetwin wrote or a schedule as "
@@ -263,7 +253,7 @@ Command declare_export(CLI::App& app) {
     app.add_option("source",
                    options->source,
                    "What to convert: a scenario, a schedule file, a folder of a plan or run, or "
-                   "for svg a trace")
+                   "for svg, pdf and png a trace")
         ->type_name("SOURCE")
         ->required();
     add_profile(app, options->profile, "Costs of the scenario's layers: *.profile.json or CSV");
@@ -274,6 +264,7 @@ Command declare_export(CLI::App& app) {
                    options->shard_size,
                    "hf: largest size of one file of weights (default 5 GB)")
         ->type_name("SIZE");
+    add_figure_look(app, options->look);
     needs_out_file(app);
     leave_out_of_help(app, {"--seed", "--verbose"});
     Command command = command_with(options, execute_export);

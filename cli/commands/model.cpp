@@ -12,6 +12,7 @@
 #include "cli/base/output_file.h"
 #include "cli/base/value_words.h"
 #include "cli/commands/commands.h"
+#include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/layer_costs.h"
 #include "cli/text/json_output.h"
@@ -31,7 +32,7 @@ struct ModelOptions {
     CommonOptions common;
     std::filesystem::path scenario;
     std::filesystem::path profile;  ///< costs that decide the cuts; empty: where simulate looks
-    std::filesystem::path svg;      ///< *.svg; empty: not asked for
+    PictureOptions pictures;
     /// Costs estimated for a device, to be written; both are given, or none.
     std::string device{};
     std::filesystem::path costs_out{};  ///< *.profile.json
@@ -65,10 +66,9 @@ std::optional<Partition> found_partition(const Scenario& scenario,
 }
 
 void execute_model(const ModelOptions& options, Console& console) {
-    for (const std::filesystem::path& file : {options.svg, options.costs_out}) {
-        if (!file.empty()) {
-            require_free(file, options.common.force);
-        }
+    require_pictures(options.pictures, options.common.force);
+    if (!options.costs_out.empty()) {
+        require_free(options.costs_out, options.common.force, "--costs-out");
     }
     const Scenario scenario = read_scenario(options.scenario, options.common.overrides);
     std::optional<sim::FoundProfile> costs = sim::known_profile(scenario, options.profile, {});
@@ -87,10 +87,10 @@ void execute_model(const ModelOptions& options, Console& console) {
     }
     const std::string json = json_text(model_json(units));
     write_result(json, options.common, console);
-    if (!options.svg.empty()) {
-        write_output(options.svg, render_model(model_picture(units)), console);
-        console.note(fmt::format("picture: {}", options.svg.string()));
-    }
+    write_pictures(
+        options.pictures,
+        [&units](const FigureLook& look) { return render_model(model_picture(units), look); },
+        console);
     console.result(options.common.json ? json : model_text(units));
 }
 
@@ -104,8 +104,7 @@ Command declare_model(CLI::App& app) {
            options->profile,
            "Costs of the layers, which decide where the model is cut: *.profile.json or CSV")
         ->type_name("FILE");
-    app.add_option("--svg", options->svg, "Draw the graph and the stages that it is cut into")
-        ->type_name("FILE.svg");
+    add_pictures(app, options->pictures, "Draw the graph and the stages that it is cut into");
     app.add_option(
            "--device",
            options->device,
@@ -119,7 +118,7 @@ Command declare_model(CLI::App& app) {
     app.get_option("--costs-out")->needs("--device");
     Command command = scenario_command(options, execute_model);
     command.complete = [options](const std::vector<std::string>&, CommonOptions&) {
-        refuse_other_picture("--svg", options->svg);
+        check_pictures(options->pictures);
     };
     return command;
 }

@@ -21,6 +21,7 @@
 #include "cli/commands/no_plan.h"
 #include "cli/commands/plan_options.h"
 #include "cli/commands/sweep.h"
+#include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export/plan_exports.h"
 #include "cli/predict/scenario_sweep.h"
@@ -424,7 +425,7 @@ std::vector<SweepCell> swept_plans(const PlanOptions& options, Console& console)
 void execute_plan(const PlanOptions& options, Console& console) {
     if (!options.swept.empty()) {
         show_sweep([&] { return swept_plans(options, console); },
-                   {.svg = {}, .csv = options.csv},
+                   {.csv = options.csv},
                    options.common,
                    {},
                    console);
@@ -495,7 +496,10 @@ void execute_plan(const PlanOptions& options, Console& console) {
                      question.is_model ? sim::question_name(options.scenario, options.cluster)
                                        : scenario.file.filename().string(),
                      plan.result);
-        write_output(options.heat_map, render_heat_map(found.picture), console);
+        write_output(options.heat_map,
+                     figure_bytes(render_heat_map(found.picture, options.look),
+                                  format_of_picture("--heatmap", options.heat_map)),
+                     console);
     }
     if (options.common.json) {
         console.result(json_text(findings_json(found)));

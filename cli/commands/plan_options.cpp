@@ -19,6 +19,7 @@
 #include "cli/base/output_file.h"
 #include "cli/base/plan_grammar.h"
 #include "cli/base/value_words.h"
+#include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
@@ -213,8 +214,13 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
     app.add_option(
            "--heatmap",
            options.heat_map,
-           "Draw a heat map of the fastest plan for each number of stages and micro-batches")
+           "Draw a heat map of the fastest plan for each number of stages and micro-batches, as "
+           "*.svg, *.pdf or *.png")
         ->type_name("FILE.svg");
+    add_figure_look(app, options.look);
+    for (const char* const of_picture : {"--width", "--legend", "--title"}) {
+        app.get_option(of_picture)->needs("--heatmap");
+    }
     app.add_option("--order-out",
                    options.order_out,
                    "Model with branches: also try another order of its layers, and write the costs "
@@ -265,7 +271,7 @@ void complete_plan(const PlanOptions& options, CommonOptions& common) {
                         "leave --out out, or redirect the result: --json > largest.json");
         }
     }
-    refuse_other_picture("--heatmap", options.heat_map);
+    static_cast<void>(format_of_picture("--heatmap", options.heat_map));
     refuse_question_without_cluster(options);
     if (options.cluster.empty() && !names_model(options)) {
         set_stack_key(options.stack, common.overrides);
@@ -303,6 +309,7 @@ bool names_model(const PlanOptions& options) {
 
 void require_free_files(const PlanOptions& options) {
     if (!options.heat_map.empty()) {
+        require_figures(format_of_picture("--heatmap", options.heat_map));
         require_free(options.heat_map, options.common.force, "--heatmap");
     }
     if (!options.order_out.empty()) {

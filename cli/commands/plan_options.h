@@ -9,6 +9,7 @@
 #include "cli/base/options.h"
 #include "cli/base/swept_keys.h"
 #include "core/artifacts/model_flops.h"
+#include "core/svg/figure_look.h"
 
 namespace CLI {
 
@@ -36,10 +37,12 @@ struct PlanOptions {
     std::filesystem::path profile;
     std::filesystem::path calibration;      ///< measured runs; empty: none
     std::optional<FlopsCount> flops_count;  ///< of --mfu
-    std::filesystem::path heat_map;         ///< *.svg; empty: not asked for
-    std::filesystem::path order_out;        ///< *.profile.json; empty: layers keep their order
-    bool hybrid = false;                    ///< what stages of unequal width could do, too
-    std::vector<std::string> schedules;     ///< to be searched, as written; empty: not given
+    /// A heat map: *.svg, *.pdf or *.png; empty: not asked for.
+    std::filesystem::path heat_map;
+    FigureLook look{};                   ///< of the heat map
+    std::filesystem::path order_out;     ///< *.profile.json; empty: layers keep their order
+    bool hybrid = false;                 ///< what stages of unequal width could do, too
+    std::vector<std::string> schedules;  ///< to be searched, as written; empty: not given
     std::optional<std::string> largest;  ///< "layers": how many fit, in place of the fastest plan
     std::vector<SweptKey> swept{};       ///< a plan for each combination of their values
     std::filesystem::path csv;           ///< the table of these; empty: not asked for

@@ -14,6 +14,7 @@
 #include "cli/base/plan_grammar.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/sweep.h"
+#include "cli/figures/figures.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/plain_sweep.h"
 #include "cli/predict/rank_times.h"
@@ -217,11 +218,11 @@ void check_sweep(const SimulateOptions& options) {
         return check_swept(options);
     }
     if (!options.plain.several()) {
-        if (!options.files.svg.empty() || !options.files.csv.empty()) {
+        if (!options.files.csv.empty()) {
             throw Error(ErrorKind::Usage,
-                        options.files.svg.empty() ? "--csv" : "--svg",
+                        "--csv",
                         "it is for several plans, but there is one",
-                        "name more, as in --schedule gpipe,1f1b; 'pipetwin export svg' draws one");
+                        "name more, as in --schedule gpipe,1f1b");
         }
         return;
     }
@@ -237,6 +238,14 @@ void check_sweep(const SimulateOptions& options) {
                     "compared plans are not written to a folder",
                     "--csv FILE.csv and --svg FILE.svg write the table and the picture");
     }
+}
+
+std::string title_of(const Plan& plan) {
+    return timeline_title({.schedule = plan->schedule_name,
+                           .ranks = plan.rank_count(),
+                           .micro_batches = plan.micro_batches(),
+                           .replicas = plan->replicas,
+                           .devices_per_rank = plan->rank_devices()});
 }
 
 /// Throws Error(Usage) for costs of layers, runs that correct them, or a count of their operations
@@ -307,6 +316,7 @@ void execute_simulate(const SimulateOptions& given, Console& console) {
                     "pipetwin simulate SCENARIO.toml, or pipetwin simulate --stages 4 "
                     "--micro-batches 16 --forward-ms 1 --backward-ms 2");
     }
+    require_pictures(options.files.pictures, options.common.force);
     auto [prediction, more, cluster_links, calibration] =
         numbers ? from_numbers(options, console) : from_scenario(options, console);
     for (const std::string& note : prediction.plan->notes) {
@@ -319,6 +329,13 @@ void execute_simulate(const SimulateOptions& given, Console& console) {
         prediction.plan, prediction.timeline, prediction.breakdown, more, cluster_links);
     const Uncertainty varied = uncertainty(
         options.uncertainty, prediction.plan, prediction.metrics.step, seed_of(options));
+    write_pictures(
+        options.files.pictures,
+        [&prediction](const FigureLook& look) {
+            return render_svg(prediction.timeline,
+                              timeline_look(prediction.timeline, title_of(prediction.plan), look));
+        },
+        console);
     if (options.common.json) {
         Json json = explained_json(prediction, explanation);
         add_uncertainty(varied, json);

@@ -12,6 +12,7 @@
 #include "cli/base/output_file.h"
 #include "cli/base/plan_grammar.h"
 #include "cli/commands/commands.h"
+#include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
 #include "cli/predict/plain_numbers.h"
 #include "cli/predict/rank_times.h"
@@ -141,7 +142,7 @@ void complete_plans(const std::vector<std::string>& args,
     for (const std::filesystem::path& scenario : scenarios) {
         refuse_split_list(scenario, args);
     }
-    refuse_other_picture("--svg", files.svg);
+    check_pictures(files.pictures);
     refuse_other_table(files.csv);
 }
 
@@ -156,17 +157,16 @@ void show_sweep(const std::function<std::vector<SweepCell>()>& make_cells,
                 const CommonOptions& common,
                 const SweepSetting& setting,
                 Console& console) {
-    for (const auto& [file, option] :
-         {std::pair(files.svg, "--svg"), std::pair(files.csv, "--csv")}) {
-        if (!file.empty()) {
-            require_free(file, common.force, option);
-        }
+    require_pictures(files.pictures, common.force);
+    if (!files.csv.empty()) {
+        require_free(files.csv, common.force, "--csv");
     }
     const std::vector<SweepCell> cells = make_cells();
     const std::vector<Uncertainty> varied = varied_steps(cells, setting);
-    if (!files.svg.empty()) {
-        write_output(files.svg, sweep_svg(cells, setting.costs), console);
-    }
+    write_pictures(
+        files.pictures,
+        [&](const FigureLook& look) { return sweep_svg(cells, setting.costs, look); },
+        console);
     if (!files.csv.empty()) {
         write_output(files.csv, sweep_csv(cells, varied), console);
     }

@@ -28,8 +28,6 @@ constexpr auto other_words = std::to_array<std::pair<std::string_view, std::stri
     {"csv", "torch-csv"},
     {"pipelining", "torch-csv"},
     {"schedule", "torch-csv"},
-    {"png", "svg"},
-    {"pdf", "svg"},
     {"picture", "svg"},
     {"image", "svg"},
     {"perfetto", "chrome-trace"},
@@ -102,23 +100,6 @@ std::size_t format_index(std::string_view command,
                                         shell_word(word))
                 : near.empty() ? "name one of these"
                                : fmt::format("did you mean '{}'?", near));
-}
-
-void require_free(const std::filesystem::path& out, bool force, std::string_view option) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(out, ignored)) {
-        throw Error(ErrorKind::Io,
-                    out.string(),
-                    "there is a folder of this name, expected the name of a file",
-                    fmt::format("name a file with {} FILE", option));
-    }
-    if (!force && std::filesystem::exists(out, ignored)) {
-        throw Error(
-            ErrorKind::Io,
-            out.string(),
-            "the file is there already",
-            fmt::format("name another file with {} FILE, or overwrite it with --force", option));
-    }
 }
 
 void write_result(const std::string& json, const CommonOptions& options, Console& console) {

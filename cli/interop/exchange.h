@@ -23,10 +23,6 @@ std::size_t format_index(std::string_view command,
                          std::string_view source,
                          std::span<const std::string_view> known);
 
-/// Throws Error(Io) if something stands where the result shall go and `force` does not allow to
-/// replace it. Called before any work.
-void require_free(const std::filesystem::path& out, bool force, std::string_view option = "--out");
-
 /// Writes a result as JSON text into the file of --out, where that is given, with a note. Throws
 /// Error(Io) if something stands there and --force was not given.
 void write_result(const std::string& json, const CommonOptions& options, Console& console);

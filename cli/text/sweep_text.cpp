@@ -435,7 +435,9 @@ Json sweep_json(const std::vector<SweepCell>& cells, const std::vector<Uncertain
     return json;
 }
 
-std::string sweep_svg(const std::vector<SweepCell>& cells, const std::string& costs) {
+std::string sweep_svg(const std::vector<SweepCell>& cells,
+                      const std::string& costs,
+                      const FigureLook& look) {
     std::vector<NamedTimeline> timelines;
     for (const SweepCell& cell : cells) {
         if (cell.prediction) {
@@ -454,7 +456,8 @@ std::string sweep_svg(const std::vector<SweepCell>& cells, const std::string& co
     return render_svg_list(
         timelines,
         {.row_height = 18,
-         .title = costs.empty() ? "Plans side by side" : "Plans side by side; " + costs});
+         .title = costs.empty() ? "Plans side by side" : "Plans side by side; " + costs,
+         .figure = look});
 }
 
 }  // namespace pipetwin::cli

@@ -27,6 +27,8 @@ Json sweep_json(const std::vector<SweepCell>& cells, const std::vector<Uncertain
 
 /// The timelines below each other on one time axis, those without a plan left out. `costs` says in
 /// the title what they have in common.
-std::string sweep_svg(const std::vector<SweepCell>& cells, const std::string& costs);
+std::string sweep_svg(const std::vector<SweepCell>& cells,
+                      const std::string& costs,
+                      const FigureLook& look = {});
 
 }  // namespace pipetwin::cli

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/svg/figure_look.h"
+
 namespace pipetwin {
 
 /// A table whose cells are coloured by a value.
@@ -28,7 +30,9 @@ struct HeatMapPicture {
 
 /// The heat map as a picture, from pale to dark blue in as many steps as the eye tells apart, by
 /// the rank of the value between the least and the largest. Every cell says its value in letters,
-/// too, and infeasible ones are hatched, so that colour is never the only carrier of meaning.
-std::string render_heat_map(const HeatMapPicture& picture);
+/// too, and infeasible ones are hatched, so that colour is never the only carrier of meaning. In a
+/// figure the cells share its width, and lines and names of columns that have no room in them are
+/// left out.
+std::string render_heat_map(const HeatMapPicture& picture, const FigureLook& look = {});
 
 }  // namespace pipetwin

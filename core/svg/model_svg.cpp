@@ -10,21 +10,52 @@
 
 #include "core/base/as_index.h"
 #include "core/base/error.h"
+#include "core/svg/paper.h"
 #include "core/svg/svg_pieces.h"
 
 namespace pipetwin {
 
 namespace {
 
-constexpr double graph_margin = 16;
-constexpr double graph_top = 44;
-constexpr double row_pitch = 38;  ///< from box to box
-constexpr double box_height = 26;
-constexpr double box_padding = 10;
-constexpr double lane_pitch = 12;  ///< from arc to arc
-constexpr double text_size = 12;
-constexpr double detail_size = 11;
-constexpr double key_height = 34;
+/// Sizes of a graph, in pixels or points.
+struct GraphSizes {
+    double margin = 0;
+    double top = 0;
+    double row_pitch = 0;  ///< from box to box
+    double box_height = 0;
+    double box_padding = 0;
+    double lane_pitch = 0;  ///< from arc to arc
+    double text = 0;
+    double detail = 0;
+    double key_height = 0;
+    double key_line = 0;  ///< of an arrow in the key, with the blank behind it
+    double corner = 0;    ///< radius of an arc
+    double drop = 0;      ///< of a text's line below the middle of its box
+};
+constexpr GraphSizes screen_graph{.margin = 16,
+                                  .top = 44,
+                                  .row_pitch = 38,
+                                  .box_height = 26,
+                                  .box_padding = 10,
+                                  .lane_pitch = 12,
+                                  .text = 12,
+                                  .detail = 11,
+                                  .key_height = 34,
+                                  .key_line = 26,
+                                  .corner = 6,
+                                  .drop = 4};
+constexpr GraphSizes paper_graph{.margin = 2,
+                                 .top = 2,
+                                 .row_pitch = 15,
+                                 .box_height = 10.5,
+                                 .box_padding = 2.5,
+                                 .lane_pitch = 5,
+                                 .text = svg::paper_text,
+                                 .detail = svg::paper_text,
+                                 .key_height = 0,
+                                 .key_line = 16,
+                                 .corner = 2.5,
+                                 .drop = 2.5};
 
 /// A layer, or a run of layers that is drawn as one box.
 struct DrawnRow {
@@ -47,12 +78,16 @@ struct EdgeLook {
     std::string_view colour;
     std::string_view more;
     std::string_view words;
+    std::string_view paper;  ///< in place of `more`, in a figure
 };
 
 constexpr std::array<EdgeLook, 3> edge_looks{
-    {{svg::pale_ink, "", "within a stage"},
-     {"#0072B2", R"( stroke-width="2")", "to the next stage"},
-     {"#D55E00", R"( stroke-width="2" stroke-dasharray="7 3")", "past the stages between"}}};
+    {{svg::pale_ink, "", "within a stage", R"( stroke-width="0.6")"},
+     {"#0072B2", R"( stroke-width="2")", "to the next stage", R"( stroke-width="1")"},
+     {"#D55E00",
+      R"( stroke-width="2" stroke-dasharray="7 3")",
+      "past the stages between",
+      R"( stroke-width="1" stroke-dasharray="3.5 1.5")"}}};
 
 const EdgeLook& look_of_edge(int stages) {
     return edge_looks.at(as_index(std::min(stages, 2)));
@@ -142,38 +177,39 @@ std::vector<DrawnEdge> edges_of(const std::vector<ModelPicture::Unit>& units,
 /// Draws one picture.
 class ModelDrawing {
   public:
-    explicit ModelDrawing(const ModelPicture& picture)
-        : picture_(picture), rows_(rows_of(picture.units)), edges_(edges_of(picture.units, rows_)) {
-        for (const std::string& stage : picture.stages) {
-            left_ = std::max(left_, svg::text_width(stage, text_size) + 3 * graph_margin);
-        }
-        for (const DrawnRow& row : rows_) {
-            box_width_ = std::max(box_width_,
-                                  svg::text_width(name_of(row), text_size) + 4 * box_padding +
-                                      svg::text_width(detail_of(row), detail_size));
-        }
+    ModelDrawing(const ModelPicture& picture, const FigureLook& look)
+        : picture_(picture),
+          look_(look),
+          sizes_(look.is_paper() ? paper_graph : screen_graph),
+          rows_(rows_of(picture.units)),
+          edges_(edges_of(picture.units, rows_)) {
         int lanes = 0;
         for (const DrawnEdge& edge : edges_) {
             lanes = std::max(lanes, edge.lane + 1);
         }
-        width_ = left_ + box_width_ + (lanes + 2) * lane_pitch + graph_margin;
-        width_ = std::max(width_, svg::text_width(picture.title, 15) + 2 * graph_margin);
-        if (has_stages()) {
-            width_ = std::max(width_, key_width());
+        if (look.is_paper()) {
+            lay_out_figure(lanes);
+        } else {
+            lay_out_screen(lanes);
         }
-        height_ = graph_top + static_cast<double>(rows_.size()) * row_pitch + graph_margin +
-                  (has_stages() ? key_height : 0);
     }
 
     std::string text() const {
-        std::string text = fmt::format(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 "
-            "{0} {1}\" font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\">\n",
-            svg::number(width_),
-            svg::number(height_));
-        text += heads();
-        text += svg::rect({0, 0, width_, height_}, "#FFFFFF", "");
-        text += svg::text_at(graph_margin, 26, picture_.title, {.size = 15, .bold = true});
+        std::string text =
+            look_.is_paper()
+                ? svg::paper_head(width_, height_, heads())
+                : fmt::format(
+                      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
+                      "height=\"{1}\" viewBox=\"0 0 {0} {1}\" font-family=\"DejaVu Sans, "
+                      "Helvetica, Arial, sans-serif\">\n",
+                      svg::number(width_),
+                      svg::number(height_)) +
+                      heads() + svg::rect({0, 0, width_, height_}, "#FFFFFF", "");
+        text += look_.is_paper() ? figure_title()
+                                 : svg::text_at(sizes_.margin,
+                                                26,
+                                                look_.title.value_or(picture_.title),
+                                                {.size = 15, .bold = true});
         text += bands();
         for (const DrawnEdge& edge : edges_) {
             text += arrow(edge);
@@ -181,14 +217,67 @@ class ModelDrawing {
         for (std::size_t row = 0; row < rows_.size(); ++row) {
             text += box(row);
         }
-        return text + (has_stages() ? key() : "") + "</svg>\n";
+        return text + (has_key() ? key() : "") + "</svg>\n";
     }
 
   private:
+    void lay_out_screen(int lanes) {
+        for (const std::string& stage : picture_.stages) {
+            left_ = std::max(left_, svg::text_width(stage, sizes_.text) + 3 * sizes_.margin);
+        }
+        for (const DrawnRow& row : rows_) {
+            box_width_ =
+                std::max(box_width_,
+                         svg::text_width(name_of(row), sizes_.text) + 4 * sizes_.box_padding +
+                             svg::text_width(detail_of(row), sizes_.detail));
+        }
+        width_ = left_ + box_width_ + (lanes + 2) * sizes_.lane_pitch + sizes_.margin;
+        width_ = std::max(
+            width_, svg::text_width(look_.title.value_or(picture_.title), 15) + 2 * sizes_.margin);
+        if (has_stages()) {
+            width_ = std::max(width_, key_width());
+        }
+        height_ = sizes_.top + static_cast<double>(rows_.size()) * sizes_.row_pitch +
+                  sizes_.margin + (has_stages() ? sizes_.key_height : 0);
+    }
+
+    void lay_out_figure(int lanes) {
+        width_ = look_.width;
+        sizes_.lane_pitch = std::min(sizes_.lane_pitch, width_ * 0.3 / (lanes + 1));
+        left_ = sizes_.margin;
+        if (has_stages()) {
+            left_ +=
+                svg::text_width(fmt::format("stage {}", picture_.stages.size() - 1), sizes_.text) +
+                4 * sizes_.margin;
+        }
+        box_width_ = width_ - left_ - (lanes + 1) * sizes_.lane_pitch - sizes_.margin;
+        title_ =
+            svg::wrapped(look_.title.value_or(""), svg::paper_title, width_ - 2 * sizes_.margin);
+        sizes_.top += static_cast<double>(title_.size()) * (svg::paper_line + 2);
+        sizes_.key_height = has_key() ? 3 * svg::paper_line : 0;
+        height_ = sizes_.top + static_cast<double>(rows_.size()) * sizes_.row_pitch +
+                  sizes_.margin + sizes_.key_height;
+    }
+
+    std::string figure_title() const {
+        std::string text;
+        double y = sizes_.margin;
+        for (const std::string& line : title_) {
+            text += svg::text_at(sizes_.margin,
+                                 y + svg::paper_title,
+                                 line,
+                                 {.size = svg::paper_title, .bold = true});
+            y += svg::paper_line + 2;
+        }
+        return text;
+    }
+
     bool has_stages() const { return !picture_.stages.empty(); }
+    bool has_key() const { return has_stages() && (!look_.is_paper() || look_.legend); }
     const ModelPicture::Unit& unit(std::size_t index) const { return picture_.units[index]; }
     double top_of(std::size_t row) const {
-        return graph_top + static_cast<double>(row) * row_pitch + (row_pitch - box_height) / 2;
+        return sizes_.top + static_cast<double>(row) * sizes_.row_pitch +
+               (sizes_.row_pitch - sizes_.box_height) / 2;
     }
 
     std::string name_of(const DrawnRow& row) const {
@@ -201,13 +290,14 @@ class ModelDrawing {
     }
 
     /// The tips of arrows.
-    static std::string heads() {
+    std::string heads() const {
         std::string text = "<defs>";
         for (std::size_t look = 0; look < edge_looks.size(); ++look) {
             text += fmt::format(
-                R"(<marker id="tip{}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{}"/></marker>)",
+                R"(<marker id="tip{0}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="{2}" markerHeight="{2}" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{1}"/></marker>)",
                 look,
-                edge_looks.at(look).colour);
+                edge_looks.at(look).colour,
+                look_.is_paper() ? 4 : 8);
         }
         return text + "</defs>\n";
     }
@@ -220,15 +310,32 @@ class ModelDrawing {
             while (row < rows_.size() && unit(rows_[row].first).stage == stage) {
                 ++row;
             }
-            const double y = graph_top + static_cast<double>(begin) * row_pitch;
-            const double height = static_cast<double>(row - begin) * row_pitch;
+            const double y = sizes_.top + static_cast<double>(begin) * sizes_.row_pitch;
+            const double height = static_cast<double>(row - begin) * sizes_.row_pitch;
             text += svg::rect({0, y, width_, height},
                               stage % 2 == 0 ? svg::group_fill : std::string_view("#FFFFFF"),
                               R"( stroke="#DDE2E8" stroke-width="1")");
-            text += svg::text_at(graph_margin,
-                                 y + height / 2 + 4,
-                                 picture_.stages.at(as_index(stage)),
-                                 {.size = text_size, .bold = true});
+            text += stage_label(picture_.stages.at(as_index(stage)), y, height);
+        }
+        return text;
+    }
+
+    /// The line about a stage, in the middle of its band; in a figure in as many lines as its
+    /// column is wide for and its band is high for.
+    std::string stage_label(std::string_view words, double y, double height) const {
+        if (!look_.is_paper()) {
+            return svg::text_at(
+                sizes_.margin, y + height / 2 + 4, words, {.size = sizes_.text, .bold = true});
+        }
+        std::vector<std::string> lines =
+            svg::wrapped(words.substr(0, words.find(':')), sizes_.text, left_ - sizes_.margin);
+        lines.resize(std::min(lines.size(), as_index(height / svg::paper_line)));
+        double line_y = y + height / 2 + sizes_.drop -
+                        (static_cast<double>(lines.size()) - 1) * svg::paper_line / 2;
+        std::string text;
+        for (const std::string& line : lines) {
+            text += svg::text_at(sizes_.margin, line_y, line, {.size = sizes_.text, .bold = true});
+            line_y += svg::paper_line;
         }
         return text;
     }
@@ -240,13 +347,13 @@ class ModelDrawing {
         if (edge.lane < 0) {
             path = fmt::format("M{} {} V{}",
                                svg::number(left_ + box_width_ / 2),
-                               svg::number(top_of(edge.from) + box_height),
+                               svg::number(top_of(edge.from) + sizes_.box_height),
                                svg::number(top_of(edge.to)));
         } else {
-            constexpr double corner = 6;
-            const double x = right + (edge.lane + 1.5) * lane_pitch;
-            const double y = top_of(edge.from) + box_height * 0.7;
-            const double end = top_of(edge.to) + box_height * 0.3;
+            const double corner = sizes_.corner;
+            const double x = right + (edge.lane + 1.5) * sizes_.lane_pitch;
+            const double y = top_of(edge.from) + sizes_.box_height * 0.7;
+            const double end = top_of(edge.to) + sizes_.box_height * 0.3;
             path = fmt::format("M{0} {1} H{2} Q{3} {1} {3} {4} V{5} Q{3} {6} {2} {6} H{0}",
                                svg::number(right),
                                svg::number(y),
@@ -263,8 +370,13 @@ class ModelDrawing {
             svg::escaped(name_of(rows_[edge.to])),
             path,
             look.colour,
-            look.more,
+            arrow_more(look),
             std::min(edge.stages, 2));
+    }
+
+    /// Thinner in a figure.
+    std::string_view arrow_more(const EdgeLook& look) const {
+        return look_.is_paper() ? look.paper : look.more;
     }
 
     std::string box(std::size_t index) const {
@@ -274,55 +386,76 @@ class ModelDrawing {
         if (!row.is_run() && !unit(row.first).tooltip.empty()) {
             text += fmt::format("<title>{}</title>", svg::escaped(unit(row.first).tooltip));
         }
-        text += svg::rect({left_, y, box_width_, box_height},
-                          unit(row.first).joins ? "#F6E7C1" : "#FFFFFF",
-                          row.is_run() ? R"( stroke="#5B6673" stroke-dasharray="3 3" rx="4")"
-                                       : R"( stroke="#5B6673" rx="4")");
-        text += svg::text_at(left_ + box_padding,
-                             y + box_height / 2 + 4,
-                             name_of(row),
-                             {.size = text_size, .bold = true});
-        text +=
-            svg::text_at(left_ + box_width_ - box_padding,
-                         y + box_height / 2 + 4,
-                         detail_of(row),
-                         {.size = detail_size, .anchor = svg::Anchor::End, .fill = svg::pale_ink});
+        const std::string_view thin = look_.is_paper() ? R"( stroke-width="0.5")" : "";
+        text += svg::rect(
+            {left_, y, box_width_, sizes_.box_height},
+            unit(row.first).joins ? "#F6E7C1" : "#FFFFFF",
+            fmt::format("{}{}",
+                        row.is_run() ? R"( stroke="#5B6673" stroke-dasharray="3 3" rx="4")"
+                                     : R"( stroke="#5B6673" rx="4")",
+                        thin));
+        const double room = box_width_ - 2 * sizes_.box_padding;
+        const double name = svg::text_width(name_of(row), sizes_.text);
+        const double detail = svg::text_width(detail_of(row), sizes_.detail);
+        const double text_y = y + sizes_.box_height / 2 + sizes_.drop;
+        if (!look_.is_paper() || name <= room) {
+            text += svg::text_at(left_ + sizes_.box_padding,
+                                 text_y,
+                                 name_of(row),
+                                 {.size = sizes_.text, .bold = true});
+        }
+        if (!look_.is_paper() || name + detail + 2 * sizes_.box_padding <= room) {
+            text += svg::text_at(
+                left_ + box_width_ - sizes_.box_padding,
+                text_y,
+                detail_of(row),
+                {.size = sizes_.detail, .anchor = svg::Anchor::End, .fill = svg::pale_ink});
+        }
         return text + "</g>\n";
     }
 
-    static constexpr double key_line = 26;
-
-    static double key_width() {
-        double width = graph_margin;
+    double key_width() const {
+        double width = sizes_.margin;
         for (const EdgeLook& look : edge_looks) {
-            width += key_line + svg::text_width(look.words, detail_size) + 2 * graph_margin;
+            width +=
+                sizes_.key_line + svg::text_width(look.words, sizes_.detail) + 2 * sizes_.margin;
         }
         return width;
     }
 
-    /// What the arrows mean.
+    /// What the arrows mean: side by side, in a figure below each other.
     std::string key() const {
         std::string text;
-        double x = graph_margin;
-        const double y = height_ - graph_margin;
+        double x = sizes_.margin;
+        double y = look_.is_paper() ? height_ - sizes_.key_height + svg::paper_line - 2
+                                    : height_ - sizes_.margin;
+        const double rise = look_.is_paper() ? 2.5 : 4;
         for (const EdgeLook& look : edge_looks) {
             text += fmt::format("<path d=\"M{} {} h{}\" stroke=\"{}\"{}/>\n",
                                 svg::number(x),
-                                svg::number(y - 4),
-                                svg::number(key_line - 6),
+                                svg::number(y - rise),
+                                svg::number(sizes_.key_line - (look_.is_paper() ? 3 : 6)),
                                 look.colour,
-                                look.more);
+                                arrow_more(look));
             text += svg::text_at(
-                x + key_line, y, look.words, {.size = detail_size, .fill = svg::pale_ink});
-            x += key_line + svg::text_width(look.words, detail_size) + 2 * graph_margin;
+                x + sizes_.key_line, y, look.words, {.size = sizes_.detail, .fill = svg::pale_ink});
+            if (look_.is_paper()) {
+                y += svg::paper_line;
+            } else {
+                x += sizes_.key_line + svg::text_width(look.words, sizes_.detail) +
+                     2 * sizes_.margin;
+            }
         }
         return text;
     }
 
     const ModelPicture& picture_;
+    const FigureLook& look_;
+    GraphSizes sizes_;
     std::vector<DrawnRow> rows_;
     std::vector<DrawnEdge> edges_;
-    double left_ = graph_margin;
+    double left_ = sizes_.margin;
+    std::vector<std::string> title_{};
     double box_width_ = 160;
     double width_ = 0;
     double height_ = 0;
@@ -330,13 +463,13 @@ class ModelDrawing {
 
 }  // namespace
 
-std::string render_model(const ModelPicture& picture) {
+std::string render_model(const ModelPicture& picture, const FigureLook& look) {
     for (const ModelPicture::Unit& unit : picture.units) {
         PIPETWIN_EXPECT(
             picture.stages.empty() || (unit.stage >= 0 && unit.stage < std::ssize(picture.stages)),
             "every layer is in a stage of the picture");
     }
-    return ModelDrawing(picture).text();
+    return ModelDrawing(picture, look).text();
 }
 
 }  // namespace pipetwin

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/svg/figure_look.h"
+
 namespace pipetwin {
 
 /// The layers of a model, and where it is cut, to be drawn.
@@ -27,7 +29,8 @@ struct ModelPicture {
 /// one that reads it, an arc to readers further down, a band for each stage. Arrows between
 /// neighbouring stages, and those that go past a stage, have colours of their own; the latter are
 /// dashed, too. Of a model of more than 100 layers, long runs that read each other one by one are
-/// drawn as one box.
-std::string render_model(const ModelPicture& picture);
+/// drawn as one box. A figure has its width, and leaves out details, names and lines about stages
+/// that have no room in it.
+std::string render_model(const ModelPicture& picture, const FigureLook& look = {});
 
 }  // namespace pipetwin

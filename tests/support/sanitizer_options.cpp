@@ -24,4 +24,11 @@ extern "C" const char* __asan_default_options() {  // NOLINT(bugprone-reserved-i
     return "intercept_tls_get_addr=0:handle_sigill=1";
 }
 
+extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
+
+/// Libraries behind PDF and PNG keep what they know of fonts until the program ends.
+extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
+    return "leak:libfontconfig\nleak:libpango\nleak:librsvg\n";
+}
+
 #endif

@@ -8,6 +8,7 @@
 #include "cli/base/options.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/export_source.h"
+#include "core/svg/figure_look.h"
 
 /// The formats that `export` writes for other systems, one file each.
 namespace pipetwin::cli {
@@ -15,6 +16,7 @@ namespace pipetwin::cli {
 /// Options of `export`; `common.out` is a file, and given.
 struct ExportOptions {
     CommonOptions common;
+    FigureLook look{};  ///< of a picture
     std::string format;
     std::filesystem::path source;  ///< a scenario, a run folder or a schedule file
     std::filesystem::path profile;

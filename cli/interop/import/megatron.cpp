@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
+#include "cli/base/output_file.h"
 #include "cli/interop/import/base_files.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/launch_tables.h"

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/input.h"
+#include "cli/base/output_file.h"
 #include "cli/base/shell_word.h"
 #include "cli/interop/import/base_files.h"
 #include "cli/interop/import/importers.h"

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cli/base/input.h"
+#include "cli/base/output_file.h"
 #include "cli/interop/exchange.h"
 #include "cli/interop/import/importers.h"
 #include "cli/interop/import/known_format.h"

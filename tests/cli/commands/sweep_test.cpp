@@ -326,7 +326,7 @@ TEST_F(Sweep, RefusesWhatCannotBeCompared) {
     const std::string scenario = file("s.toml", "[model]\nkind = \"mlp\"\nsizes = [4, 2]\n");
     for (const Case& one : std::vector<Case>{
              {joined({"simulate", "--schedule", "gpipe,1f1c"}, numbers), 2, "1f1b"},
-             {joined({"simulate", "--schedule", "gpipe", "--svg", path("x.svg")}, numbers),
+             {joined({"simulate", "--schedule", "gpipe", "--csv", path("x.csv")}, numbers),
               2,
               "is for several plans"},
              {joined({"simulate", "--schedule", "gpipe,1f1b", "--out", path("x")}, numbers),

@@ -396,11 +396,13 @@ TEST_F(Exchange, UnknownFormatsNameTheNearestAndWhatThereIs) {
     const std::string csv = file("x.csv", "0F0,0B0\n");
     const Outcome misspelt = refused({"export", "torch-cvs", csv});
     EXPECT_EQ(misspelt.code, 2);
-    EXPECT_EQ(misspelt.err,
-              "error: 'torch-cvs' is not a format that can be exported; known: torch-csv, "
-              "chrome-trace, megatron-layout, megatron-flags, torchtitan, torchtitan-toml, "
-              "torchtitan-python, bridge, automodel, deepspeed, sbatch, kubernetes, json, svg, hf\n"
-              "hint: did you mean 'torch-csv'?\n");
+    EXPECT_EQ(
+        misspelt.err,
+        "error: 'torch-cvs' is not a format that can be exported; known: torch-csv, "
+        "chrome-trace, megatron-layout, megatron-flags, torchtitan, torchtitan-toml, "
+        "torchtitan-python, bridge, automodel, deepspeed, sbatch, kubernetes, json, svg, pdf, "
+        "png, hf\n"
+        "hint: did you mean 'torch-csv'?\n");
     EXPECT_THAT(refused({"export", "megatron", csv}).err,
                 HasSubstr("did you mean 'megatron-layout'?"));
     const Outcome strange = refused({"import", "visio", csv});
