@@ -11,7 +11,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # of the C library, with what makes ldconfig find it
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # of the C library
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
@@ -22,7 +22,7 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 # pipetwin_package(GROUP NAME COMPONENT... DEPENDS ... TEXT ...): a package of these components, with the texts that Debian
 # asks for in /usr/share/doc/NAME.
 function(pipetwin_package group name)
-    cmake_parse_arguments(ABOUT "" "DEPENDS;TEXT" "COMPONENTS" ${ARGN})
+    cmake_parse_arguments(ABOUT "" "DEPENDS;TEXT;OVERRIDE" "COMPONENTS" ${ARGN})
     string(TOUPPER ${group} upper)
     set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${name} PARENT_SCOPE)
     set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${ABOUT_DEPENDS}" PARENT_SCOPE)
@@ -49,6 +49,7 @@ pipetwin_package(cli pipetwin COMPONENTS program data
     TEXT "Finds the fastest pipeline of a model on a cluster, predicts time and memory of\na step, trains with threads or processes, and compares prediction and\nmeasurement. Knows models, devices and clusters by name.")
 pipetwin_package(dev libpipetwin-dev COMPONENTS library DEPENDS "pipetwin ${same}"
     TEXT "The questions of the command line as functions of a C library, with its header\nand what find_package of CMake reads.")
+set(CPACK_DEBIAN_DEV_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/tools/packaging/triggers)  # ldconfig finds the library
 set(CPACK_COMPONENTS_ALL program data cli_texts library dev_texts)
 if(TARGET pipetwin-gui)
     pipetwin_package(gui pipetwin-gui COMPONENTS gui DEPENDS "pipetwin ${same}, fonts-dejavu-core"
@@ -62,6 +63,7 @@ if(TARGET pipetwin_mpi)
 endif()
 if(TARGET pipetwin_cuda)
     pipetwin_package(cuda pipetwin-cuda COMPONENTS cuda DEPENDS "pipetwin ${same}"
+        OVERRIDE "# CUDA comes from NVIDIA, and lies where its installer puts it.\npipetwin-cuda: custom-library-search-path *"
         TEXT "The module by which pipetwin trains on GPUs of NVIDIA. CUDA 13 and NCCL, which it\nloads, do not come from Debian.")
     list(APPEND CPACK_COMPONENTS_ALL cuda cuda_texts)
 endif()
