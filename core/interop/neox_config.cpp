@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,7 +42,7 @@ constexpr std::string_view harmless_neox =
     "profile profile_backward profile_step_start profile_step_stop memory_profiling "
     "memory_profiling_path prompt_end recompute rms_norm_epsilon rotary_emb_base rotary_pct "
     "sample_input_file sample_output_file save save_base_shapes seed split steps_per_print "
-    "synchronize_each_layer temperature tensorboard_dir tensorboard_writer test_data_paths "
+    "temperature tensorboard_dir tensorboard_writer test_data_paths "
     "test_data_weights text_gen_type tokenizer_vocab_file top_k top_p train_data_paths "
     "train_data_weights train_iters train_epochs use_mup use_wandb use_comet valid_data_paths "
     "valid_data_weights verbose vocab_file wall_clock_breakdown wandb_group wandb_host "
@@ -78,6 +80,11 @@ constexpr auto refused_neox = std::to_array<SettingGroup>({
     {"train_impl rwkv_chunk_len", "another objective or model is trained", "normal none null"},
     {"curriculum_learning.enabled", "samples have different lengths", off_values},
     {"sliding_window_width", "attention sees a window of a sample", off_values},
+    {"model_arch", "the model has an encoder, too", "gpt2"},
+    {"feedforward_size", "the inner width is another one", off_values},
+    {"opt_pos_emb_offset extra_sentinel_tokens", "tables have more rows", off_values},
+    {"checkpoint_in_cpu", "inputs of blocks are in the memory of the host", off_values},
+    {"autotuning.enabled", "DeepSpeed tries other settings and takes the fastest", off_values},
 });
 
 /// Reads a file of GPT-NeoX; one object for each.
@@ -123,6 +130,7 @@ class NeoxReader {
         flags_.heads = bounded("num_attention_heads", "num-attention-heads");
         flags_.query_groups = bounded("num_kv_heads", "num-query-groups");
         flags_.grouped = flags_.query_groups.has_value();
+        expect_equal_heads();
         flags_.sequence = bounded("seq_length", "seq-length");
         flags_.positions = bounded("max_position_embeddings", "max-position-embeddings");
         flags_.vocabulary_divisor =
@@ -148,6 +156,23 @@ class NeoxReader {
         read_words();
     }
 
+    void expect_equal_heads() {
+        if (flags_.heads && flags_.hidden_size && *flags_.hidden_size % *flags_.heads != 0) {
+            reader_.infeasible("num_attention_heads",
+                               fmt::format("num_attention_heads {} does not divide hidden_size {}",
+                                           *flags_.heads,
+                                           *flags_.hidden_size),
+                               "take a divisor of hidden_size");
+        }
+        if (flags_.heads && flags_.query_groups && *flags_.heads % *flags_.query_groups != 0) {
+            reader_.infeasible("num_kv_heads",
+                               fmt::format("num_kv_heads {} does not divide num_attention_heads {}",
+                                           *flags_.query_groups,
+                                           *flags_.heads),
+                               "take a divisor of num_attention_heads");
+        }
+    }
+
     void read_words() {
         const std::string type = reader_.text("tokenizer_type").value_or("");
         const std::string file = reader_.text("vocab_file").value_or("");
@@ -159,10 +184,38 @@ class NeoxReader {
         }
     }
 
+    /// Four times the width of the blocks where the file says nothing else.
+    std::optional<int> inner_width() {
+        const std::optional<int> width = bounded("intermediate_size", "ffn-hidden-size");
+        const std::optional<double> factor = reader_.real("expansion_factor");
+        if (width && factor) {
+            reader_.infeasible("expansion_factor",
+                               fmt::format("expansion_factor {} beside intermediate_size {}: both "
+                                           "say the inner width",
+                                           *factor,
+                                           *width),
+                               "take one of them out");
+        }
+        if (width || !flags_.hidden_size) {
+            return width;
+        }
+        constexpr double usual_factor = 4;
+        const double times = factor.value_or(0) > 0 ? *factor : usual_factor;
+        const double product = times * *flags_.hidden_size;
+        if (product < 1 || product > largest_setting) {
+            reader_.infeasible(
+                factor ? "expansion_factor" : "hidden_size",
+                fmt::format(
+                    "an inner width of {:.0f}, expected from 1 to {}", product, largest_setting),
+                "is there a digit too many?");
+        }
+        return static_cast<int>(product);
+    }
+
     /// megatron/model/transformer.py, ParallelMLP: with a gate both halves together have two thirds
     /// of the inner width.
     void read_feed_forward() {
-        std::optional<int> width = bounded("intermediate_size", "ffn-hidden-size");
+        const std::optional<int> width = inner_width();
         const int multiple = reader_.whole("mlp_multiple_of", 1).value_or(1);
         const std::string function = reader_.text("activation").value_or("gelu");
         flags_.gated = has_word("swiglu geglu", function);
@@ -170,10 +223,6 @@ class NeoxReader {
             reader_.problem("activation", "another function than GELU, SwiGLU and GEGLU");
         }
         flags_.no_gelu_fusion = !is_on("bias_gelu_fusion", false);
-        if (!width && flags_.hidden_size) {
-            width = static_cast<int>(
-                std::min<std::int64_t>(largest_setting, std::int64_t{4} * *flags_.hidden_size));
-        }
         if (!width) {
             return;
         }
@@ -219,8 +268,58 @@ class NeoxReader {
                                         fmt::join(kinds, ", ")));
         }
         flags_.attention_backend = kinds.contains("flash") ? "flash" : "unfused";
-        flags_.hidden_dropout = reader_.real("hidden_dropout").value_or(0);
-        flags_.attention_dropout = reader_.real("attention_dropout").value_or(0);
+        expect_kinds_of_all_blocks();
+        flags_.hidden_dropout = dropout("hidden_dropout");
+        flags_.attention_dropout = dropout("attention_dropout");
+    }
+
+    double dropout(std::string_view key) {
+        const double share = reader_.real(key).value_or(0);
+        if (share >= 1) {
+            reader_.infeasible(
+                key,
+                fmt::format("{} = {}, expected a share from 0 to below 1", key, share),
+                "write 0.1 for a tenth");
+        }
+        return share;
+    }
+
+    /// megatron/neox_arguments/arguments.py: "[[global, local], 6]" stands for twelve blocks.
+    void expect_kinds_of_all_blocks() {
+        const std::optional<std::vector<std::string>> parts = reader_.texts("attention_config");
+        if (!parts || !flags_.layers) {
+            return;
+        }
+        std::int64_t blocks = 0;
+        std::int64_t kinds = 0;  // in front of the next number
+        const auto take = [&](std::string_view word) {
+            const std::optional<int> times = whole_in(word);
+            if (!times && word != "all") {
+                ++kinds;
+                return;
+            }
+            const std::int64_t all = kinds > 0 ? *flags_.layers / kinds : 0;
+            blocks += std::exchange(kinds, 0) * (times ? std::int64_t{*times} : all);
+        };
+        for (const std::string& part : *parts) {
+            std::string word;
+            for (const char c : part + " ") {
+                if (ascii::is_letter(c) || ascii::is_digit(c) || c == '_') {
+                    word += c;
+                } else if (!word.empty()) {
+                    take(std::exchange(word, {}));
+                }
+            }
+        }
+        blocks += kinds;  // a list of one kind for each block
+        if (blocks != *flags_.layers) {
+            reader_.infeasible("attention_config",
+                               fmt::format("attention_config says the attention of {}, num_layers "
+                                           "is {}",
+                                           counted(blocks, "block"),
+                                           *flags_.layers),
+                               "make the numbers behind the kinds add up to num_layers");
+        }
     }
 
     void read_parallelism() {
@@ -245,23 +344,31 @@ class NeoxReader {
                 "take a multiple of the stages, or write the blocks of each stage as "
                 "pipeline.partition");
         }
+        std::string_view source = "--devices";
         for (const std::string_view key : {"global_num_gpus", "world_size"}) {
             if (const std::optional<int> said = reader_.whole(key, 1)) {
                 if (processes_ && *processes_ != *said) {
                     reader_.infeasible(
                         key,
-                        fmt::format("{} devices, but {} elsewhere", *said, *processes_),
-                        "leave one of the two out");
+                        fmt::format("{} = {} beside {} {}", key, *said, source, *processes_),
+                        fmt::format("leave {} out, or write the same number of devices", source));
                 }
                 processes_ = said;
+                source = key;
             }
         }
         if (is_on("checkpoint_activations", false)) {
             flags_.recompute_full = true;
             flags_.recompute_layers =
                 bounded("checkpoint_num_layers", "recompute-num-layers").value_or(1);
+            if (is_on("synchronize_each_layer", false)) {
+                flags_.warnings.emplace_back(
+                    "synchronize_each_layer: the prediction does not wait for the device at the "
+                    "ends of each block; with the waits a step is longer");
+            }
         } else {
             reader_.whole("checkpoint_num_layers", 0);
+            is_on("synchronize_each_layer", false);  // of recomputed blocks alone
         }
         if (is_on("partition_activations", false) && *flags_.tensor_size > 1) {
             flags_.warnings.emplace_back(
@@ -276,6 +383,10 @@ class NeoxReader {
         const std::optional<int> whole = reader_.whole("train_batch_size", 1);
         const std::optional<int> micro = reader_.whole("train_micro_batch_size_per_gpu", 1);
         const std::optional<int> passes = reader_.whole("gradient_accumulation_steps", 1);
+        const std::optional<int> copy = reader_.whole("gas", 1);
+        if (copy && copy != passes) {
+            reader_.problem("gas", "another number than gradient_accumulation_steps");
+        }
         const std::int64_t of_model =
             std::int64_t{*flags_.pipeline_size} * *flags_.tensor_size * *flags_.context_size;
         if (!processes_ && whole && micro && passes) {
@@ -350,6 +461,12 @@ class NeoxReader {
         const bool is_half = is_on("fp16.enabled", false);
         const bool is_bfloat = is_on("bf16.enabled", false);
         const bool sums_wide = is_on("fp32_allreduce", false);
+        if (is_half && type != "bfloat16" && (precision == "bfloat16" || is_bfloat)) {
+            reader_.infeasible("fp16.enabled",
+                               fmt::format("fp16.enabled beside {}: numbers have one type",
+                                           is_bfloat ? "bf16.enabled" : "precision bfloat16"),
+                               "take one of them out");
+        }
         flags_.bf16 = precision == "bfloat16" || is_bfloat || (is_half && type == "bfloat16");
         flags_.fp16 = !flags_.bf16 && (precision == "fp16" || is_half);
         const std::string sums = reader_.text("data_types.grad_accum_dtype").value_or("");
@@ -380,6 +497,41 @@ class NeoxReader {
 
 }  // namespace
 
+namespace {
+
+/// "40" of "FILE:40:3"; empty: the place has no line.
+std::string_view line_in(std::string_view place) {
+    place = place.substr(0, place.rfind(':'));
+    const std::size_t at = place.rfind(':');
+    const std::string_view line =
+        at == std::string_view::npos ? std::string_view() : place.substr(at + 1);
+    return whole_in(line) ? line : std::string_view();
+}
+
+/// Throws Error(BadInput) for a key that the file has with either spelling.
+void refuse_second_spellings(const std::vector<Setting>& settings) {
+    std::map<std::string, const Setting*> seen;
+    for (const Setting& setting : settings) {
+        std::string key = setting.written;
+        std::ranges::replace(key, '-', '_');
+        const auto [first, is_new] = seen.emplace(key, &setting);
+        if (is_new) {
+            continue;
+        }
+        const std::string_view line = line_in(first->second->place);
+        const std::string_view second = line_in(setting.place);
+        const bool has_lines = !line.empty() && !second.empty();
+        throw Error(ErrorKind::BadInput,
+                    setting.place,
+                    fmt::format("{} is there twice{}",
+                                key,
+                                has_lines ? fmt::format(" (lines {} and {})", line, second) : ""),
+                    "take one out");
+    }
+}
+
+}  // namespace
+
 bool is_neox(std::string_view text) {
     constexpr std::array<std::string_view, 4> marks{"pipe_parallel_size\":",
                                                     "pipe-parallel-size\":",
@@ -398,6 +550,7 @@ bool has_neox_keys(const LaunchFile& file) {
 MegatronFlags neox_flags(const LaunchFile& file, LeaveOut leave_out) {
     LaunchFile kept = file;
     std::erase_if(kept.settings, &Setting::is_unset);
+    refuse_second_spellings(kept.settings);
     for (Setting& setting : kept.settings) {  // keys have either
         std::ranges::replace(setting.written, '-', '_');
     }

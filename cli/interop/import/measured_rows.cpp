@@ -193,6 +193,9 @@ void add_measured_steps(Imported& imported,
             imported.notes.push_back("warning: " + warning);
         }
     }
+    for (const std::string& note : found.notes) {
+        imported.notes.push_back("warning: " + note);
+    }
     const bool is_whole = imported.result.left_out.empty() && !imported.has_open_devices;
     if (!measured->has_start && is_whole) {
         logged.row = row_of(*measured, found, logged.loss, imported.content, place);

@@ -54,7 +54,11 @@ bool is_trainer_loss(std::string_view line) {
             line.find("'epoch'") != std::string_view::npos);
 }
 
-std::optional<double> logged_loss(std::string_view line, bool has_losses) {
+int logged_nan_iterations(std::string_view line) {
+    return std::max(0, number_behind<int>(line, "number of nan iterations:").value_or(0));
+}
+
+std::optional<double> logged_loss(std::string_view line) {
     // The words of Megatron-LM and its relatives, GPT-NeoX and nanotron, NeMo 2 and 1, ms-swift
     // (with quotes) and the Trainer, then torchtitan, DeepSpeed and MaxText.
     constexpr std::array<std::string_view, 8> keys{"lm loss:",
@@ -78,10 +82,9 @@ std::optional<double> logged_loss(std::string_view line, bool has_losses) {
     // Megatron-LM prints averages above 0 alone (megatron/training/training.py, training_log).
     const bool leaves_out = line.find("elapsed time per iteration (ms):") != line.npos;
     const std::optional<double> norm = number_behind<double>(line, "grad norm:");
-    const bool is_no_number = norm && !std::isfinite(*norm);
-    return leaves_out && (has_losses || is_no_number)
-               ? std::optional(std::numeric_limits<double>::quiet_NaN())
-               : std::nullopt;
+    const bool is_no_number = (norm && !std::isfinite(*norm)) || logged_nan_iterations(line) > 0;
+    return leaves_out && is_no_number ? std::optional(std::numeric_limits<double>::quiet_NaN())
+                                      : std::nullopt;
 }
 
 std::optional<LossCourse> loss_course(const std::vector<LoggedLoss>& losses) {

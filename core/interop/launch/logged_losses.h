@@ -18,9 +18,12 @@ struct LoggedLoss {
 };
 
 /// The loss in a line that reports a step or, as the Trainer's lines, nothing but losses; NaN where
-/// the program leaves out a loss that is no number, as Megatron-LM does; none: the line has none.
-/// `has_losses`: lines before have losses.
-std::optional<double> logged_loss(std::string_view line, bool has_losses);
+/// the program leaves out a loss that is no number, as Megatron-LM does, and the line says that the
+/// norm of the gradient or an iteration was none, too; none: the line has none.
+std::optional<double> logged_loss(std::string_view line);
+
+/// Iterations in a line of Megatron-LM's whose loss was no number; 0: the line says none.
+int logged_nan_iterations(std::string_view line);
 
 /// Whether the Trainer of Hugging Face or ms-swift printed the line: "{'loss': 2.3, ...}".
 bool is_trainer_loss(std::string_view line);

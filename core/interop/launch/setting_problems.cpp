@@ -25,7 +25,7 @@ constexpr std::string_view words_of_runs =
     "partition partitions splits layout moe topk attention attn conv residual pipe spec schedule "
     "interleave interleaved zb dualpipe bubble freeze frozen tuner distill distillation teacher "
     "packing packed window sliding gated glu tied untied embedding embeddings optimizer "
-    "checkpointing bf16 fp16 fp32 half amp";
+    "expansion feedforward intermediate checkpointing bf16 fp16 fp32 half amp";
 
 }  // namespace
 

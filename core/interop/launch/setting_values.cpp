@@ -41,6 +41,10 @@ std::optional<Number> parsed(std::string_view text) {
     return status == std::errc{} && rest == end ? std::optional(number) : std::nullopt;
 }
 
+bool is_digits(std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 const SettingWord& first_word(const Setting& setting, std::string_view hint) {
@@ -97,9 +101,14 @@ std::optional<int> whole_in(std::string_view text) {
 }
 
 int whole_value(const Setting& setting, int least, std::string_view hint, int most) {
-    const std::optional<int> number = whole_in(first_word(setting, hint).text);
+    const std::string& text = first_word(setting, hint).text;
+    const std::optional<int> number = whole_in(text);
     if (!number || *number < least || *number > largest_setting) {
-        refuse_value(setting, fmt::format("a whole number of at least {}", least), hint);
+        refuse_value(setting,
+                     is_digits(text) && (!number || *number > largest_setting)
+                         ? fmt::format("a whole number from {} to {}", least, most)
+                         : fmt::format("a whole number of at least {}", least),
+                     hint);
     }
     if (*number > most) {
         throw Error(ErrorKind::BadInput,

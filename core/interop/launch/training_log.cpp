@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "core/base/median.h"
+#include "core/base/number_text.h"
 #include "core/interop/launch/log_lines.h"
 #include "core/interop/launch/logged_timers.h"
 
@@ -46,6 +47,10 @@ class LoggedSteps {
                 log.losses.clear();
                 seen_.clear();
                 seen_losses_.clear();
+                repeats_ = {};
+                nan_reports_ = {};
+            } else {
+                begins_again_ = true;
             }
             has_block_ = true;
             begins_ = true;
@@ -61,6 +66,9 @@ class LoggedSteps {
         take_step(line, number, log);
     }
 
+    /// Adds what a reader of the log must know.
+    void finish(TrainingLog& log) const;
+
   private:
     void take_step(std::string_view line, int number, TrainingLog& log);
     void add(LoggedStep step, TrainingLog& log);
@@ -70,7 +78,32 @@ class LoggedSteps {
     void take_loss(std::string_view line, int number, std::int64_t iteration, TrainingLog& log);
     void add_loss(const LoggedLoss& loss, TrainingLog& log);
 
-    std::set<std::int64_t> seen_{};
+    /// Notes a report that a later start repeats. Ranks and engines may repeat the last reports.
+    void note_repeat(const LoggedStep& step, std::size_t at, const TrainingLog& log);
+
+    /// Reports that the result does not have as they are.
+    struct Passed {
+        int count = 0;
+        int first_line = 0;
+        int last_line = 0;
+        int first_read = 0;  ///< line of the report that was read for the first
+        int last_read = 0;
+
+        void add(int line, int read = 0) {
+            first_line = count == 0 ? line : first_line;
+            first_read = count == 0 ? read : first_read;
+            last_line = line;
+            last_read = read;
+            ++count;
+        }
+    };
+
+    std::map<std::int64_t, std::size_t> seen_{};  ///< by iterations: the steps before
+    Passed repeats_{};
+    Passed nan_reports_{};  ///< that have a loss nevertheless
+    int nan_iterations_ = 0;
+    bool begins_again_ = false;   ///< a further block of arguments has come
+    bool repeats_again_ = false;  ///< the report before is one of a later start
     std::set<std::int64_t> seen_losses_{};
     bool has_block_ = false;
     bool begins_ = true;     ///< the next step is the first of a start
@@ -87,12 +120,49 @@ void LoggedSteps::add(LoggedStep step, TrainingLog& log) {
     constexpr double longest = 1e7;
     constexpr double highest_rate = 1e9;
     if (step.seconds > longest || step.samples_per_second > highest_rate ||
-        step.device_tokens_per_second > highest_rate || !seen_.insert(step.iteration).second) {
+        step.device_tokens_per_second > highest_rate) {
         return;
     }
+    const auto [seen, is_new] = seen_.emplace(step.iteration, log.steps.size());
+    if (!is_new) {
+        note_repeat(step, seen->second, log);
+        return;
+    }
+    begins_again_ = false;
+    repeats_again_ = false;
     const bool is_mean = step.seconds == 0 && step.iteration == 0;  // of all steps
     step.is_first = std::exchange(begins_, false) && !is_mean;
     log.steps.push_back(step);
+}
+
+void LoggedSteps::note_repeat(const LoggedStep& step, std::size_t at, const TrainingLog& log) {
+    constexpr std::size_t near = 2;
+    const bool is_later = begins_again_ || at + near < log.steps.size() || repeats_again_;
+    repeats_again_ = is_later;
+    if (is_later && at < log.steps.size()) {
+        repeats_.add(step.line, log.steps[at].line);
+    }
+}
+
+void LoggedSteps::finish(TrainingLog& log) const {
+    if (repeats_.count > 0) {
+        log.notes.push_back(
+            fmt::format("lines {} to {} repeat iterations that lines {} to {} report: of these the "
+                        "first start was read, and the later {} left out",
+                        repeats_.first_line,
+                        repeats_.last_line,
+                        repeats_.first_read,
+                        repeats_.last_read,
+                        counted(repeats_.count, "report")));
+    }
+    if (nan_reports_.count > 0) {
+        log.notes.push_back(
+            fmt::format("the loss was no number in {} of {} that print a loss of the others, the "
+                        "first in line {}",
+                        counted(nan_iterations_, "iteration"),
+                        counted(nan_reports_.count, "report"),
+                        nan_reports_.first_line));
+    }
 }
 
 /// Makes the mean of the steps since the report before of means since the start; false: the report
@@ -286,8 +356,13 @@ void LoggedSteps::take_loss(std::string_view line,
                             int number,
                             std::int64_t iteration,
                             TrainingLog& log) {
-    if (const std::optional<double> loss = logged_loss(line, !log.losses.empty())) {
+    if (const std::optional<double> loss = logged_loss(line)) {
         add_loss({.line = number, .iteration = iteration, .loss = *loss}, log);
+        const int nan_iterations = logged_nan_iterations(line);
+        if (nan_iterations > 0 && !std::isnan(*loss)) {
+            nan_reports_.add(number);
+            nan_iterations_ += nan_iterations;
+        }
     }
 }
 
@@ -302,15 +377,10 @@ void LoggedSteps::add_loss(const LoggedLoss& loss, TrainingLog& log) {
 void LoggedSteps::take_step(std::string_view line, int number, TrainingLog& log) {
     std::optional<LoggedStep> step = megatron_step(line);
     if (step && number_behind<int>(line, "number of skipped iterations:").value_or(0) > 0) {
-        if (seen_.insert(step->iteration).second) {
+        if (seen_.emplace(step->iteration, log.steps.size()).second) {
             begins_ = false;  // without an update
         }
-        const bool has_nan = number_behind<int>(line, "number of nan iterations:").value_or(0) > 0;
-        const std::optional<double> loss =
-            has_nan ? std::numeric_limits<double>::quiet_NaN() : logged_loss(line, false);
-        if (loss) {
-            add_loss({.line = number, .iteration = step->iteration, .loss = *loss}, log);
-        }
+        take_loss(line, number, step->iteration, log);
         return;
     }
     for (const auto read :
@@ -391,16 +461,45 @@ std::optional<int> logged_world_size(std::string_view text) {
     return found;
 }
 
+namespace {
+
+/// Where a number begins that ends with the text, without a line feed behind it; the size of the
+/// text: there is none.
+std::size_t cut_number(std::string_view text) {
+    const std::size_t at = text.find_last_not_of("0123456789.,eE+-") + 1;
+    const bool is_number = text.find_first_of("0123456789", at) != std::string_view::npos;
+    return is_number ? at : text.size();
+}
+
+}  // namespace
+
 TrainingLog parse_training_log(std::string_view text) {
     TrainingLog log;
     LoggedSteps steps;
     LoggedTimers timers;
-    for_each_log_line(text, [&](std::string_view line, int number) {
+    const std::size_t cut = cut_number(text);
+    const auto last = static_cast<int>(std::ranges::count(text, '\n')) + 1;
+    bool loses_report = false;
+    for_each_log_line(text.substr(0, cut), [&](std::string_view line, int number) {
+        if (cut < text.size() && number == last) {
+            TrainingLog whole;
+            LoggedSteps().take(fmt::format("{}{}", line, text.substr(cut)), number, whole);
+            TrainingLog part;
+            LoggedSteps().take(line, number, part);
+            loses_report = part.steps != whole.steps || part.losses != whole.losses;
+        }
         steps.take(line, number, log);
         take_memory(line, log);
         const bool has_step = !log.steps.empty();
         timers.take(line, has_step, has_step && log.steps.back().is_first);
     });
+    steps.finish(log);
+    if (loses_report) {
+        log.notes.push_back(fmt::format(
+            "the log ends within line {}, so its last number, '{}', may be cut and was not read",
+            last,
+            text.substr(cut)));
+    }
     log.timers = timers.found();
     return log;
 }

@@ -50,6 +50,10 @@ struct TrainingLog {
     /// Each iteration once, in the order of the log; where it has blocks of Megatron's arguments
     /// those behind the first.
     std::vector<LoggedLoss> losses{};
+    /// What of the log was not read, or reads as more than it says, with its lines: a number that
+    /// the end of the log cuts, reports of a later start that repeat iterations, iterations whose
+    /// loss was no number in reports that have one.
+    std::vector<std::string> notes{};
 };
 
 /// Reads the lines in which programs report their steps, whatever stands in front of them:
@@ -70,7 +74,9 @@ struct TrainingLog {
 ///     T},
 ///                   a mean since the start or the resumption
 ///
-/// and the losses in these lines, and in those of the Trainer ("{'loss': 2.3, ...}").
+/// A number that ends with the log, without a line feed behind it, may be cut and is not read.
+///
+/// The losses are those in these lines, and in those of the Trainer ("{'loss': 2.3, ...}").
 ///
 /// (megatron/training/training.py, training_log and report_memory;
 /// torchtitan/components/metrics.py; deepspeed/runtime/pipe/engine.py, train_batch, and

@@ -228,6 +228,8 @@ TEST(ParseMegatronFlags, RefusesWithLineAndColumn) {
          "too: take one of them out"},
         {"--num-layers 1.5",
          "x.sh:1:14: --num-layers = '1.5', expected a whole number of at least 1"},
+        {"--num-layers=99999999999",
+         "x.sh:1:14: --num-layers = '99999999999', expected a whole number from 1 to 49999"},
         {"--num-layers=0", "x.sh:1:14: --num-layers = '0', expected a whole number of at least 1"},
         {"--num-layers 8\n --num-layers 8",
          "x.sh:2:2: --num-layers a second time\nhint: keep one of them"},

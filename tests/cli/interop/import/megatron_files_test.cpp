@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -287,6 +289,107 @@ TEST_F(ImportMegatron, AConfigurationOfGptNeoxIsReadWithItsDevices) {
     const std::string experts = file("moe.yml", "pipe_parallel_size: 1\nmoe_num_experts: 8\n");
     EXPECT_EQ(pipetwin({"import", "neox", experts, "--devices", "8", "--out", path("y.toml")}).code,
               3);
+}
+
+/// A file of GPT-NeoX of 4 blocks of width 512, with further lines.
+std::string neox_yaml(std::string_view more, std::string_view layers = "num_layers: 4\n") {
+    return fmt::format(
+        "pipe_parallel_size: 2\n{}hidden_size: 512\nnum_attention_heads: 8\nseq_length: 128\n"
+        "max_position_embeddings: 128\npos_emb: rotary\nno_weight_tying: true\n"
+        "padded_vocab_size: 1024\ntrain_micro_batch_size_per_gpu: 2\n"
+        "gradient_accumulation_steps: 4\n{}",
+        layers,
+        more);
+}
+
+/// megatron/model/transformer.py, ParallelMLP: the inner width is int(expansion_factor x
+/// hidden_size). Of 4 blocks the inner matrices and biases are 4 (2 x 512 + 1) a unit of width.
+TEST_F(ImportMegatron, GptNeoxTakesTheInnerWidthOfAFactor) {
+    const auto parameters = [&](std::string_view more) {
+        const Outcome outcome = pipetwin({"import",
+                                          "neox",
+                                          file("factor.yml", neox_yaml(more)),
+                                          "--devices",
+                                          "2",
+                                          "--device",
+                                          "a100-sxm-80",
+                                          "--force",
+                                          "--json",
+                                          "--out",
+                                          path("x.toml")});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.json()["parameters"].get<std::int64_t>();
+    };
+    const std::int64_t usual = parameters("");
+    EXPECT_EQ(parameters("expansion_factor: 3.5\n"), usual - std::int64_t{256} * 4 * (2 * 512 + 1));
+    EXPECT_EQ(parameters("expansion-factor: 2.001\n"),  // int(1024.5)
+              usual - std::int64_t{1024} * 4 * (2 * 512 + 1));
+    EXPECT_EQ(parameters("intermediate_size: 1792\n"), parameters("expansion_factor: 3.5\n"));
+}
+
+TEST_F(ImportMegatron, GptNeoxsKeysAreRefusedByTheirNames) {
+    struct Case {
+        std::string yaml;
+        std::string expected;
+    };
+    const std::vector<Case> cases{
+        {neox_yaml("intermediate_size: 2048\nexpansion_factor: 3.5\n"),
+         "n.yml:13:1: expansion_factor 3.5 beside intermediate_size 2048"},
+        {neox_yaml("feedforward_size: 1024\n"), "feedforward_size: the inner width"},
+        {neox_yaml("checkpoint_in_cpu: true\n"), "checkpoint_in_cpu: inputs of blocks"},
+        {neox_yaml("opt_pos_emb_offset: 2\n"), "opt_pos_emb_offset: tables have more rows"},
+        {neox_yaml("model_arch: t5\n"), "model_arch: the model has an encoder"},
+        {neox_yaml("gas: 8\n"), "gas: another number than gradient_accumulation_steps"},
+        {neox_yaml("autotuning:\n  enabled: true\n"), "autotuning.enabled: DeepSpeed tries"},
+        {neox_yaml("attention_config: [[[\"flash\"], 3]]\n"),
+         "attention_config says the attention of 3 blocks, num_layers is 4"},
+        {neox_yaml("hidden_dropout: 1.5\n"), "hidden_dropout = 1.5, expected a share from 0"},
+        {neox_yaml("attention_dropout: 1\n"), "attention_dropout = 1, expected a share from 0"},
+        {neox_yaml("precision: bfloat16\nfp16:\n  enabled: true\n"),
+         "fp16.enabled beside precision bfloat16"},
+        {neox_yaml("global_num_gpus: 32\n"), "global_num_gpus = 32 beside --devices 2"},
+        {neox_yaml("", "num_layers: 4\nhidden_size: 500\n").erase(53, 17),
+         "num_attention_heads 8 does not divide hidden_size 500"},
+        {neox_yaml("num_kv_heads: 3\n"),
+         "n.yml:12:1: num_kv_heads 3 does not divide num_attention"},
+        {neox_yaml("", "num_layers: 4\nnum-layers: 4\n"),
+         "num_layers is there twice (lines 2 and 3)"},
+    };
+    for (const Case& of : cases) {
+        const Outcome outcome = pipetwin({"import",
+                                          "neox",
+                                          file("n.yml", of.yaml),
+                                          "--devices",
+                                          "2",
+                                          "--force",
+                                          "--out",
+                                          path("x.toml")});
+        EXPECT_NE(outcome.code, 0) << of.expected;
+        EXPECT_THAT(outcome.err, HasSubstr(of.expected));
+    }
+    const auto warnings_of = [&](std::string_view more) {
+        const Outcome outcome = pipetwin({"import",
+                                          "neox",
+                                          file("n.yml", neox_yaml(more)),
+                                          "--devices",
+                                          "2",
+                                          "--force",
+                                          "--out",
+                                          path("x.toml")});
+        EXPECT_EQ(outcome.code, 0) << outcome.err;
+        return outcome.err;
+    };
+    const std::string waits = "synchronize_each_layer: true\n";
+    EXPECT_THAT(warnings_of(waits + "checkpoint_activations: true\n"),
+                HasSubstr("synchronize_each_layer: the prediction does not wait"));
+    EXPECT_THAT(warnings_of(waits), Not(HasSubstr("synchronize_each_layer")));
+    for (const std::string_view kinds : {"[[[flash], all]]",
+                                         "[[[flash], 4]]",
+                                         "[[[flash, flash], 2]]",
+                                         "[flash, flash, flash, flash]"}) {
+        warnings_of(fmt::format("attention_config: {}\n", kinds));
+    }
+    warnings_of("precision: bfloat16\nfp16:\n  enabled: true\n  type: bfloat16\n");
 }
 
 TEST_F(ImportMegatron, OtherProgramsConfigurationsAreCalledByTheirNames) {

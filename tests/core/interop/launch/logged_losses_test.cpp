@@ -94,6 +94,82 @@ TEST(LoggedLosses, MegatronLeavesOutWhatIsNoNumber) {
     EXPECT_EQ(loss_course({}), std::nullopt);
 }
 
+/// The words of a loss that is 0 or is not printed are no evidence of NaN; the norm of the gradient
+/// and the counter are.
+TEST(LoggedLosses, AMissingLossIsNoNumberWithEvidenceAlone) {
+    const std::string log = step_line(1, "lm loss: 9E+00 |") + step_line(2, "loss scale: 1.0 |") +
+                            step_line(3, "grad norm: 1.5 |");
+    EXPECT_EQ(losses_of(log), std::vector<double>{9});
+    const std::vector<double> counted =
+        losses_of(log + step_line(4, "number of nan iterations: 1 |"));
+    ASSERT_EQ(counted.size(), 2U);
+    EXPECT_TRUE(std::isnan(counted.back()));
+}
+
+/// Megatron-LM prints the mean of the iterations that have a loss, and counts the others.
+TEST(LoggedLosses, IterationsWithoutANumberInAReportWithALossAreNoted) {
+    const auto report = [](int iteration, int skipped, int nan) {
+        return step_line(iteration,
+                         "lm loss: 8E+00 |",
+                         fmt::format("number of skipped iterations: {} | number of nan iterations: "
+                                     "{} |",
+                                     skipped,
+                                     nan));
+    };
+    const TrainingLog log =
+        parse_training_log(report(10, 0, 0) + report(20, 0, 2) + report(30, 1, 1));
+    ASSERT_EQ(log.losses.size(), 3U);
+    EXPECT_EQ(log.losses.back().loss, 8);
+    ASSERT_EQ(log.notes.size(), 1U);
+    EXPECT_EQ(log.notes.front(),
+              "the loss was no number in 3 iterations of 2 reports that print a loss of the "
+              "others, the first in line 2");
+}
+
+/// "8." may be the beginning of 8.5E+00.
+TEST(LoggedLosses, ANumberThatTheEndOfTheLogCutsIsNotRead) {
+    const std::string whole = step_line(1, "lm loss: 9.5E+00 |");
+    const std::string second = step_line(2, "lm loss: 8.5E+00");
+    const std::size_t number = second.find("8.5E+00");
+    for (std::size_t end = number + 1; end < second.size(); ++end) {
+        const TrainingLog log = parse_training_log(whole + second.substr(0, end));
+        ASSERT_EQ(log.losses.size(), 1U) << end;
+        ASSERT_EQ(log.notes.size(), 1U) << end;
+        EXPECT_EQ(log.notes.front(),
+                  fmt::format("the log ends within line 2, so its last number, '{}', may be cut "
+                              "and was not read",
+                              second.substr(number, end - number)));
+    }
+    const TrainingLog ended = parse_training_log(whole + second);
+    EXPECT_EQ(ended.losses.size(), 2U);
+    EXPECT_TRUE(ended.notes.empty());
+    EXPECT_TRUE(parse_training_log(whole + "Epoch 3").notes.empty());
+    EXPECT_TRUE(
+        parse_training_log(" iteration 1/ 9 | elapsed time per iteration (ms): 86").steps.empty());
+}
+
+TEST(LoggedLosses, ALaterStartThatRepeatsIterationsIsNoted) {
+    std::string run;
+    for (int iteration = 1; iteration <= 5; ++iteration) {
+        run += step_line(iteration, "lm loss: 9E+00 |");
+    }
+    const TrainingLog twice = parse_training_log(run + run + step_line(6, "lm loss: 8E+00 |"));
+    EXPECT_EQ(twice.losses.size(), 6U);
+    ASSERT_EQ(twice.notes.size(), 1U);
+    EXPECT_EQ(twice.notes.front(),
+              "lines 6 to 10 repeat iterations that lines 1 to 5 report: of these the first start "
+              "was read, and the later 5 reports left out");
+    const std::string block = "------------ end of arguments ------------\n";
+    const std::string one = step_line(1, "lm loss: 9E+00 |");
+    EXPECT_EQ(parse_training_log(block + one + block + one).notes.size(), 1U);
+    std::string ranks;  // two of them print each report
+    for (int iteration = 1; iteration <= 5; ++iteration) {
+        ranks +=
+            step_line(iteration, "lm loss: 9E+00 |") + step_line(iteration, "lm loss: 9E+00 |");
+    }
+    EXPECT_TRUE(parse_training_log(ranks).notes.empty());
+}
+
 /// Losses before the block of arguments are of another run.
 TEST(LoggedLosses, BelongToTheRunOfTheArguments) {
     EXPECT_EQ(losses_of(step_line(50, "lm loss: 3E+00 |") +
