@@ -31,7 +31,7 @@ _pipetwin_files() {
 }
 
 _pipetwin() {
-    local cur=${COMP_WORDS[COMP_CWORD]} before= command=${COMP_WORDS[1]} option= word
+    local cur=${COMP_WORDS[COMP_CWORD]} before= command=${COMP_WORDS[1]-} option= word
     local kind words endings takes options count i place=1
     [[ $COMP_CWORD -gt 0 ]] && before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "cli/base/grammar.h"
 #include "cli/base/help_format.h"
 #include "cli/base/value_words.h"
+#include "core/base/ascii.h"
 
 namespace pipetwin::cli {
 
@@ -36,6 +38,15 @@ std::string_view first_name(std::string_view value) {
     return value.substr(0, value.find("..."));
 }
 
+/// Whether a word means itself in every shell: a profile's file may have any name, and a script
+/// with its quotes or blanks would be another one.
+bool is_plain_word(const std::string& word) {
+    return std::ranges::all_of(word, [](char sign) {
+        return ascii::is_letter(sign) || ascii::is_digit(sign) ||
+               std::string_view("._+-").find(sign) != std::string_view::npos;
+    });
+}
+
 /// Whether an option with words takes a file in place of one of them.
 bool takes_file_for_word(std::string_view option) {
     return option == "--stack" || option == "--cluster" || option == "--schedule" ||
@@ -48,6 +59,7 @@ ValueShape shape_of(const CLI::Option& option) {
         return shape;
     }
     shape.words = suggested_words(option);
+    std::erase_if(shape.words, [](const std::string& word) { return !is_plain_word(word); });
     std::ranges::sort(shape.words);
     shape.words.erase(std::ranges::unique(shape.words).begin(), shape.words.end());
     shape.is_key = shape.name.starts_with("KEY=");

@@ -5,6 +5,7 @@
 Each shell that is installed is asked itself; the others are left out, and said.
 """
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -16,6 +17,7 @@ import unittest
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve())
 SCRATCH = tempfile.TemporaryDirectory()
 FOLDER = pathlib.Path(SCRATCH.name)
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(*words, **more):
@@ -80,6 +82,16 @@ class Bash(unittest.TestCase):
                          sorted(name for name in names("models") if name.startswith("llama-3-")))
         self.assertEqual(self.answers("pipetwin", "simulate", "--stack", "non"), ["none"])
         self.assertEqual(self.answers("pipetwin", "import", "hf", "x", "--device", "h100-s"), ["h100-sxm", "h100-sxm-96"])
+
+    def test_leaves_out_names_that_a_shell_would_read_otherwise(self):
+        profiles = FOLDER / "odd profiles"
+        shutil.copytree(SOURCE / "profiles", profiles)
+        source = next((profiles / "clusters").glob("*.toml"))
+        shutil.copy(source, source.with_name("it's $(touch here).toml"))
+        for shell in ("bash", "zsh", "fish"):
+            text = run(PROGRAM, "completion", shell, env={**os.environ, "PIPETWIN_PROFILES": str(profiles)})
+            self.assertNotIn("touch here", text, shell)
+            self.assertIn(source.stem, text, shell)
 
     def test_knows_words_of_every_value_that_is_one_of_some(self):
         for command in commands():
