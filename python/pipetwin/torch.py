@@ -7,6 +7,7 @@ Needs torch, which `import pipetwin` does not.
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
 import tempfile
@@ -71,6 +72,26 @@ def _own_stages(rows: Schedule, stages: Sequence[Any], rank: int, device: Any) -
     return [PipelineStage(stages[index].to(device), index, rows.stages, device) for index in own]
 
 
+def _name_ranges(stage: Any) -> None:
+    """Ranges of the profiler with the names of actions, "PP:2F0", which later versions of torch record themselves."""
+    record_function = _torch().profiler.record_function
+
+    def named(inner: Callable[..., Any], kind: Callable[[dict[str, Any]], str]) -> Callable[..., Any]:
+        parameters = inspect.signature(inner)
+
+        def outer(*args: Any, **options: Any) -> Any:
+            given = parameters.bind(*args, **options).arguments
+            micro_batch = next(iter(given.values()))
+            with record_function(f"PP:{stage.stage_index}{kind(given)}{micro_batch}"):
+                return inner(*args, **options)
+        return outer
+
+    stage.forward_one_chunk = named(stage.forward_one_chunk, lambda _: "F")
+    stage.backward_one_chunk = named(stage.backward_one_chunk,
+                                     lambda given: "B" if given.get("full_backward", True) else "I")
+    stage.backward_weight_one_chunk = named(stage.backward_weight_one_chunk, lambda _: "W")
+
+
 def schedule(plan: Plan | Schedule | PathLike, stages: Sequence[Any], *, loss_fn: Callable[..., Any] | None = None,
              device: Any = None, **options: Any) -> Any:
     """torch.distributed.pipelining's runtime with the order of a plan: call its `step` as that of any schedule there.
@@ -93,6 +114,12 @@ def schedule(plan: Plan | Schedule | PathLike, stages: Sequence[Any], *, loss_fn
     text = _questions.export("torch-csv", source, name="actions.csv", compute_only=not with_messages)
     rows = Schedule.from_csv(text)
     own = _own_stages(rows, stages, torch.distributed.get_rank(), device or torch.device("cpu"))
+    if "stage_index_to_group_rank" in inspect.signature(schedules._PipelineScheduleRuntime).parameters:
+        # torch 2.6 does not read from the file where stages are
+        options.setdefault("stage_index_to_group_rank", {stage: rank for rank, stages_there in enumerate(rows.placement())
+                                                         for stage in stages_there})
+        for stage in own:
+            _name_ranges(stage)
     runtime = schedules._PipelineScheduleRuntime(own, rows.micro_batches, loss_fn=loss_fn, **options)
     with tempfile.TemporaryDirectory(prefix="pipetwin-") as folder:
         file = Path(folder) / "actions.csv"
