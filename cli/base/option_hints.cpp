@@ -374,7 +374,12 @@ class OptionHint {
         if (has("--ranks")) {
             return did_you_mean("--ranks");
         }
-        if (has("--nodes") && asks_about_model()) {
+        const bool names_scenario = std::ranges::any_of(
+            unknown_.args, [](const std::string& word) { return word.ends_with(".toml"); });
+        if (plans_model() && !asks_about_model() && !value_.empty() && !number_of(value_)) {
+            return cluster_for(value_);
+        }
+        if (has("--nodes") && (asks_about_model() || (plans_model() && !names_scenario))) {
             const std::string cluster = value_of("--cluster");
             int per_node = 0;
             std::from_chars(cluster.data(), cluster.data() + cluster.size(), per_node);

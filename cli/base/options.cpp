@@ -21,6 +21,7 @@
 #include "cli/base/shell_word.h"
 #include "cli/base/typed_words.h"
 #include "cli/base/usage_error.h"
+#include "cli/base/value_words.h"
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/base/typed_text.h"
@@ -73,10 +74,25 @@ void refuse_keys_without_scenario(const CLI::App& command, const RawCommon& raw)
     }
 }
 
+/// Throws Error(Usage) for "--out -", which other programs take for standard output.
+void refuse_standard_output(const CLI::App& command, const std::filesystem::path& out) {
+    const CLI::Option& option = *command.get_option("--out");
+    if (out == "-" && option.get_group() != options_without_effect) {
+        const std::string name = value_name(option);
+        throw Error(
+            ErrorKind::Usage,
+            "--out",
+            fmt::format("'-' is no file or folder, expected {}", name),
+            fmt::format(
+                "{}write --out {}", option.get_required() ? "" : "leave it out, or ", name));
+    }
+}
+
 }  // namespace
 
 CommonOptions Grammar::common() const {
     CommonOptions options = raw_.options;
+    refuse_standard_output(*app_.get_subcommands().front(), options.out);
     for (const std::string& setting : raw_.settings) {
         const std::size_t equals = setting.find('=');
         if (equals == std::string::npos || equals == 0) {

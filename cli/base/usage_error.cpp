@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/base/option_lists.h"
+#include "cli/base/value_words.h"
 #include "core/artifacts/model_flops.h"
 #include "core/base/suggest.h"
 
@@ -334,18 +335,25 @@ std::string kind_of(const CLI::Option& option) {
     return type.substr(0, type.find(':'));
 }
 
-/// The command with all that it needs: "pipetwin export FORMAT SOURCE --out FILE".
+/// The command with all that it needs: "pipetwin export FORMAT SOURCE --out FILE"; where that is
+/// one word of some, with the first of them: "pipetwin completion bash".
 std::string whole_command(const CLI::App& command) {
     std::string all = fmt::format("pipetwin {}", command.get_name());
     std::string options;
+    std::vector<std::string> words;
+    int needed = 0;
     for (const CLI::Option* one : command.get_options()) {
         if (one->get_required()) {
+            ++needed;
+            words = suggested_words(*one);
             (one->get_positional() ? all : options) +=
                 one->get_positional() ? ' ' + kind_of(*one)
                                       : fmt::format(" {} {}", one->get_name(), kind_of(*one));
         }
     }
-    return all + options;
+    return needed == 1 && !words.empty()
+               ? fmt::format("pipetwin {} {}", command.get_name(), words.front())
+               : all + options;
 }
 
 Error missing_error(const CLI::App& command, std::string_view message) {

@@ -75,7 +75,13 @@ void write_pages(const CompletionOptions& options, const ProgramTable& table, Co
     std::vector<std::string> files;
     for (const CommandTable* page : pages) {
         const std::filesystem::path file = options.common.out / manual_page_file(*page);
-        require_free(file, options.common.force);
+        std::error_code ignored;
+        if (!options.common.force && std::filesystem::exists(file, ignored)) {
+            throw Error(ErrorKind::Io,
+                        file.string(),
+                        "the file is there already",
+                        "name another folder with --out FOLDER, or overwrite it with --force");
+        }
         files.push_back(file.string());
     }
     std::error_code error;
@@ -114,7 +120,7 @@ void execute_completion(const CompletionOptions& options, Console& console) {
 /// Throws Error(Usage) for a shell that is not known.
 void expect_shell(const std::string& word) {
     if (std::ranges::count(shell_words, word) == 0) {
-        const std::string_view near = nearest_word(word, shell_words);
+        const std::string_view near = word == "sh" ? "bash" : nearest_word(word, shell_words);
         throw Error(
             ErrorKind::Usage,
             "",

@@ -16,18 +16,28 @@ namespace {
 
 /// What the script does with the tables in front of it.
 constexpr std::string_view bash_function = R"bash(
+# Adds the files that compgen names to the answer. Compgen divides a name that has a newline, whose parts are left out.
+_pipetwin_take() {
+    local name plain=${cur//[\\\"\']/}
+    while IFS= read -r name; do
+        if [[ ${name//[\\\"\']/} == "$plain"* && ($name == '~'* || -e $name || -L $name) ]]; then
+            COMPREPLY+=("$name")
+        fi
+    done
+    compopt -o filenames 2>/dev/null
+}
+
 # Adds files whose names end in $endings, and folders, to the answer.
 _pipetwin_files() {
     local ending
     for ending in $endings; do
-        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -X "!*$ending" -- "$cur")
+        _pipetwin_take < <(compgen -f -X "!*$ending" -- "$cur")
     done
     if [[ -z $endings ]]; then
-        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
+        _pipetwin_take < <(compgen -f -- "$cur")
     else
-        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$cur")
+        _pipetwin_take < <(compgen -d -- "$cur")
     fi
-    compopt -o filenames 2>/dev/null
 }
 
 _pipetwin() {
@@ -77,10 +87,7 @@ _pipetwin() {
             compopt -o nospace 2>/dev/null
             ;;
         word) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur") ;;
-        folder)
-            mapfile -t COMPREPLY < <(compgen -d -- "$cur")
-            compopt -o filenames 2>/dev/null
-            ;;
+        folder) _pipetwin_take < <(compgen -d -- "$cur") ;;
     esac
     [[ $takes == *file* ]] && _pipetwin_files
 }

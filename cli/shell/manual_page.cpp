@@ -134,11 +134,12 @@ std::string manual_page(const ProgramTable& table, const CommandTable& command) 
     std::string text = fmt::format(
         ".\\\" SPDX-License-Identifier: Apache-2.0\n"
         ".\\\" Made by 'pipetwin completion man'.\n"
-        ".TH {} 1 \"\" \"pipetwin {}\" \"User Commands\"\n"
+        ".TH {} 1 {} \"pipetwin {}\" \"User Commands\"\n"
         ".SH NAME\n{} \\- {}\n"
         ".SH SYNOPSIS\n\\fBpipetwin{}\\fR{}\n"
         ".SH DESCRIPTION\n{}",
         title,
+        release_date(),
         roff(program_version()),
         name,
         roff(about),

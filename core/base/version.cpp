@@ -7,4 +7,8 @@ std::string_view program_version() {
     return PIPETWIN_VERSION;
 }
 
+std::string_view release_date() {
+    return PIPETWIN_RELEASED;
+}
+
 }  // namespace pipetwin

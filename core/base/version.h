@@ -9,4 +9,7 @@ namespace pipetwin {
 /// compiles one source.
 std::string_view program_version();
 
+/// The day on which that version was released, "2026-11-28", as CITATION.cff has it.
+std::string_view release_date();
+
 }  // namespace pipetwin

@@ -54,7 +54,7 @@ class Bash(unittest.TestCase):
         """What bash offers behind these words, of which the last may be empty. Bash itself divides words at '='."""
         divided = [part for word in words for part in (re.split("(=)", word) if word else [""]) if part or not word]
         quoted = " ".join("'" + word + "'" for word in divided)
-        text = (f"source '{script('bash')}'; COMP_WORDS=({quoted}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+        text = (f"set -u; source '{script('bash')}'; COMP_WORDS=({quoted}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
                 "_pipetwin; for answer in \"${COMPREPLY[@]}\"; do echo \"$answer\"; done")
         return sorted(run("bash", "--norc", "-c", text, cwd=FOLDER / "work").split("\n")[:-1])
 
@@ -124,6 +124,18 @@ class Bash(unittest.TestCase):
         self.assertEqual(self.answers("pipetwin", "run", "one.toml", "--out", ""), ["more files"])
         self.assertEqual(self.answers("pipetwin", "plan", "one.toml", "--order-out", "c"), ["costs.profile.json"])
 
+    def test_leaves_out_files_whose_names_have_a_newline(self):
+        odd = FOLDER / "work" / "more files"
+        for name in ("line\nbreak.toml", "line.toml", "it's.toml"):
+            (odd / name).touch()
+        (odd / "fold\ner").mkdir()
+        self.assertEqual(self.answers("pipetwin", "run", "more files/"), ["more files/it's.toml", "more files/line.toml"])
+        self.assertEqual(self.answers("pipetwin", "plan", "one.toml", "--out", "more files/"), [])
+
+    def test_runs_under_set_u(self):
+        text = f"set -u; source '{script('bash')}'; COMP_WORDS=(pipetwin); COMP_CWORD=0; _pipetwin"
+        self.assertEqual(subprocess.run(["bash", "--norc", "-c", text], capture_output=True, text=True).stderr, "")
+
     def test_a_format_comes_before_the_file(self):
         self.assertIn("torch-csv", self.answers("pipetwin", "import", ""))
         self.assertIn("plan.json", self.answers("pipetwin", "import", "csv", ""))
@@ -176,13 +188,18 @@ class ManualPages(unittest.TestCase):
                 with self.subTest(command=command, option=option):
                     self.assertIn("\\fB" + option.replace("-", "\\-") + "\\fR", page)
 
+    def test_every_page_has_the_day_of_the_release(self):
+        day = re.search(r"^date-released: (.*)$", (SOURCE / "CITATION.cff").read_text(), re.M)[1]
+        for file in self.folder.iterdir():
+            self.assertRegex(file.read_text(), rf"\n\.TH \S+ 1 {day} ", file.name)
+
     def test_every_page_names_the_exit_codes(self):
         for file in self.folder.iterdir():
             self.assertIn(".SH EXIT STATUS\n0 success", file.read_text(), file.name)
 
     def test_groff_and_mandoc_have_nothing_to_say(self):
         readers = [words for words in (["groff", "-man", "-Tutf8", "-ww", "-z"],
-                                       ["mandoc", "-T", "lint", "-W", "error"]) if shutil.which(words[0])]
+                                       ["mandoc", "-T", "lint", "-W", "warning"]) if shutil.which(words[0])]
         if not readers:
             self.skipTest("neither groff nor mandoc is installed")
         for words in readers:
@@ -198,9 +215,16 @@ class Mistakes(unittest.TestCase):
         return done.returncode, done.stderr
 
     def test_are_refused_with_what_to_do(self):
-        code, text = self.refused("bsh")
+        for near in ("bsh", "sh"):
+            code, text = self.refused(near)
+            self.assertEqual(code, 2)
+            self.assertIn("did you mean 'bash'?", text)
+        code, text = self.refused()
         self.assertEqual(code, 2)
-        self.assertIn("did you mean 'bash'?", text)
+        self.assertIn("hint: pipetwin completion bash\n", text)
+        code, text = self.refused("bash", "--out", "-")
+        self.assertEqual(code, 2)
+        self.assertIn("hint: leave it out, or write --out FILE\n", text)
         code, text = self.refused("man")
         self.assertEqual(code, 2)
         self.assertIn("--out", text)
@@ -209,6 +233,11 @@ class Mistakes(unittest.TestCase):
         code, text = self.refused("bash", "--out", str(taken))
         self.assertEqual(code, 6)
         self.assertIn("--force", text)
+        pages = FOLDER / "pages"
+        run(PROGRAM, "completion", "man", "--out", str(pages))
+        code, text = self.refused("man", "--out", str(pages))
+        self.assertEqual(code, 6)
+        self.assertIn("name another folder with --out FOLDER", text)
 
 
 if __name__ == "__main__":
