@@ -37,7 +37,7 @@ class Desktop(unittest.TestCase):
         self.assertTrue((DESKTOP / (entry()["Icon"] + ".svg")).is_file())
         rules = (ROOT / "gui/CMakeLists.txt").read_text()
         for file in DESKTOP.iterdir():
-            if file.suffix != ".qrc":
+            if file.suffix not in (".qrc", ".1"):
                 self.assertIn(f"install(FILES desktop/{file.name} ", rules)
 
     def test_the_description_is_of_this_version(self):
@@ -47,6 +47,23 @@ class Desktop(unittest.TestCase):
         newest = next(about.iter("release"))
         self.assertEqual((newest.get("version"), newest.get("date")), (version, released))
         self.assertEqual(about.find("categories/category").text, entry()["Categories"].split(";")[0])
+
+    def test_the_page_of_the_manual_is_of_this_version_and_has_every_option(self):
+        version = re.search(r"project\(pipetwin VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        released = re.search(r"^date-released: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)[1]
+        text = (DESKTOP / "pipetwin-gui.1").read_text()
+        self.assertIn(f' 1 {released} "pipetwin {version}" ', text)
+        page = text.replace("\\-", "-")
+        source = (ROOT / "gui/base/options.cpp").read_text()
+        options = re.findall(r'"(--[a-z]+)",', source[source.index("parse_options"):])
+        self.assertEqual(sorted(set(options) | {"--help"}), sorted(set(re.findall(r"^\\fB.*(--[a-z]+)\\fR", page, re.M))))
+        views = re.search(r"names\{(.*?)\}", source, re.S)[1]
+        for view in re.findall(r'"([a-z-]+)"', views):
+            self.assertRegex(page, rf"[ \n]{view}\b")
+        for words in (["groff", "-man", "-Tutf8", "-ww", "-z"], ["mandoc", "-T", "lint", "-W", "warning"]):
+            if shutil.which(words[0]):
+                done = subprocess.run([*words, str(DESKTOP / "pipetwin-gui.1")], capture_output=True, text=True)
+                self.assertEqual(done.stdout + done.stderr, "")
 
     def test_the_readers_of_desktops_accept_them(self):
         with tempfile.TemporaryDirectory() as folder:
