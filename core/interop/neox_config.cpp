@@ -422,7 +422,8 @@ class NeoxReader {
         if (!whole && !micro) {
             return;
         }
-        // Of two that are there the third follows; of one the passes are 1.
+        // Batch, micro-batch and passes: two of them give the third; beside one alone there is one
+        // pass.
         std::int64_t samples = micro.value_or(0);
         if (!micro) {
             samples = *whole / (replicas * passes.value_or(1));

@@ -292,7 +292,8 @@ int TimelinePicture::place_of(const Action& action, const std::vector<int>& stag
     return place;
 }
 
-/// Stages are told apart by lines on a screen, and by shades in a figure.
+/// A box of the legend: on a screen lines in it show the place of the stage on its rank, on paper
+/// its shade does.
 std::string TimelinePicture::drawn_swatch(const Box& box, Look look, int place) const {
     return is_paper() ? paper_swatch(box, look, place, places_)
                       : swatch(box, look) + stage_lines(box, place, style_of(look).ink);

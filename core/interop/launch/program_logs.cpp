@@ -395,31 +395,41 @@ std::string yaml_of_summary(std::string_view line, std::string_view place) {
     return fmt::format("{}: {}\n", name, json);
 }
 
-PrintedText bridge_summary_yaml(std::string_view text, std::string_view place) {
-    const std::string head = "_target_: megatron.bridge.training.config.ConfigContainer\n";
+/// The configuration that a log prints behind a line with `mark`, up to the `rules`-th line that
+/// begins with `rule`: `head`, and what `read` makes of each line between, without the prefix that
+/// the line with the mark has, and of its number. Printed more than once, it is the first one; one
+/// that differs, and a log that ends before its rule, is refused with its line.
+template <class Read>
+PrintedText ruled_text(std::string_view text,
+                       std::string_view place,
+                       std::string_view mark,
+                       std::string_view rule,
+                       int rules,
+                       const std::string& head,
+                       const Read& read) {
     PrintedText found;
     PrintedText open;
     std::string front;
-    bool is_ruled = false;  // the line below the title was read
+    int left = 0;  // rules to come
     for_each_log_line(text, [&](std::string_view line, int number) {
-        const std::size_t at = line.find(summary_mark);
+        const std::size_t at = line.find(mark);
         if (at != std::string_view::npos) {
             front = line.substr(0, at);
             open = {.text = head, .line = number};
-            is_ruled = false;
+            left = rules;
             return;
         }
         if (open.line == 0 || !line.starts_with(front)) {
             return;
         }
         const std::string_view own = line.substr(front.size());
-        if (!own.starts_with("=====")) {
+        if (!own.starts_with(rule)) {
             if (open.text.size() < most_printed) {
-                open.text += yaml_of_summary(own, fmt::format("{}:{}", place, number));
+                open.text += read(own, number);
             }
             return;
         }
-        if (!std::exchange(is_ruled, true)) {
+        if (--left > 0) {
             return;
         }
         if (found.line > 0 && found.text != open.text) {
@@ -438,39 +448,20 @@ PrintedText bridge_summary_yaml(std::string_view text, std::string_view place) {
 
 PrintedText bridge_log_yaml(std::string_view text, std::string_view place) {
     if (has_bridge_summary(text)) {
-        return bridge_summary_yaml(text, place);
+        // One rule is below its title, one behind its last line.
+        return ruled_text(text,
+                          place,
+                          summary_mark,
+                          "=====",
+                          2,
+                          "_target_: megatron.bridge.training.config.ConfigContainer\n",
+                          [place](std::string_view line, int number) {
+                              return yaml_of_summary(line, fmt::format("{}:{}", place, number));
+                          });
     }
-    PrintedText found;
-    PrintedText open;
-    std::string front;
-    for_each_log_line(text, [&](std::string_view line, int number) {
-        const std::size_t at = line.find(bridge_mark);
-        if (at != std::string_view::npos) {
-            front = line.substr(0, at);
-            open = {.text = "", .line = number};
-            return;
-        }
-        if (open.line == 0 || !line.starts_with(front)) {
-            return;
-        }
-        const std::string_view own = line.substr(front.size());
-        if (!own.starts_with("---")) {
-            if (open.text.size() < most_printed) {
-                open.text += own;
-                open.text += '\n';
-            }
-            return;
-        }
-        if (found.line > 0 && found.text != open.text) {
-            refuse_another(place, open.line, found.line);
-        }
-        found = found.line > 0 ? found : open;
-        open = {};
+    return ruled_text(text, place, bridge_mark, "---", 1, "", [](std::string_view line, int) {
+        return std::string(line) + '\n';
     });
-    if (found.line == 0) {
-        refuse_cut(place, open.line);
-    }
-    return found;
 }
 
 }  // namespace pipetwin
