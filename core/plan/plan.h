@@ -77,7 +77,8 @@ struct PlanParts {
     /// empty: nothing.
     std::vector<Bytes> kept_messages{};
     int replicas = 1;                ///< of the whole pipeline, each with its share of a mini-batch
-    int gradient_shards = 1;         ///< neighbouring replicas that have the gradients between them
+    int optimizer_shards = 1;        ///< neighbours that have its state between them
+    int gradient_shards = 1;         ///< ... that have the gradients between them, too
     int weight_shards = 1;           ///< ... that have the weights between them, all step long
     int prefetch = 0;                ///< layers whose weights are gathered ahead
     int tensor_parallel = 1;         ///< devices of a rank that share all of its layers

@@ -545,21 +545,6 @@ Duration update_time(Duration in_fp32, std::string_view precision, const Optimiz
 
 }  // namespace
 
-namespace {
-
-/// The part of a stage's optimizer state (`all` bytes) that the first of the replicas holds that
-/// divide the stage's weights as one.
-Bytes first_share(Bytes all, std::string_view precision, const WeightRules& rules) {
-    const std::int64_t unit = state_bytes(precision, rules.optimizer);
-    if (rules.shards.optimizer == 1 || unit == 0) {
-        return all;
-    }
-    const std::int64_t shards = rules.shards.optimizer;
-    return Bytes{(all.count / unit + shards - 1) / shards * unit};
-}
-
-}  // namespace
-
 Bytes least_share(const StageState& whole, const StateShards& shards) {
     return Bytes{whole.weights.count / shards.weights + whole.gradients.count / shards.gradients +
                  whole.optimizer_state.count / shards.optimizer};
@@ -570,7 +555,8 @@ Duration norm_time(Duration update, int optimizer_slots) {
 }
 
 DividedWeights::DividedWeights(std::string_view precision, const WeightRules& rules)
-    : number_(bytes_per_number(precision)), replicas_(rules.shards.gradients) {}
+    : number_(bytes_per_number(precision)),
+      replicas_(rules.shards.gradients > 1 ? rules.shards.gradients : rules.shards.optimizer) {}
 
 Bytes DividedWeights::share_of(Bytes weights) const {
     const std::int64_t all = replicas_ * number_;
@@ -587,18 +573,20 @@ void share_out(StageState& state,
                std::string_view precision,
                const WeightRules& rules) {
     const StateShards& shards = rules.shards;
-    if (shards.gradients == 1) {
-        state.optimizer_state = first_share(state.optimizer_state, precision, rules);
+    if (shards.gradients == 1 && shards.optimizer == 1) {
         return;
     }
     const Bytes all = state.weights;
     const std::int64_t numbers = layers.share().count / bytes_per_number(precision);
+    state.optimizer_state = Bytes{numbers * state_bytes(precision, rules.optimizer)};
+    if (shards.gradients == 1) {
+        return;
+    }
     const int gradient = gradient_bytes_per_byte(precision, rules.fp32_gradients);
     const Bytes largest = std::min(layers.largest(), all);
     const int each = gradient + (gradient > 1 && rules.gradients_beside_sums ? 1 : 0);
     const Bytes of_other_stages = state.gradients - all * each;
     state.gradients = layers.share() * each + layers.share_of(of_other_stages);
-    state.optimizer_state = Bytes{numbers * state_bytes(precision, rules.optimizer)};
     state.gathered =
         (shards.whole_gradients > 0 ? shards.whole_gradients * all : largest) * gradient;
     if (shards.weights > 1) {
@@ -664,7 +652,7 @@ std::vector<StageState> alike_states(const ModelParameters& weights,
     if (!rules.tied_room) {
         return states;
     }
-    const Bytes tied_share = divided.front().share_of(tied);
+    const Bytes tied_share = rules.shards.gradients > 1 ? divided.front().share_of(tied) : tied;
     states.front().gradients += tied_share * gradient;
     if (states.size() > 1) {
         states.back().gradients += tied_share * gradient;

@@ -151,9 +151,9 @@ Duration norm_time(Duration update, int optimizer_slots);
 /// those of one that shares nothing.
 Bytes least_share(const StageState& whole, const StateShards& shards);
 
-/// Weights of a stage, layer by layer, of which replicas divide each by itself where they divide
-/// gradients; and a table that two layers have in common is one by itself. So the first replica has
-/// no less of each than any other.
+/// Weights of a stage, layer by layer, of which replicas divide each by itself; and a table that
+/// two layers have in common is one by itself. So the first replica has no less of each than any
+/// other.
 class DividedWeights {
   public:
     DividedWeights(std::string_view precision, const WeightRules& rules);
@@ -165,7 +165,8 @@ class DividedWeights {
 
     /// Bytes of the weights of the largest layer.
     Bytes largest() const { return largest_; }
-    /// Bytes of the weights of which the first replica has the gradients.
+    /// Bytes of the weights of which the first replica has the gradients, or, where replicas divide
+    /// the optimizer's state alone, that.
     Bytes share() const { return share_; }
     /// Bytes of the first replica's part of `weights`.
     Bytes share_of(Bytes weights) const;

@@ -68,6 +68,7 @@ WeightMessages weight_messages(const StageReplicas& replicas,
 void add_replica_messages(PlanParts& parts, const StageReplicas& replicas, const Schedule& grid) {
     if (!replicas.groups.empty()) {
         const int group = replicas.groups.front().sharing.members;
+        parts.optimizer_shards = replicas.divided >= Shard::Optimizer ? group : 1;
         parts.gradient_shards = replicas.divided >= Shard::Gradients ? group : 1;
         parts.weight_shards = replicas.divided == Shard::Weights ? group : 1;
     }

@@ -199,9 +199,9 @@ void Executor::Impl::connect_replicas() {
             .rounds = {.sums = !sums_at_once && (!shards || hands_over || has_both_ends),
                        .weights = shards,
                        .norm = has_gradient_norms(plan->schedule)}};
-        if (sums_at_once) {
-            const int size = plan->gradient_shards;
-            member.shares = {.begin = replica() / size * size, .size = size};
+        if (shards) {
+            const int size = plan->optimizer_shards;
+            member.sharers = {.begin = replica() / size * size, .size = size};
         }
         // A sum of GPUs carries gradients and weights alone.
         const bool has_peers = gpu_sum == nullptr || shards || own_stage.moments().size() > 0;
@@ -211,11 +211,15 @@ void Executor::Impl::connect_replicas() {
             }
         }
         Device& device = worker_of(stage).device();
-        const SummedTensors tensors =
-            sums_at_once ? SummedTensors{} : summed_tensors(own_stage.parameters(), has_both_ends);
+        std::span<Parameter* const> parameters;
+        if (!sums_at_once) {
+            parameters = own_stage.parameters();
+        }
+        const SharedNumbers gradients = shared_gradients(parameters, has_both_ends, member);
+        const SharedNumbers weights = shared_weights(parameters, member);
         std::unique_ptr<AllReduceTransport> transport =
-            gpu_sum ? gpu_all_reduce(tensors, member.rounds, *gpu_sum)
-                    : host_all_reduce(device, tensors, member);
+            gpu_sum ? gpu_all_reduce(gradients, weights, member, *gpu_sum)
+                    : host_all_reduce(device, gradients, weights, member);
         edges.sums[as_index(stage)] =
             std::make_unique<GradientAllReduce>(device,
                                                 own_stage.parameters().size(),

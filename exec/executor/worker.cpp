@@ -35,8 +35,8 @@ StageOptions stage_options(const Plan& plan, const Model& model, const Worker::S
             .counts_right = options.counts_right.value_or(!model.layer(0).input.token_ids),
             .input_gradient = options.input_gradient,
             .shared_weights = model_stage_count(plan->schedule) < plan.stage_count(),
-            .replica = options.replica.index,
-            .optimizer_shards = plan->weight_gather.empty() ? 1 : plan->replicas,
+            .replica = options.replica.index % plan->optimizer_shards,
+            .optimizer_shards = plan->optimizer_shards,
             .parameter_alignment = traits(options.backend).parameter_alignment,
             .recomputed_blocks = plan->layer_recompute == LayerRecompute::Block
                                      ? recomputed_blocks(model)

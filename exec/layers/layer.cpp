@@ -25,6 +25,26 @@ constexpr std::int64_t small_piece = std::int64_t{1} << 14U;
 
 }  // namespace
 
+ShareCut::ShareCut(int shares, std::int64_t numbers) {
+    for (int replica = 0; replica < shares; ++replica) {
+        shares_.push_back(share_of(numbers, replica, shares));
+    }
+}
+
+std::vector<ElementRange> ShareCut::next(std::int64_t size) {
+    std::vector<ElementRange> parts;
+    for (const ElementRange& share : shares_) {
+        ElementRange& part = parts.emplace_back(common(share, {.begin = next_, .size = size}));
+        part.begin -= next_;
+    }
+    next_ += size;
+    return parts;
+}
+
+std::vector<ElementRange> ShareCut::of_table(std::int64_t size) const {
+    return ShareCut(static_cast<int>(shares_.size()), size).next(size);
+}
+
 ParameterMaker::ParameterMaker(Arena& arena, const Kernels& kernels, const Settings& settings)
     : arena_(arena), kernels_(kernels), settings_(settings) {}
 
@@ -47,8 +67,11 @@ Parameter ParameterMaker::allocate(const std::string& name, const PaddedMatrix& 
     parameter.cut = shape.cut;
     if (settings_.division != nullptr) {
         divide(parameter, shape, uses);
-    } else if (settings_.share != nullptr) {
-        parameter.share = settings_.share->next(shape.kept_size());
+    } else if (settings_.cut != nullptr) {
+        const std::int64_t size = shape.kept_size();
+        parameter.shares =
+            uses == Uses::Two ? settings_.cut->of_table(size) : settings_.cut->next(size);
+        parameter.share = parameter.shares.at(as_index(settings_.replica));
     }
     const auto state = [&] {
         if (!parameter.share) {

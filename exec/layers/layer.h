@@ -94,22 +94,23 @@ struct BatchMoments {
     Moments view() const { return {.rows = rows, .values = values}; }
 };
 
-/// Cuts a share of a stage's numbers into what its parameters, in their order, have of it.
+/// Cuts a layer's numbers, and of these its parameters, into shares of replicas that have the
+/// optimizer's state between them.
 class ShareCut {
   public:
-    explicit ShareCut(const ElementRange& share) : share_(share) {}
+    /// Shares of `numbers`, which are those of the layer's parameters without a table that another
+    /// layer uses, too.
+    ShareCut(int shares, std::int64_t numbers);
 
-    /// The part of the next `size` numbers that is in the share, counted from the first of them.
-    ElementRange next(std::int64_t size) {
-        ElementRange part = common(share_, {.begin = next_, .size = size});
-        part.begin -= next_;
-        next_ += size;
-        return part;
-    }
+    /// [replica]: the part of the next `size` numbers that is its own, counted from the first of
+    /// them.
+    std::vector<ElementRange> next(std::int64_t size);
+    /// [replica]: the part of a table that another layer uses, too, of so many numbers.
+    std::vector<ElementRange> of_table(std::int64_t size) const;
     std::int64_t passed() const { return next_; }
 
   private:
-    ElementRange share_;
+    std::vector<ElementRange> shares_;  ///< [replica]
     std::int64_t next_ = 0;
 };
 
@@ -152,7 +153,8 @@ class ParameterMaker {
         NumberFormat format{};
         Parameter* table = nullptr;  ///< the token table, where an earlier unit of the stage has it
         std::string table_name{};    ///< "embedding.tokens": where it is elsewhere
-        ShareCut* share = nullptr;   ///< of the optimizer's state; null: there is all of it
+        ShareCut* cut = nullptr;     ///< of the optimizer's state; null: there is all of it
+        int replica = 0;             ///< whose share it is
         LayerDivision* division = nullptr;  ///< null: replicas do not divide gradients
         int device = 0;  ///< number of the stage's device, of those that divide layers
     };

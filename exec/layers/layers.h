@@ -48,8 +48,8 @@ struct StageOptions {
     bool counts_right = false;      ///< the loss layer counts the rows whose class is right
     bool input_gradient = false;
     bool shared_weights = false;  ///< with a stage of another pipeline
-    /// The optimizer's state is that of one share of the weights (ZeRO-1): of the stage's
-    /// parameters, one after the other, `share_of(their numbers, replica, shards)`.
+    /// The optimizer's state is that of one share of each layer's weights (ZeRO-1, `ShareCut`), the
+    /// one of `replica` among those that have them between them.
     int replica = 0;
     int optimizer_shards = 1;
     /// A parameter that replicas divide begins at a multiple of so many numbers.

@@ -125,6 +125,8 @@ struct Parameter {
     bool is_weight = false;  ///< of a product or convolution: no norm's, no bias and no embedding
     /// The part of the value that this replica updates; none: all of it.
     std::optional<ElementRange> share{};
+    /// [replica]: likewise of all that divide the optimizer's state alone; empty: they do not.
+    std::vector<ElementRange> shares{};
     /// Rows and columns of every tensor that neither the model nor a file has. Gradients there are
     /// 0, so weights stay 0.
     MatrixPadding padding{};

@@ -54,13 +54,10 @@ ParameterMaker::Settings drawing_rules(const Model& model, const StageOptions& o
             .device = options.group == nullptr ? 0 : options.group->index()};
 }
 
-/// Numbers in all parameters of the stage; what its ends have in common is there once.
-std::int64_t parameter_count(const Model& model, const Stage::Place& place) {
-    std::int64_t count = 0;
-    for (int i = place.first_layer; i < place.first_layer + place.layer_count; ++i) {
-        count += model.layer(i).parameter_count;
-    }
-    return place.layer_count == model.layer_count() ? count - model.tied_count() : count;
+/// Numbers of a layer's parameters, without those of a table that another layer uses, too.
+std::int64_t numbers_of(const Model& model, int layer) {
+    const bool is_end = layer == 0 || layer + 1 == model.layer_count();
+    return model.layer(layer).parameter_count - (is_end ? model.tied_count() : 0);
 }
 
 }  // namespace
@@ -119,11 +116,7 @@ Stage::Stage(Device& device,
              const StageOptions& options)
     : impl_(std::make_unique<Impl>(device, arena, model, place, options)) {
     impl_->layers = std::move(layers);
-    const std::int64_t numbers = parameter_count(model, place);
-    const bool shares = options.optimizer_shards > 1 && options.rooms == nullptr;
-    ShareCut share(share_of(numbers, options.replica, options.optimizer_shards));
-    impl_->create_parameters(model, drawing_rules(model, options), shares ? &share : nullptr);
-    PIPETWIN_EXPECT(!shares || share.passed() == numbers, "a model knows its parameters");
+    impl_->create_parameters(model, drawing_rules(model, options));
     impl_->find_blocks(model.is_chain());
     impl_->connect(model);
 }
@@ -136,13 +129,11 @@ std::optional<LayerDivision> Stage::Impl::division_of(const Model& model, int la
         return std::nullopt;
     }
     const Group& group = *options.shards->sums;
-    const bool is_end = layer == 0 || layer + 1 == model.layer_count();
-    return LayerDivision{
-        .replica = group.index(),
-        .replicas = group.size(),
-        .weights = options.divides_weights,
-        .numbers = model.layer(layer).parameter_count - (is_end ? model.tied_count() : 0),
-        .alignment = options.parameter_alignment};
+    return LayerDivision{.replica = group.index(),
+                         .replicas = group.size(),
+                         .weights = options.divides_weights,
+                         .numbers = numbers_of(model, layer),
+                         .alignment = options.parameter_alignment};
 }
 
 /// Says what each layer uses of what replicas divide.
@@ -167,15 +158,15 @@ void Stage::Impl::enter_rooms(bool has_both_ends) {
     number_in_rooms = options.rooms->add_stage(std::move(uses), *options.shards, place.first_layer);
 }
 
-/// `share`: of the optimizer's state, null for all.
-void Stage::Impl::create_parameters(const Model& model,
-                                    const ParameterMaker::Settings& rules,
-                                    ShareCut* share) {
+void Stage::Impl::create_parameters(const Model& model, const ParameterMaker::Settings& rules) {
+    const bool shares = options.optimizer_shards > 1 && options.rooms == nullptr;
     Bytes workspace;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         ParameterMaker::Settings own = rules;
         own.layer = place.first_layer + static_cast<int>(i);
-        own.share = share;
+        ShareCut cut(options.optimizer_shards, numbers_of(model, own.layer));
+        own.cut = shares ? &cut : nullptr;
+        own.replica = options.replica;
         std::optional<LayerDivision> division = division_of(model, own.layer);
         own.division = division ? &*division : nullptr;
         if (i > 0 && first() && !layers.front()->parameters().empty()) {
@@ -183,6 +174,8 @@ void Stage::Impl::create_parameters(const Model& model,
         }
         ParameterMaker maker(arena, *kernels, own);
         layers[i]->create_parameters(maker, names[i], false);
+        PIPETWIN_EXPECT(!shares || cut.passed() == numbers_of(model, own.layer),
+                        "a model knows its parameters");
         if (division) {
             std::ranges::move(division->made, std::back_inserter(divided));
         }

@@ -82,9 +82,7 @@ struct Stage::Impl {
     std::size_t number_in_rooms = 0;                       ///< of the stage, where they divide some
     bool uses_averages = false;  ///< layers read the averages of the weights
 
-    void create_parameters(const Model& model,
-                           const ParameterMaker::Settings& rules,
-                           ShareCut* share);
+    void create_parameters(const Model& model, const ParameterMaker::Settings& rules);
     std::optional<LayerDivision> division_of(const Model& model, int layer) const;
     void enter_rooms(bool has_both_ends);
     GroupTimes waited() const;

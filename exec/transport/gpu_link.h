@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "exec/base/element_range.h"
 
 namespace pipetwin::exec {
 
@@ -56,17 +57,21 @@ struct GpuNumbers {
 };
 
 /// Sums over several processes with a GPU each. All members ask for the same things in the same
-/// order, and their lists are of the same lengths: all numbers of a list together are cut into a
-/// share for each member (share_of). What a list names is used until it is complete.
+/// order, and their lists are of the same lengths. Shares, one of each member, are ranges of all
+/// numbers of a list together. What a list names is used until it is complete.
 class GpuSum : public GpuTraffic {
   public:
     /// Numbers of fp32 become their sums over the members, added up in the order of the members:
-    /// those of this member's share, or all. The GPU has what they are sums of.
-    virtual void add(std::span<const GpuNumbers> numbers, bool all_shares) = 0;
+    /// those of this member's share, or all, where there are no shares. The GPU has what they are
+    /// sums of.
+    virtual void add(std::span<const GpuNumbers> numbers, std::span<const ElementRange> shares) = 0;
 
-    /// Sends the calling member's share of numbers of so many bytes to all others, and receives
-    /// theirs.
-    virtual void exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) = 0;
+    /// Sends the calling member's share of numbers of so many bytes to the others `among` which it
+    /// is, and receives theirs; of size 0: all members.
+    virtual void exchange(std::span<const GpuNumbers> numbers,
+                          std::span<const ElementRange> shares,
+                          const ElementRange& among,
+                          std::size_t bytes_each) = 0;
 };
 
 /// Where the messages of a link lie, at both ends. What lies in host memory passes through that of

@@ -27,12 +27,15 @@ class RemoteSum {
     ~RemoteSum() { waits_.remove(*sum_); }
 
     /// Begins GpuSum's `add`; the result is for `wait`.
-    std::int64_t add(std::span<const GpuNumbers> numbers, bool all_shares) {
-        return begin([&] { sum_->add(numbers, all_shares); });
+    std::int64_t add(std::span<const GpuNumbers> numbers, std::span<const ElementRange> shares) {
+        return begin([&] { sum_->add(numbers, shares); });
     }
     /// Begins GpuSum's `exchange`; the result is for `wait`.
-    std::int64_t exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) {
-        return begin([&] { sum_->exchange(numbers, bytes_each); });
+    std::int64_t exchange(std::span<const GpuNumbers> numbers,
+                          std::span<const ElementRange> shares,
+                          const ElementRange& among,
+                          std::size_t bytes_each) {
+        return begin([&] { sum_->exchange(numbers, shares, among, bytes_each); });
     }
 
     /// Returns when the request `begun` is complete; false if it was before the call.

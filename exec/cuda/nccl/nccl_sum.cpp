@@ -47,27 +47,30 @@ class NcclSum final : public exec::GpuSum {
         list_hello();
     }
 
-    void add(std::span<const GpuNumbers> numbers, bool all_shares) override {
+    void add(std::span<const GpuNumbers> numbers, std::span<const ElementRange> shares) override {
         const std::int64_t count = count_of(numbers);
         const auto share = [&](int member) {
-            return all_shares ? even_share(count, member) : exec::share_of(count, member, members_);
+            return shares.empty() ? even_share(count, member) : shares[as_index(member)];
         };
-        const std::int64_t longest = share(0).size;
+        std::int64_t longest = 0;
+        for (int member = 0; member < members_; ++member) {
+            longest = std::max(longest, share(member).size);
+        }
         for (std::int64_t begin = 0; begin < longest; begin += most_) {
             list_piece(numbers, share, begin);
         }
-        if (all_shares) {
-            list_shares(numbers, share, sizeof(float));
+        if (shares.empty()) {
+            list_shares(numbers, share, {}, sizeof(float));
         }
         end_list();
     }
 
-    void exchange(std::span<const GpuNumbers> numbers, std::size_t bytes_each) override {
-        const std::int64_t count = count_of(numbers);
+    void exchange(std::span<const GpuNumbers> numbers,
+                  std::span<const ElementRange> shares,
+                  const ElementRange& among,
+                  std::size_t bytes_each) override {
         list_shares(
-            numbers,
-            [&](int member) { return exec::share_of(count, member, members_); },
-            bytes_each);
+            numbers, [&](int member) { return shares[as_index(member)]; }, among, bytes_each);
         end_list();
     }
 
@@ -241,6 +244,7 @@ class NcclSum final : public exec::GpuSum {
     template <class Share>
     void list_shares(std::span<const GpuNumbers> numbers,
                      const Share& share,
+                     const ElementRange& among,
                      std::size_t bytes_each) {
         Step& step = steps_.emplace_back();
         const auto take = [&](int member, int of, bool is_sent) {
@@ -252,8 +256,10 @@ class NcclSum final : public exec::GpuSum {
             });
         };
         for_each_other([&](int member) {
-            take(member, self_, true);
-            take(member, member, false);
+            if (among.size == 0 || (member >= among.begin && member < among.end())) {
+                take(member, self_, true);
+                take(member, member, false);
+            }
         });
     }
 

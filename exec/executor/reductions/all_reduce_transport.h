@@ -26,14 +26,20 @@ struct ReplicaMember {
     /// What is sent beside the gradients.
     struct Rounds {
         bool sums = true;      ///< every replica needs all of them
-        bool weights = false;  ///< every replica updates its share
+        bool weights = false;  ///< replicas update a share each
         bool norm = false;     ///< ... after the norm of all gradients is known
     };
     std::vector<Peer> peers;  ///< [replica], its own unused; they outlive the member
     std::size_t own = 0;
     Rounds rounds;
     /// Replicas that have the shares between them; of size 0: all. Others have the same shares.
-    ElementRange shares{};
+    ElementRange sharers{};
+
+    /// Whether the replica is one of those that have the shares between them.
+    bool shares_with(std::size_t replica) const {
+        const auto index = static_cast<std::int64_t>(replica);
+        return sharers.size == 0 || (index >= sharers.begin && index < sharers.end());
+    }
 
     /// Calls act(replica, peer) for every other replica, in ascending order.
     template <class Do>
@@ -68,31 +74,48 @@ class AllReduceTransport {
     /// Ends all waits of the other replicas for this one, which stops.
     virtual void close() = 0;
 
-    /// Sends the calling replica's share of the weights to all others, and receives theirs.
+    /// Sends the calling replica's share of the weights to all that have the others, and receives
+    /// theirs.
     virtual void exchange_weights() = 0;
 };
 
 /// Numbers in host memory as a message, which the caller keeps until it has been received.
 Tensor numbers_on_host(std::span<double> numbers);
 
-/// The tensors of a stage that are summed, in the same order in all replicas.
-struct SummedTensors {
-    std::vector<Tensor*> gradients;  ///< and what else is summed: all of one type
-    std::vector<Tensor*> weights;
+/// Numbers of a stage that replicas sum or share, in the same order in all of them.
+struct SharedNumbers {
+    /// Some numbers of a tensor, which are all of one type.
+    struct Part {
+        Tensor* tensor = nullptr;
+        ElementRange numbers{};
+    };
+    std::vector<Part> parts{};
+    /// [replica]: those of all numbers, one after the other, that it sums or updates. Others have
+    /// the same where replicas share in groups.
+    std::vector<ElementRange> shares{};
 };
-/// `received` gradients, too: those of a stage that has both ends of a tied model are sums of their
-/// own, as they are where two stages have them.
-SummedTensors summed_tensors(const std::vector<Parameter*>& parameters, bool received);
+
+/// The gradients of parameters, each replica's share of them in one piece. `received` gradients,
+/// too: those of a stage that has both ends of a tied model are sums of their own, as they are
+/// where two stages have them. Where every replica needs all sums, shares are equal, and else those
+/// of the optimizer's state (Parameter::shares).
+SharedNumbers shared_gradients(std::span<Parameter* const> parameters,
+                               bool received,
+                               const ReplicaMember& member);
+/// The values of parameters, of which each replica updates its share; none where all update all.
+SharedNumbers shared_weights(std::span<Parameter* const> parameters, const ReplicaMember& member);
 
 /// Makes a transport by way of host memory, whatever the device: the peers carry everything. The
 /// tensors outlive it, as the device does.
 std::unique_ptr<AllReduceTransport> host_all_reduce(Device& device,
-                                                    const SummedTensors& tensors,
+                                                    const SharedNumbers& gradients,
+                                                    const SharedNumbers& weights,
                                                     const ReplicaMember& member);
 
 /// Makes a transport from GPU to GPU, by `sum`, which outlives it, as the tensors do.
-std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SummedTensors& tensors,
-                                                   const ReplicaMember::Rounds& rounds,
+std::unique_ptr<AllReduceTransport> gpu_all_reduce(const SharedNumbers& gradients,
+                                                   const SharedNumbers& weights,
+                                                   const ReplicaMember& member,
                                                    RemoteSum& sum);
 
 }  // namespace pipetwin::exec

@@ -129,9 +129,9 @@ void GradientAllReduce::share_squares(std::span<double> squares) {
     });
     const std::span<const Tensor> all(received);
     const std::span<const Tensor> shares =
-        member_.shares.size == 0 ? all
-                                 : all.subspan(static_cast<std::size_t>(member_.shares.begin),
-                                               static_cast<std::size_t>(member_.shares.size));
+        member_.sharers.size == 0 ? all
+                                  : all.subspan(static_cast<std::size_t>(member_.sharers.begin),
+                                                static_cast<std::size_t>(member_.sharers.size));
     for (std::size_t i = 0; i < squares.size(); ++i) {
         squares[i] = 0;
         for (const Tensor& part : shares) {

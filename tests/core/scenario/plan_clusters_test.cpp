@@ -153,15 +153,16 @@ TEST(PlanClusters, SumsGoOnBesideTheLastBackwardAsTheStackHasThem) {
     EXPECT_THAT(plan_of(scenario)->bucketed_sums, IsEmpty());
 }
 
-/// 50 and 75 numbers, of which the first of four replicas has 13 and 19, each with two of Adam's.
+/// 2 and 3 layers of 25 numbers, of which the first of four replicas has 7, each with two of
+/// Adam's.
 TEST(PlanClusters, ReplicasMayShareTheOptimizerState) {
     SettledScenario scenario = replicated(4, 8);
     EXPECT_EQ(plan_of(scenario)->states[1].optimizer_state, Bytes{2 * 4 * 75});
     EXPECT_THAT(plan_of(scenario)->weight_gather, IsEmpty());
     scenario.pipeline.shard = Shard::Optimizer;
     const Plan plan = plan_of(scenario);
-    EXPECT_EQ(plan->states[0].optimizer_state, Bytes{2 * 4 * 13});
-    EXPECT_EQ(plan->states[1].optimizer_state, Bytes{2 * 4 * 19});
+    EXPECT_EQ(plan->states[0].optimizer_state, Bytes{2 * 4 * 2 * 7});
+    EXPECT_EQ(plan->states[1].optimizer_state, Bytes{2 * 4 * 3 * 7});
     EXPECT_EQ(plan->states[1].weights, Bytes{300});
     // Half of a ring sums the shares, the other half passes the weights on.
     EXPECT_THAT(plan->all_reduce,
@@ -248,7 +249,7 @@ TEST(PlanClusters, ANarrowerOptimizerStateTakesLessRoomAndLessTime) {
     EXPECT_EQ(narrow.optimizer, wide.optimizer * 16 / 28);
     EXPECT_EQ(narrow.norm, wide.norm);
     scenario.pipeline.shard = Shard::Optimizer;
-    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{38 * 6});
+    EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{39 * 6});
     scenario.pipeline.shard = Shard::None;
     scenario.training.average_decay = 0.9;
     EXPECT_EQ(plan_of(scenario, profile)->states[1].optimizer_state, Bytes{150 * 10});

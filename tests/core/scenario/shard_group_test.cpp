@@ -35,12 +35,13 @@ SettledScenario sharing(int replicas, int per_node, const ShardGroup& group) {
 constexpr ShardGroup of_node{.of_node = true};
 
 TEST(ShardGroup, DividesTheOptimizersStateInsideItAlone) {
-    // 75 numbers of stage 1, each with two of Adam's.
-    EXPECT_EQ(plan_of(sharing(4, 8, {}))->states[1].optimizer_state, Bytes{2 * 4 * 19});
+    // 25 numbers of each layer of stage 1, of which the first of four has 7 and the first of two
+    // 13; each with two of Adam's.
+    EXPECT_EQ(plan_of(sharing(4, 8, {}))->states[1].optimizer_state, Bytes{2 * 4 * 3 * 7});
     EXPECT_EQ(plan_of(sharing(4, 8, {.replicas = 2}))->states[1].optimizer_state,
-              Bytes{2 * 4 * 38});
-    EXPECT_EQ(plan_of(sharing(4, 2, of_node))->states[1].optimizer_state, Bytes{2 * 4 * 38});
-    EXPECT_EQ(plan_of(sharing(4, 8, of_node))->states[1].optimizer_state, Bytes{2 * 4 * 19});
+              Bytes{2 * 4 * 3 * 13});
+    EXPECT_EQ(plan_of(sharing(4, 2, of_node))->states[1].optimizer_state, Bytes{2 * 4 * 3 * 13});
+    EXPECT_EQ(plan_of(sharing(4, 8, of_node))->states[1].optimizer_state, Bytes{2 * 4 * 3 * 7});
 }
 
 /// 200 bytes: half a ring inside, then a ring of 100 between groups; weights come back inside.

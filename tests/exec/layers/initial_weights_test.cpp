@@ -211,20 +211,26 @@ TEST(InitialWeights, AreTheSameWithPadding) {
 /// exact copies.
 TEST(InitialWeights, OfAShareAreThoseOfTheWhole) {
     const std::int64_t all = 1 + rows * columns;
-    for (const ElementRange share : {ElementRange{.begin = 0, .size = 100'001},
-                                     ElementRange{.begin = 100'001, .size = all - 100'001},
-                                     ElementRange{.begin = 0, .size = 1}}) {
+    struct Share {
+        int replica;
+        int replicas;
+    };
+    for (const Share share : {Share{0, 2}, Share{1, 2}, Share{2, 7}}) {
         Arena arena;
-        ShareCut cut(share);
+        ShareCut cut(share.replicas, all);
         const Parameter parameter = make(arena,
                                          {.style = Style::Gpt,
                                           .optimizer_slots = 1,
                                           .first_begins_at = 1,
                                           .averages_weights = true,
                                           .format = DType::BF16,
-                                          .share = &cut},
+                                          .cut = &cut,
+                                          .replica = share.replica},
                                          Role::Weight);
         ASSERT_TRUE(parameter.share);
+        const ElementRange second{.begin = 1, .size = rows * columns};
+        EXPECT_EQ(parameter.share->size,
+                  common(share_of(all, share.replica, share.replicas), second).size);
         expect_equal<BFloat16>(parameter.value, Style::Gpt, Role::Weight);
         for (const Tensor* const copy : {&parameter.master, &parameter.average}) {
             EXPECT_EQ(copy->size(), parameter.share->size);

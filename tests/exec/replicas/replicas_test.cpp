@@ -193,7 +193,7 @@ TEST(ShardedOptimizer, GivesTheWeightsThatEveryReplicaWouldHaveGot) {
     }
 }
 
-/// 1 / D of it, to a number for each stage; the rest as before.
+/// 1 / D of it, to a number for each layer; the rest as before.
 TEST(ShardedOptimizer, TakesItsShareOfTheMemory) {
     const Model model = test::small_gpt_with(0.1, false);
     Shape shape{.stages = 2, .micro_batches = 2, .batch = 12, .replicas = 3};
@@ -205,10 +205,35 @@ TEST(ShardedOptimizer, TakesItsShareOfTheMemory) {
     shape.shard_optimizer = true;
     const MemoryUse share = resident(0);
     const std::int64_t state_of_one = 2 * 4;  // adamw's two, in fp32
-    const std::int64_t numbers = whole[MemoryKind::Optimizer].count / state_of_one;
-    EXPECT_EQ(share[MemoryKind::Optimizer].count, (numbers + 2) / 3 * state_of_one);
+    const Plan plan = test::plan_of(model, shape);
+    std::int64_t numbers = 0;
+    for (int layer = 0; layer < plan->partition->layers_in(0); ++layer) {
+        numbers += (model.layer(layer).parameter_count + 2) / 3;
+    }
+    EXPECT_EQ(share[MemoryKind::Optimizer].count, numbers * state_of_one);
     EXPECT_EQ(share[MemoryKind::Weights], whole[MemoryKind::Weights]);
-    EXPECT_EQ(test::plan_of(model, shape)->states[0].optimizer_state, share[MemoryKind::Optimizer]);
+    EXPECT_EQ(plan->states[0].optimizer_state, share[MemoryKind::Optimizer]);
+}
+
+/// Each group of two has a whole state. All four replicas are added up in their order, whoever
+/// sums.
+TEST(ShardedOptimizer, GoesWithGroupsOfReplicas) {
+    for (const int stages : {1, 2}) {
+        const Model model = test::small_gpt_with(0.1, true);
+        Shape shape{.stages = stages, .micro_batches = 2, .batch = 16, .replicas = 4};
+        const Trained whole = trained(model, shape);
+        shape.shard_optimizer = true;
+        shape.shard_group = 2;
+        const Trained groups = trained(model, shape);
+        EXPECT_EQ(groups.losses, whole.losses);
+        EXPECT_EQ(groups.weights, whole.weights);
+        // A norm is added up by shares, which all groups cut alike.
+        shape.clip_norm = 0.05;
+        const Trained clipped = trained(model, shape);
+        shape.shard_group = 0;
+        EXPECT_NEAR(clipped.losses.back(), trained(model, shape).losses.back(), 1e-5);
+        EXPECT_NE(clipped.losses.back(), groups.losses.back());
+    }
 }
 
 /// Stages of 4 and of 6 numbers: some of 8 replicas have nothing to update.

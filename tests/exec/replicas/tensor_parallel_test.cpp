@@ -426,7 +426,8 @@ void draw_division(Shape& shape, const Any& any) {
     }
     if (shape.shard == Shard::None) {
         shape.overlap_reduction = any({0, 1}) == 1;
-    } else if (shape.replicas == 4) {
+    }
+    if (shape.replicas == 4 && (shape.shard_optimizer || shape.shard != Shard::None)) {
         shape.shard_group = any({0, 2});
     }
 }
@@ -512,7 +513,7 @@ TEST(DividedLayouts, HaveTheBitsOfOneStage) {
         const Trained whole = trained(drawn.model, drawn.plain, steps);
         const Trained found = trained(drawn.model, drawn.shape, steps);
         ASSERT_EQ(found.losses, whole.losses);
-        // Norms are added up by stages' tensors in one order; sharded ones by replicas first.
+        // Norms are added up tensor by tensor, those of shares by replicas first.
         ASSERT_TRUE(found.weights == whole.weights);
         const Plan plan = test::plan_of(drawn.model, drawn.shape);
         Replicas pipelines(plan, drawn.model, settings_of(drawn.shape));

@@ -243,25 +243,29 @@ class Part {
         // Shares and pieces of them begin and end within tensors.
         const Lists many(device(), {1, 7, 2'100'001, 100, 1'100'003, 64});
         many.fill(self.index);
-        sum->add(many.numbers(), true);
+        sum->add(many.numbers(), {});
         wait_until([&] { return sum->complete() == 1; });
         EXPECT_TRUE(sum->all_begun());
         many.expect_sums({.begin = 0, .size = many.count()});
 
         const Lists few(device(), {5, 1, 1000, 70});
         few.fill(self.index);
-        sum->add(few.numbers(), false);
+        std::vector<ElementRange> shares;
+        for (int member = 0; member < summing; ++member) {
+            shares.push_back(share_of(few.count(), member, summing));
+        }
+        sum->add(few.numbers(), shares);
         wait_until([&] { return sum->complete() == 2; });
-        few.expect_sums(share_of(few.count(), self.index, summing));
-        sum->exchange(few.numbers(), sizeof(float));
+        few.expect_sums(shares[as_index(self.index)]);
+        sum->exchange(few.numbers(), shares, {}, sizeof(float));
         wait_until([&] { return sum->complete() == 3; });
         few.expect_sums({.begin = 0, .size = few.count()});
 
         const Lists one(device(), {1});  // not enough for all
         one.fill(self.index);
-        sum->add(one.numbers(), true);
-        sum->add({}, true);
-        sum->exchange({}, 2);
+        sum->add(one.numbers(), {});
+        sum->add({}, {});
+        sum->exchange({}, std::vector<ElementRange>(as_index(summing)), {}, 2);
         wait_until([&] { return sum->complete() == 6; });
         one.expect_sums({.begin = 0, .size = 1});
     }
