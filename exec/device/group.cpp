@@ -17,6 +17,8 @@ std::string_view to_string(GroupCall call) {
             return "reduce-scatter";
         case GroupCall::AllGather:
             return "all-gather";
+        case GroupCall::AllToAll:
+            return "all-to-all";
     }
     return "";
 }
@@ -70,6 +72,7 @@ class IdleGroup final : public Group {
                         View /*own*/,
                         std::span<const ElementRange> /*parts*/) override {}
     void all_gather_on_host(std::span<const double> /*own*/, std::span<double> /*all*/) override {}
+    void all_to_all(std::span<const ConstView> /*to*/, std::span<const View> /*from*/) override {}
     void begin_gather(ConstView /*own*/, View /*all*/) override {}
     void finish_gather() override {}
     void settle_gathers() override {}

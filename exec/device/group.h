@@ -18,7 +18,8 @@ namespace pipetwin::exec {
 struct GroupUse {
     Duration time{};  ///< in all calls, waits for the others included
     Duration cpu{};   ///< CPU time of the thread in them
-    /// What all members have, a gather and a reduce-scatter once, a sum, which is both, twice.
+    /// What all members have, a gather and a reduce-scatter once, a sum, which is both, twice; and
+    /// what this one has sent to each in exchanges of all with all.
     Bytes carried{};
 
     /// The use since another moment.
@@ -55,7 +56,7 @@ struct GroupTimes {
 };
 
 /// What the members of a group do in one call.
-enum class GroupCall : std::uint8_t { AllReduce, ReduceScatter, AllGather };
+enum class GroupCall : std::uint8_t { AllReduce, ReduceScatter, AllGather, AllToAll };
 /// "all-reduce"
 std::string_view to_string(GroupCall call);
 
@@ -116,6 +117,9 @@ class Group {
     /// `all` becomes the numbers of all members, in their order, as many of each: numbers in host
     /// memory, wherever tensors lie.
     virtual void all_gather_on_host(std::span<const double> own, std::span<double> all) = 0;
+    /// Sends `to[member]` to each member and receives what it has for the caller, `from[member]`;
+    /// the caller's own part is copied. Any may be empty; a part has one size at both ends.
+    virtual void all_to_all(std::span<const ConstView> to, std::span<const View> from) = 0;
     /// Begins an all_gather, and does not wait. Several may be begun before the first is finished;
     /// until the last one is, no sum may be asked for.
     virtual void begin_gather(ConstView own, View all) = 0;

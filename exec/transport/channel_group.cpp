@@ -77,6 +77,23 @@ class ChannelGroup final : public Group {
         device_.kernels().download(of_all, std::as_writable_bytes(all));
     }
 
+    void all_to_all(std::span<const ConstView> to, std::span<const View> from) override {
+        PIPETWIN_EXPECT(std::cmp_equal(to.size(), size()) && std::cmp_equal(from.size(), size()),
+                        "a part for each member");
+        begin(GroupCall::AllToAll);
+        Bytes sent;
+        for (const ConstView& part : to) {
+            sent += Bytes{static_cast<std::int64_t>(part.bytes())};
+        }
+        note(sent, [&] {
+            for_each_other([&](int other) { expect(other, from[as_index(other)]); });
+            for_each_other([&](int other) { send(other, to[as_index(other)]); });
+            copy(to[as_index(index())], from[as_index(index())]);
+            for_each_other([&](int other) { copy(receive(other), from[as_index(other)]); });
+            await_readers(all_members());
+        });
+    }
+
     void begin_gather(ConstView own, View all) override {
         PIPETWIN_EXPECT(own.size() == share(all, index()).size(), "the caller's share");
         begun_.push_back({.own = own, .all = all, .layer = layer()});
@@ -124,13 +141,17 @@ class ChannelGroup final : public Group {
     /// numbers so many times.
     template <class Do>
     void note(int times, ConstView numbers, const Do& act) {
+        note(times * Bytes{static_cast<std::int64_t>(numbers.bytes())}, act);
+    }
+    template <class Do>
+    void note(Bytes carried, const Do& act) {
         device_.finish();
         const Duration cpu = thread_cpu_time();
         const TimePoint begin = std::chrono::steady_clock::now();
         act();
         use_ += {.time = std::chrono::steady_clock::now() - begin,
                  .cpu = thread_cpu_time() - cpu,
-                 .carried = times * Bytes{static_cast<std::int64_t>(numbers.bytes())}};
+                 .carried = carried};
     }
 
     /// Neighbours among the members.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/transport/channel_group.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -205,6 +206,56 @@ TEST(ChannelGroup, GathersInTheOrderOfItsMembers) {
     });
     for (const std::vector<double>& found : all) {
         EXPECT_EQ(found, (std::vector{0.25, 0.5, 1.25, 1.5, 2.25, 2.5}));
+    }
+}
+
+/// Every member has a part of its own for each other, of any size, and writes over it as soon as
+/// the call is over.
+TEST(ChannelGroup, ExchangesPartsOfAllWithAll) {
+    std::mt19937_64 random(tests::seed());
+    for (const int members : {2, 3, 5}) {
+        const auto all = as_index(members);
+        std::vector<std::vector<std::size_t>> sizes(all, std::vector<std::size_t>(all));
+        for (std::vector<std::size_t>& row : sizes) {
+            for (std::size_t& size : row) {
+                size = random() % 4;
+            }
+        }
+        Threads threads(members);
+        threads.run([&](Group& group) {
+            const std::size_t own = as_index(group.index());
+            for (int call = 0; call < 3; ++call) {
+                const auto number = [&](std::size_t from, std::size_t to) {
+                    return 1000.0 * call + 10.0 * static_cast<double>(from) +
+                           static_cast<double>(to);
+                };
+                std::vector<std::vector<double>> sent;
+                std::vector<std::vector<double>> received;
+                for (std::size_t other = 0; other < all; ++other) {
+                    sent.emplace_back(sizes[own][other], number(own, other));
+                    received.emplace_back(sizes[other][own]);
+                }
+                std::vector<ConstView> to;
+                std::vector<View> from;
+                for (std::size_t other = 0; other < all; ++other) {
+                    to.emplace_back(view_of(sent[other]));
+                    from.push_back(view_of(received[other]));
+                }
+                group.all_to_all(to, from);
+                for (std::vector<double>& part : sent) {
+                    std::ranges::fill(part, -1);
+                }
+                for (std::size_t other = 0; other < all; ++other) {
+                    EXPECT_EQ(received[other],
+                              std::vector<double>(sizes[other][own], number(other, own)));
+                }
+            }
+        });
+        std::size_t sent = 0;
+        for (const std::size_t size : sizes.front()) {
+            sent += size;
+        }
+        EXPECT_EQ(threads.member(0).use().carried, Bytes{static_cast<std::int64_t>(3 * 8 * sent)});
     }
 }
 
