@@ -34,10 +34,11 @@ def llama(sizes):
                       or key.startswith("rotary_")})
     layers = [{"type": "embedding", "name": "embedding", "outputs": sizes["d_model"], "context": sizes["context"]}]
     for block in range(sizes["layers"]):
+        has_experts = "experts" in sizes and block >= sizes.get("dense_layers", 0)
+        dense = [{"type": "linear", "name": "gate_up"}, {"type": "swiglu", "name": "swiglu"}, {"type": "linear", "name": "down"}]
+        experts = {"type": "experts", "name": "experts", **sizes}
         layers += [{"type": "residual", "name": f"block{block}.attention", "layer": [norm, attention]},
-                   {"type": "residual", "name": f"block{block}.feed_forward",
-                    "layer": [norm, {"type": "linear", "name": "gate_up"}, {"type": "swiglu", "name": "swiglu"},
-                              {"type": "linear", "name": "down"}]}]
+                   {"type": "residual", "name": f"block{block}.feed_forward", "layer": [norm, *([experts] if has_experts else dense)]}]
     return layers + head(norm["type"], sizes)
 
 
@@ -49,7 +50,7 @@ def head(norm, sizes):
 
 
 def layers_of(model):
-    kinds = {"gpt": gpt, "llama": llama, "layers": lambda model: model["layer"]}
+    kinds = {"gpt": gpt, "llama": llama, "moe": llama, "layers": lambda model: model["layer"]}
     return kinds[model["kind"]](model)
 
 
@@ -171,7 +172,7 @@ class TokenModel:
 
     def loss(self, tokens, targets, lengths=None):
         """The mean over the positions of a micro-batch that have a target, all that this model has."""
-        self.targets = targets
+        self.targets, self.auxiliary = targets, 0.0
         return self.chain(self.layers, "", tokens)
 
     def chain(self, layers, path, x):
@@ -214,6 +215,38 @@ class TokenModel:
     def swiglu(self, spec, name, x):
         gates, values = x.chunk(2, dim=-1)
         return F.silu(gates) * values
+
+    def experts(self, spec, name, x):
+        """Mixtral's (arXiv 2401.04088), or DeepSeek-V3's (arXiv 2412.19437): one row at a time meets every expert that it has
+        chosen. The loss of unequal loads is Switch Transformer's (arXiv 2101.03961), equations 4 to 6."""
+        shared = self.half(name.rpartition(".")[0], x) if "shared_feed_forward" in spec else 0
+        rows, count = x.flatten(0, -2), spec["experts"]
+        logits = exact(rows @ self.weight(name + ".router.weight"))
+        is_sigmoid = spec.get("router", "softmax") == "sigmoid"
+        scores = logits.sigmoid() if is_sigmoid else logits.softmax(-1)
+        groups = scores.unflatten(-1, (spec.get("router_groups", 1), -1))
+        of_groups = groups.topk(2, dim=-1).values.sum(-1) if is_sigmoid and groups.shape[-1] > 1 else groups.max(-1).values
+        best = of_groups.topk(spec.get("router_groups_per_token", 1), dim=-1).indices
+        may = torch.zeros_like(of_groups).scatter(1, best, 1.0).repeat_interleave(groups.shape[-1], dim=1) > 0
+        chosen = scores.masked_fill(~may, -1.0).topk(spec["experts_per_token"], dim=-1).indices
+        weights = scores.gather(1, chosen)
+        if spec.get("router_normalised", True):
+            weights = weights / weights.sum(-1, keepdim=True)
+        weights = weights * spec.get("router_scale", 1)
+        y = torch.zeros_like(exact(rows))
+        for expert in range(count):
+            row, place = (chosen == expert).nonzero(as_tuple=True)
+            gates = rows[row] @ self.weight(f"{name}.{expert}.gate_up.weight")
+            made = self.swiglu(spec, name, gates) @ self.weight(f"{name}.{expert}.down.weight")
+            y = y.index_add(0, row, weights[row, place][:, None] * exact(made))
+        loads = torch.bincount(chosen.flatten(), minlength=count).to(scores.dtype) / chosen.numel()
+        means = (scores / scores.sum(-1, keepdim=True)).mean(0)
+        self.auxiliary = self.auxiliary + spec.get("auxiliary_loss", 0) * count * (loads * means).sum()
+        return y.to(x.dtype).view_as(x) + shared
+
+    def half(self, path, x):
+        """The gated half beside experts."""
+        return self.product(path + ".down", self.swiglu(None, path, self.product(path + ".gate_up", x)))
 
     def turned(self, spec, x):
         """`x`: (samples, heads, positions, size), whose two halves are pairs."""

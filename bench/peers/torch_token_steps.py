@@ -84,6 +84,16 @@ def llama(**others):
     return {"kind": "llama", **sizes, **others}
 
 
+def moe(**others):
+    sizes = {"experts": 6, "experts_per_token": 2, "expert_feed_forward": 20, **others}
+    model = {**llama(), "kind": "moe", **sizes}
+    return model if "dense_layers" in sizes else {key: value for key, value in model.items() if key != "feed_forward"}
+
+
+DEEPSEEK = {"router": "sigmoid", "router_groups": 3, "router_groups_per_token": 2, "router_scale": 2.5, "shared_feed_forward": 17,
+            "dense_layers": 1}
+
+
 def mixture():
     """Old and new layers in one model, with biases, and sizes that no vector divides."""
     return {"kind": "layers", "layer": [
@@ -137,6 +147,11 @@ def models():
         Case("translation, three tables, labels smoothed as lingvo's, GELU by tanh, learned positions",
              translation(tables="separate", label_smoothing=0.1, smoothing="others", activation="gelu", gelu="tanh", learned_positions=True,
                          d_model=27, heads=3, source_context=6, target_context=13), OF_TINY_GRADIENTS),
+        Case("a mixture of experts, as Mixtral", moe(key_value_heads=2)),
+        Case("a mixture of experts, as DeepSeek-V3 but for attention", moe(layers=3, **DEEPSEEK)),
+        Case("many experts, unequal loads cost, tied", moe(experts=23, experts_per_token=3, auxiliary_loss=0.1, tied=True,
+                                                           router_normalised=False)),
+        Case("sigmoids, unequal loads cost", moe(router="sigmoid", auxiliary_loss=0.1)),
         Case("GPT, tied", gpt(tied=True)),
         Case("GPT-2's GELU, by tanh", gpt(gelu="tanh")),
     ]
@@ -259,8 +274,9 @@ class Training:
         sizes = self.about["micro_batches"]
         counted = (targets >= 0).sum()
         for part_tokens, part_targets, part_lengths in zip(tokens.split(sizes), targets.split(sizes), lengths.split(sizes)):
-            part = self.model.loss(part_tokens, part_targets, part_lengths) * ((part_targets >= 0).sum().double() / counted)
-            part.backward()
+            share = (part_targets >= 0).sum().double() / counted
+            part = self.model.loss(part_tokens, part_targets, part_lengths) * share
+            (part + getattr(self.model, "auxiliary", 0.0) * share).backward()  # unequal loads are in no loss that is reported
             loss += part.detach().double()
         return loss
 

@@ -188,10 +188,6 @@ void refuse_what_cannot_run(const RunOptions& options,
     }
 }
 
-std::string written_value_of(const ShardGroup& group) {
-    return group.of_node ? "\"node\"" : fmt::to_string(group.replicas);
-}
-
 /// Devices that divide the layers of a rank in a way that is not trained.
 void refuse_devices_that_only_simulate(const Scenario& scenario) {
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
@@ -208,7 +204,26 @@ void refuse_devices_that_only_simulate(const Scenario& scenario) {
     }
 }
 
+bool has_experts(const LayerSpec& layer) {
+    return layer.type == LayerType::Experts || std::ranges::any_of(layer.inner, has_experts);
+}
+
+void refuse_experts_where_none_are_trained(const Scenario& scenario) {
+    const exec::BackendTraits& backend = exec::traits(scenario.cluster.backend);
+    const bool is_there = scenario.model.kind == ModelKind::Moe ||
+                          std::ranges::any_of(scenario.model.layers, has_experts);
+    if (is_there && !backend.trains_experts) {
+        throw Error(
+            ErrorKind::Infeasible,
+            KeyValue{"cluster.backend", fmt::format("\"{}\"", to_string(scenario.cluster.backend))},
+            fmt::format("{} has no kernels of experts yet", backend.device),
+            fmt::format("to train, set cluster.backend = {}",
+                        exec::backends_where(&exec::BackendTraits::trains_experts)));
+    }
+}
+
 void refuse_what_is_only_simulated(const Scenario& scenario) {
+    refuse_experts_where_none_are_trained(scenario);
     const Scenario::PipelinePart& pipeline = scenario.pipeline;
     const Shard shard = pipeline.shard.value_or(Shard::None);
     if (pipeline.offload != Offload::None && !exec::traits(scenario.cluster.backend).offloads) {
@@ -231,14 +246,6 @@ void refuse_what_is_only_simulated(const Scenario& scenario) {
                     KeyValue{"pipeline.recompute_only", fmt::to_string(pipeline.recompute_only)},
                     "recompute of some blocks of a stage can only be simulated",
                     "'pipetwin simulate' predicts it; to train, leave it out");
-    }
-    if (shard == Shard::Optimizer && !pipeline.shard_group.is_all()) {
-        throw Error(ErrorKind::Infeasible,
-                    KeyValue{"pipeline.shard_group", written_value_of(pipeline.shard_group)},
-                    "groups of replicas that each divide the optimizer's state alone can only be "
-                    "simulated",
-                    "'pipetwin simulate' predicts it; to train, leave pipeline.shard_group out: "
-                    "all replicas divide it; or set pipeline.shard = \"gradients\"");
     }
     if (shard != Shard::None && scenario.training.average_decay > 0) {
         throw Error(

@@ -55,6 +55,10 @@ class OperationCount {
                 return {.all = 2 * rows * width * (sizes.qkv_width() + queries) + pairs,
                         .masked = spec.causal ? pairs / 2 : 0};
             }
+            case LayerType::Experts: {
+                const double matrices = 3.0 * spec.inner_width * spec.routing.per_row;
+                return {.all = 2 * rows * width * (matrices + spec.routing.experts)};
+            }
             case LayerType::CrossAttention:
                 return {};  // it reads two outputs
             case LayerType::Embedding:
@@ -158,6 +162,9 @@ class KernelWalk {
             case LayerType::SwiGlu:  // two read and one written; three read and two written
                 work_.activation(1.5 * values(), 2.5 * values());
                 shape_.width /= 2;
+                return;
+            case LayerType::Experts:
+                experts(spec);
                 return;
             case LayerType::Dropout:
                 break;
@@ -279,6 +286,26 @@ class KernelWalk {
             add(work_, inner.spec, inner.inputs, inner.output, samples_, options_);
             shape_ = inner.output;
         }
+    }
+
+    /// A router, products over the rows of each expert, and what carries rows there and back.
+    void experts(const LayerSpec& spec) {
+        const double width = shape_.width;
+        const double count = spec.routing.experts;
+        const double copies = rows() * spec.routing.per_row;
+        const double matrices = std::min(count, copies);
+        work_.half_product(rows(), width, count);
+        work_.pass(2 * rows() * count, 2 * rows() * count);
+        work_.begin_experts(true);
+        work_.sort_rows(2 * copies * width, 2 * copies * width);
+        const double inner = spec.inner_width;
+        work_.product(
+            {.rows = copies, .inputs = width, .outputs = 2 * inner, .matrices = matrices});
+        work_.activation(3 * copies * inner, 5 * copies * inner);
+        work_.product({.rows = copies, .inputs = inner, .outputs = width, .matrices = matrices});
+        work_.sort_rows((copies + rows()) * width, 2 * copies * width);
+        work_.end_experts();
+        work_.forget_ends();
     }
 
     void attention(const LayerSpec& spec) {

@@ -363,18 +363,22 @@ class HfMatcher {
             return *published_;
         }
         ScenarioParts::ModelPart model = model_;
-        const bool is_llama = model.kind == ModelKind::Llama;
+        const bool is_llama = model.has_llama_sizes();
         int& layers = is_llama ? model.llama.layers : model.gpt.layers;
         int& width = is_llama ? model.llama.d_model : model.gpt.d_model;
-        int& inner = is_llama ? model.llama.feed_forward : model.gpt.feed_forward;
+        const bool is_moe = model.kind == ModelKind::Moe;
+        int& inner = is_moe     ? model.llama.expert_feed_forward
+                     : is_llama ? model.llama.feed_forward
+                                : model.gpt.feed_forward;
         bool& tied = is_llama ? model.llama.tied : model.gpt.tied;
         layers = 0;
         for (const auto& [name, tensor] : by_name_) {
             layers = std::max(layers, 1 + number_behind(name, is_llama ? "layers." : "h."));
         }
         width = size_of(without_prefix(match_.names.table), 1, width);
-        inner = is_llama ? size_of("layers.0.mlp.gate_proj.weight", 0, inner)
-                         : size_of("h.0.mlp.c_fc.weight", 1, inner);
+        inner = is_moe     ? size_of("layers.0.block_sparse_moe.experts.0.w1.weight", 0, inner)
+                : is_llama ? size_of("layers.0.mlp.gate_proj.weight", 0, inner)
+                           : size_of("h.0.mlp.c_fc.weight", 1, inner);
         tied = !by_name_.contains(match_.names.head);
         return layers > 0 ? model : model_;
     }

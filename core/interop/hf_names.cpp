@@ -120,10 +120,37 @@ HfNames gpt2_names(const GptSizes& sizes) {
     return names;
 }
 
+/// Mixtral's names of a router and its experts: "w1" makes the gates, "w3" what they gate.
+void add_experts(HfNamesMaker& make,
+                 const std::string& name,
+                 const std::string& theirs,
+                 const LlamaSizes& sizes) {
+    const std::string moe = theirs + ".block_sparse_moe";
+    const std::int64_t width = sizes.d_model;
+    const std::int64_t inner = sizes.expert_feed_forward;
+    make.transposed(
+        name + ".router.weight", width, {{moe + ".gate.weight", sizes.routing.experts}});
+    for (int expert = 0; expert < sizes.routing.experts; ++expert) {
+        const std::string own = fmt::format("{}.{}", name, expert);
+        const std::string tensor = fmt::format("{}.experts.{}", moe, expert);
+        make.transposed(own + ".gate_up.weight",
+                        width,
+                        {{tensor + ".w1.weight", inner}, {tensor + ".w3.weight", inner}});
+        make.transposed(own + ".down.weight", inner, {{tensor + ".w2.weight", width}});
+    }
+}
+
+/// Whether a mixture of experts is one of Mixtral's.
+bool is_mixtral(const LlamaSizes& sizes) {
+    const Routing& routing = sizes.routing;
+    return routing.scores == RouterScores::Softmax && routing.groups == 1 && routing.normalised &&
+           routing.scale == 1 && sizes.shared_feed_forward == 0 && sizes.dense_layers == 0;
+}
+
 /// Llama keeps matrices as (outputs, inputs), and queries, keys, values, gates and the values that
 /// they gate apart.
 HfNames llama_names(const LlamaSizes& sizes) {
-    HfNames names{.family = "llama",
+    HfNames names{.family = sizes.routing.experts > 0 ? "mixtral" : "llama",
                   .prefix = "model.",
                   .table = "model.embed_tokens.weight",
                   .head = "lm_head.weight"};
@@ -153,6 +180,10 @@ HfNames llama_names(const LlamaSizes& sizes) {
                         queries,
                         {{theirs + ".self_attn.o_proj.weight", width}});
         make.row(feed_forward + ".norm.gain", theirs + ".post_attention_layernorm.weight", width);
+        if (sizes.routing.experts > 0) {
+            add_experts(make, feed_forward + ".experts", theirs, sizes);
+            continue;
+        }
         make.transposed(
             feed_forward + ".gate_up.weight",
             width,
@@ -174,12 +205,25 @@ HfNames hf_names(const ScenarioParts::ModelPart& model) {
     if (model.kind == ModelKind::Llama) {
         return llama_names(model.llama);
     }
+    if (model.kind == ModelKind::Moe) {
+        if (is_mixtral(model.llama)) {
+            return llama_names(model.llama);
+        }
+        throw Error(
+            ErrorKind::BadInput,
+            KeyValue{"model.kind"},
+            "\"moe\": of mixtures of experts weights of Hugging Face's are read and written "
+            "for Mixtral's form alone: a softmax router without groups, experts in every "
+            "block, and nothing beside them",
+            "leave out router, router_groups, router_normalised, router_scale, "
+            "shared_feed_forward and dense_layers");
+    }
     throw Error(ErrorKind::BadInput,
                 KeyValue{"model.kind"},
                 fmt::format("\"{}\": weights of Hugging Face's are read and written for gpt (their "
-                            "gpt2) and llama alone",
+                            "gpt2), llama and moe (their mixtral) alone",
                             to_string(model.kind)),
-                "describe the model as kind = \"gpt\" or \"llama\"");
+                "describe the model as kind = \"gpt\", \"llama\" or \"moe\"");
 }
 
 bool is_hf_buffer(std::string_view name) {

@@ -47,7 +47,7 @@ struct HfNames {
 };
 
 /// The names of a model's parameters. Throws Error(BadInput) for a model that no family of Hugging
-/// Face's is: of another kind than "gpt" and "llama".
+/// Face's is: of another kind than "gpt", "llama" and "moe", or of a "moe" that is not Mixtral's.
 HfNames hf_names(const ScenarioParts::ModelPart& model);
 
 /// Whether a tensor of the files is no weight: a mask of attention, frequencies of positions.

@@ -216,6 +216,24 @@ void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable
     }
 }
 
+void read_mixtral(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) {
+    read_llama(sizes, object, found);
+    LlamaSizes& llama = found.model.llama;
+    llama.epsilon = object.number_or("rms_norm_eps", 1e-5);
+    llama.rotary.base = object.number_or("rope_theta", 1e6);
+    llama.feed_forward = 0;
+    llama.expert_feed_forward = sizes.experts.width;
+    llama.routing = {.experts = sizes.experts.count, .per_row = sizes.experts.per_token};
+    FurtherKeys keys(object, found);
+    keys.expect("router_jitter_noise", 0.0);
+    if ((object.has("output_router_logits") && object.flag("output_router_logits"))) {
+        found.notes.push_back(
+            "output_router_logits is true, but no loss of unequal loads is added: Hugging Face's "
+            "is "
+            "one of all blocks together, and auxiliary_loss one of each");
+    }
+}
+
 nlohmann::ordered_json llama_config(const LlamaSizes& sizes) {
     nlohmann::ordered_json config{{"architectures", {"LlamaForCausalLM"}},
                                   {"model_type", "llama"},
@@ -245,6 +263,15 @@ nlohmann::ordered_json llama_config(const LlamaSizes& sizes) {
     } else if (rotary.factor != 1) {
         config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", rotary.factor}};
     }
+    if (const Routing& routing = sizes.routing; routing.experts > 0) {
+        config["architectures"] = {"MixtralForCausalLM"};
+        config["model_type"] = "mixtral";
+        config["intermediate_size"] = sizes.expert_feed_forward;
+        config["num_local_experts"] = routing.experts;
+        config["num_experts_per_tok"] = routing.per_row;
+        config["output_router_logits"] = false;
+        config["sliding_window"] = nullptr;
+    }
     return config;
 }
 
@@ -262,6 +289,13 @@ std::vector<HfModelKey> llama_model_keys(const LlamaSizes& sizes) {
         {"tied", std::string(word_of_no(sizes.tied)), "tie_word_embeddings"},
         {"epsilon", number(sizes.epsilon), "rms_norm_eps"},
         {"rotary_base", number(sizes.rotary.base), "rope_theta"}};
+    if (sizes.routing.experts > 0) {
+        std::erase_if(keys, [](const HfModelKey& key) { return key.name == "feed_forward"; });
+        keys.push_back({"experts", number(sizes.routing.experts), "num_local_experts"});
+        keys.push_back({"experts_per_token", number(sizes.routing.per_row), "num_experts_per_tok"});
+        keys.push_back(
+            {"expert_feed_forward", number(sizes.expert_feed_forward), "intermediate_size"});
+    }
     const Rotary& rotary = sizes.rotary;
     keys.push_back({"rotary_factor", number(rotary.factor), "rope_scaling/factor"});
     const bool is_gradual = rotary.factor != 1 && rotary.context > 0;
@@ -285,7 +319,8 @@ struct TrainedFamily {
 constexpr std::array trained_families{
     TrainedFamily{.family = "gpt2", .kind = ModelKind::Gpt, .read = read_gpt2},
     TrainedFamily{.family = "llama", .kind = ModelKind::Llama, .read = read_llama},
-    TrainedFamily{.family = "mistral", .kind = ModelKind::Llama, .read = read_llama}};
+    TrainedFamily{.family = "mistral", .kind = ModelKind::Llama, .read = read_llama},
+    TrainedFamily{.family = "mixtral", .kind = ModelKind::Moe, .read = read_mixtral}};
 
 }  // namespace
 
@@ -293,7 +328,7 @@ std::vector<HfModelKey> hf_model_keys(const ScenarioParts::ModelPart& model) {
     if (model.kind == ModelKind::Gpt) {
         return gpt_model_keys(model.gpt);
     }
-    if (model.kind == ModelKind::Llama) {
+    if (model.has_llama_sizes()) {
         return llama_model_keys(model.llama);
     }
     return {};
@@ -326,7 +361,7 @@ HfTrainable parse_hf_trainable(string_view text, string_view place) {
 std::string print_hf_config(const ScenarioParts::ModelPart& model, string_view dtype) {
     static_cast<void>(hf_names(model));
     nlohmann::ordered_json config =
-        model.kind == ModelKind::Llama ? llama_config(model.llama) : gpt2_config(model.gpt);
+        model.kind == ModelKind::Gpt ? gpt2_config(model.gpt) : llama_config(model.llama);
     config["torch_dtype"] = dtype;
     return config.dump(2) + '\n';
 }

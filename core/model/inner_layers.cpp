@@ -132,7 +132,8 @@ bool weight_reads_input(const LayerSpec& layer) {
     if (layer.type == LayerType::Sequence && !has_branches(layer)) {
         return weight_reads_input(layer.inner.front());
     }
-    return layer.type == LayerType::Linear || layer.type == LayerType::Conv2d;
+    return layer.type == LayerType::Linear || layer.type == LayerType::Conv2d ||
+           layer.type == LayerType::Experts;
 }
 
 bool ends_with_rectifier(const LayerSpec& layer) {

@@ -88,6 +88,48 @@ Placed place_swiglu(LayerPlacement&,
     return {output, 0};
 }
 
+/// A router, and two matrices of each expert: gates beside values, and back.
+Placed place_experts(LayerPlacement&,
+                     LayerSpec& spec,
+                     const std::string& name,
+                     const SampleShape& input) {
+    const Routing& routing = spec.routing;
+    expect_positive(name, "experts", routing.experts);
+    expect_positive(name, "experts_per_token", routing.per_row);
+    expect_positive(name, "feed_forward", spec.inner_width);
+    expect_positive(name, "router_groups", routing.groups);
+    expect_positive(name, "router_groups_per_token", routing.chosen_groups);
+    if (routing.experts % routing.groups != 0) {
+        refuse_layer(name,
+                     fmt::format("{} experts in {} groups, expected as many in each",
+                                 routing.experts,
+                                 routing.groups),
+                     "set router_groups to a divisor of experts");
+    }
+    if (routing.chosen_groups > routing.groups) {
+        refuse_layer(name,
+                     fmt::format("router_groups_per_token = {}, expected at most the {} groups",
+                                 routing.chosen_groups,
+                                 routing.groups),
+                     "lower it, or raise router_groups");
+    }
+    const int eligible = routing.experts / routing.groups * routing.chosen_groups;
+    if (routing.per_row > eligible) {
+        refuse_layer(name,
+                     fmt::format("experts_per_token = {}, expected at most the {} experts that a "
+                                 "token may choose",
+                                 routing.per_row,
+                                 eligible),
+                     routing.groups > 1 ? "raise router_groups_per_token" : "raise experts");
+    }
+    const std::int64_t matrices = checked_product(
+        name, checked_product(name, 3, spec.inner_width), std::int64_t{routing.experts});
+    return {input,
+            checked_sum(name,
+                        checked_product(name, matrices, input.width),
+                        checked_product(name, input.width, routing.experts))};
+}
+
 Placed place_linear(LayerPlacement& placement,
                     LayerSpec& spec,
                     const std::string& name,
@@ -424,6 +466,18 @@ constexpr std::array layer_rows{
               .key_list = {{{"approximate", &LayerSpec::gelu, false, 0, true}}},
               .place = place_elementwise},
     LayerKind{.type = LayerType::SwiGlu, .word = "swiglu", .place = place_swiglu},
+    LayerKind{.type = LayerType::Experts,
+              .word = "experts",
+              .key_list = {{{"experts", &Routing::experts, true},
+                            {"experts_per_token", &Routing::per_row, true},
+                            {"feed_forward", &LayerSpec::inner_width, true},
+                            {"router", &Routing::scores, false, 0, true},
+                            {"router_groups", &Routing::groups, false, 0, true},
+                            {"router_groups_per_token", &Routing::chosen_groups, false, 0, true},
+                            {"router_normalised", &Routing::normalised, false, 0, true},
+                            {"router_scale", &Routing::scale, false, 0, true},
+                            {"auxiliary_loss", &Routing::auxiliary_loss, false, 0, true}}},
+              .place = place_experts},
     LayerKind{.type = LayerType::Dropout,
               .word = "dropout",
               .key_list = {{probability_key}},

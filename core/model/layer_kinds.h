@@ -11,6 +11,7 @@
 #include "core/model/layer_spec.h"
 #include "core/model/pixels.h"
 #include "core/model/rotary.h"
+#include "core/model/routing.h"
 
 namespace pipetwin {
 
@@ -30,8 +31,8 @@ struct RotaryField {
 
 /// A value that a scenario writes about a layer: a whole number from 1 on, yes or no, a share that
 /// is lost (from 0 up to, but not, 1: a probability of being dropped, a label smoothing), a number
-/// from 0 to 1, a size in pixels, margins, of rotary positions a number above 0 or a whole one, or
-/// a form of GELU.
+/// from 0 to 1, a size in pixels, margins, of rotary positions a number above 0 or a whole one, of
+/// a router a whole number, yes or no, a number from 0 on or its scores, or a form of GELU.
 struct LayerKey {
     std::string_view name{};
     std::variant<int LayerSpec::*,
@@ -42,6 +43,10 @@ struct LayerKey {
                  Margins LayerSpec::*,
                  RotaryField,
                  int Rotary::*,
+                 int Routing::*,
+                 bool Routing::*,
+                 double Routing::*,
+                 RouterScores Routing::*,
                  GeluForm LayerSpec::*>
         value{};
     bool is_required = false;

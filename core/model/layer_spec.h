@@ -8,6 +8,7 @@
 #include "core/model/gelu_form.h"
 #include "core/model/pixels.h"
 #include "core/model/rotary.h"
+#include "core/model/routing.h"
 
 namespace pipetwin {
 
@@ -20,6 +21,7 @@ enum class LayerType {
     Linear,     ///< y = x w + b; b only where `bias`
     Gelu,       ///< x Phi(x), Phi the normal distribution or the approximation of it by tanh
     SwiGlu,     ///< of gates g and values v side by side: v g / (1 + exp(-g)); half as wide
+    Experts,    ///< rows go through `per_row` of many SwiGLU feed-forwards, whose sum has weights
     Dropout,    ///< in training: each number is 0 with probability p, or 1 / (1 - p) of itself
     Attention,  ///< multi-head self-attention with qkv and output projections
     CrossAttention,  ///< queries of the first output attend to keys and values of the second
@@ -96,8 +98,10 @@ struct LayerSpec {
     int key_value_heads = 0;
     /// Attention, CrossAttention: numbers of a head's query; 0: width / heads
     int head_size = 0;
-    Rotary rotary{};   ///< Attention: turns queries and keys
-    bool bias = true;  ///< Linear, Conv2d, Attention, CrossAttention
+    Rotary rotary{};      ///< Attention: turns queries and keys
+    Routing routing{};    ///< Experts: which rows go where
+    int inner_width = 0;  ///< Experts: of each
+    bool bias = true;     ///< Linear, Conv2d, Attention, CrossAttention
     /// Attention: a query sees the keys up to its own position. False: it sees all keys of its
     /// sample before the sample's length.
     bool causal = true;

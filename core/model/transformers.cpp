@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -15,11 +16,47 @@
 #include "core/model/model.h"
 
 namespace pipetwin {
+namespace {
+
+/// Two matrices in, side by side, and one out.
+std::vector<LayerSpec> gated_layers(const LlamaSizes& sizes, int inner_width) {
+    return {
+        {.name = "gate_up", .type = LayerType::Linear, .outputs = 2 * inner_width, .bias = false},
+        {.name = "swiglu", .type = LayerType::SwiGlu},
+        {.name = "down", .type = LayerType::Linear, .outputs = sizes.d_model, .bias = false}};
+}
+
+LayerSpec dense_half(const LlamaSizes& sizes, const LayerSpec& norm, int inner_width) {
+    LayerSpec half{.type = LayerType::Residual, .inner = {norm}};
+    std::ranges::move(gated_layers(sizes, inner_width), std::back_inserter(half.inner));
+    return half;
+}
+
+/// x + experts(norm(x)), or x + experts(norm(x)) + shared(norm(x)).
+LayerSpec half_of_experts(const LlamaSizes& sizes, const LayerSpec& norm) {
+    LayerSpec experts{.name = "experts",
+                      .type = LayerType::Experts,
+                      .routing = sizes.routing,
+                      .inner_width = sizes.expert_feed_forward};
+    if (sizes.shared_feed_forward == 0) {
+        return {.type = LayerType::Residual, .inner = {norm, experts}};
+    }
+    experts.inputs = {"norm"};
+    LayerSpec half{.type = LayerType::Sequence, .inner = {norm, experts}};
+    std::vector<LayerSpec> shared = gated_layers(sizes, sizes.shared_feed_forward);
+    shared.front().inputs = {"norm"};
+    std::ranges::move(shared, std::back_inserter(half.inner));
+    half.inner.push_back(
+        {.name = "sum", .type = LayerType::Add, .inputs = {"input0", "experts", "down"}});
+    return half;
+}
+
+}  // namespace
 
 Model llama_model(const LlamaSizes& sizes) {
     expect_blocks(sizes.layers);
     constexpr int widest = std::numeric_limits<int>::max() / 2;
-    if (sizes.feed_forward < 1 || sizes.feed_forward > widest) {
+    if (sizes.dense_blocks() > 0 && (sizes.feed_forward < 1 || sizes.feed_forward > widest)) {
         throw Error(ErrorKind::BadInput,
                     KeyValue{"model.feed_forward"},
                     fmt::format("{}, expected 1 to {}", sizes.feed_forward, widest),
@@ -47,18 +84,9 @@ Model llama_model(const LlamaSizes& sizes) {
                                     .head_size = sizes.head_size,
                                     .rotary = sizes.rotary,
                                     .bias = false}}});
-        units.push_back({.name = fmt::format("block{}.feed_forward", block),
-                         .type = LayerType::Residual,
-                         .inner = {norm,
-                                   {.name = "gate_up",
-                                    .type = LayerType::Linear,
-                                    .outputs = 2 * sizes.feed_forward,
-                                    .bias = false},
-                                   {.name = "swiglu", .type = LayerType::SwiGlu},
-                                   {.name = "down",
-                                    .type = LayerType::Linear,
-                                    .outputs = sizes.d_model,
-                                    .bias = false}}});
+        units.push_back(block < sizes.dense_blocks() ? dense_half(sizes, norm, sizes.feed_forward)
+                                                     : half_of_experts(sizes, norm));
+        units.back().name = fmt::format("block{}.feed_forward", block);
     }
     units.push_back(language_head(norm, sizes.vocabulary, sizes.tied));
     return Model::chain({.token_ids = true, .positions = sizes.context}, std::move(units));

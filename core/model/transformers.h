@@ -3,6 +3,7 @@
 
 #include "core/model/gelu_form.h"
 #include "core/model/rotary.h"
+#include "core/model/routing.h"
 
 namespace pipetwin {
 
@@ -29,7 +30,10 @@ struct GptSizes {
 Model gpt_model(const GptSizes& sizes);
 
 /// Sizes of a Llama: pre-norm blocks with RMSNorm, rotary positions, grouped queries and SwiGLU; no
-/// biases (Touvron et al., arXiv 2302.13971 and 2307.09288).
+/// biases (Touvron et al., arXiv 2302.13971 and 2307.09288). With a router the blocks from
+/// `dense_layers` on have experts in place of one feed-forward half (Mixtral, arXiv 2401.04088),
+/// and beside these a half that all rows go through, where it has a width (DeepSeekMoE, arXiv
+/// 2401.06066).
 struct LlamaSizes {
     int layers = 0;
     int d_model = 0;
@@ -42,13 +46,19 @@ struct LlamaSizes {
     bool tied = false;      ///< the head's matrix is the token table
     double epsilon = 1e-5;  ///< of the norms
     Rotary rotary{.base = 10'000};
+    Routing routing{};            ///< of the experts; 0 of them: there are none
+    int expert_feed_forward = 0;  ///< inner width of each expert
+    int shared_feed_forward = 0;  ///< inner width of what all rows go through; 0: nothing
+    int dense_layers = 0;         ///< blocks in front that have no experts
 
+    /// Blocks whose feed-forward half is one of its own.
+    int dense_blocks() const { return routing.experts == 0 ? layers : dense_layers; }
     bool operator==(const LlamaSizes&) const = default;
 };
 
 /// Units: "embedding", "block0.attention", "block0.feed_forward", ..., "head" (2 * layers + 2).
 /// Attention unit: x + attention(norm(x)); feed-forward unit: x + linear(swiglu(linear(norm(x)))),
-/// gates before values; head: norm, linear, cross-entropy.
+/// gates before values, or experts and what goes beside them; head: norm, linear, cross-entropy.
 Model llama_model(const LlamaSizes& sizes);
 
 /// Token tables that source, target and head of a translation model have.

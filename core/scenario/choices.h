@@ -19,7 +19,8 @@ enum class ModelKind {
     ResNet,
     UNet,
     Llama,
-    Translation
+    Translation,
+    Moe
 };
 /// Where training samples come from: data.kind.
 enum class DataKind {

@@ -166,6 +166,7 @@ int ScenarioParts::ModelPart::tokens_per_sample() const {
         case ModelKind::Gpt:
             return gpt.context;
         case ModelKind::Llama:
+        case ModelKind::Moe:
             return llama.context;
         case ModelKind::Translation:
             return translation.source_context + translation.target_context;
@@ -181,6 +182,7 @@ Model scenario_model(const ScenarioParts& scenario, const Profile* profile) {
         case ModelKind::Gpt:
             return gpt_model(scenario.model.gpt);
         case ModelKind::Llama:
+        case ModelKind::Moe:
             return llama_model(scenario.model.llama);
         case ModelKind::Translation:
             return translation_model(scenario.model.translation);

@@ -58,6 +58,8 @@ struct ScenarioParts {
         UNetSizes unet{};
         TranslationSizes translation{};
 
+        /// Whether `llama` has its sizes.
+        bool has_llama_sizes() const { return kind == ModelKind::Llama || kind == ModelKind::Moe; }
         /// Token ids of one sample; 0: it reads no token ids, or a profile does not say.
         int tokens_per_sample() const;
 

@@ -45,7 +45,7 @@ int vocabulary(const Scenario::ModelPart& model) {
     if (model.kind == ModelKind::Gpt) {
         return model.gpt.vocabulary;
     }
-    if (model.kind == ModelKind::Llama) {
+    if (model.has_llama_sizes()) {
         return model.llama.vocabulary;
     }
     if (model.kind == ModelKind::Translation) {

@@ -201,6 +201,8 @@ auto& part_of(AnyScenario& scenario) {
         return scenario.model.llama;
     } else if constexpr (std::same_as<Class, TranslationSizes>) {
         return scenario.model.translation;
+    } else if constexpr (std::same_as<Class, Routing>) {
+        return scenario.model.llama.routing;
     } else if constexpr (std::same_as<Class, Rotary>) {
         return scenario.model.llama.rotary;
     } else if constexpr (std::same_as<Class, AmoebaNetSizes>) {

@@ -60,6 +60,13 @@ struct LayerKeyForm {
     }
     void operator()(RotaryField) const { set(Form::Number, {0, 1'000'000'000'000}); }
     void operator()(int Rotary::*) const { set(Form::Integer, any_size); }
+    void operator()(int Routing::*) const { set(Form::Integer, any_size); }
+    void operator()(bool Routing::*) const { set(Form::Boolean, {}); }
+    void operator()(double Routing::*) const { set(Form::Number, {0, 1'000'000}); }
+    void operator()(RouterScores Routing::*) const {
+        set(Form::Text, {});
+        key.words = words::routers;
+    }
     void operator()(GeluForm LayerSpec::*) const {
         set(Form::Text, {});
         key.words = words::gelu_approximations;
@@ -204,6 +211,23 @@ struct LayerValueReader {
     void operator()(int Rotary::*number) const {
         spec.rotary.*number = as_int(table.integer(key.name, any_size), spec.rotary.*number);
     }
+    void operator()(int Routing::*number) const {
+        spec.routing.*number =
+            key.is_required ? table.required_int(key.name, any_size)
+                            : as_int(table.integer(key.name, any_size), spec.routing.*number);
+    }
+    void operator()(bool Routing::*flag) const {
+        spec.routing.*flag = table.boolean(key.name).value_or(spec.routing.*flag);
+    }
+    void operator()(double Routing::*number) const {
+        spec.routing.*number =
+            table.number(key.name, {0, 1'000'000}).value_or(spec.routing.*number);
+    }
+    void operator()(RouterScores Routing::*scores) const {
+        if (const auto word = table.choice(key.name, words::routers)) {
+            spec.routing.*scores = static_cast<RouterScores>(*word);
+        }
+    }
     void operator()(double LayerSpec::*probability) const {
         if (key.is_required && !table.has(key.name)) {
             table.missing(key.name, fmt::format("of being dropped, as in {} = 0.1", key.name));
@@ -242,6 +266,17 @@ struct LayerValuePrinter {
     void operator()(Number Rotary::*field) const {
         if (spec.rotary.*field != Rotary{}.*field) {
             writer.number(key.name, spec.rotary.*field);
+        }
+    }
+    void operator()(RouterScores Routing::*scores) const {
+        if (spec.routing.*scores != Routing{}.*scores) {
+            writer.string(key.name, words::routers.at(as_index(spec.routing.*scores)));
+        }
+    }
+    template <class Number>
+    void operator()(Number Routing::*field) const {
+        if (spec.routing.*field != Routing{}.*field) {
+            writer.number(key.name, spec.routing.*field);
         }
     }
     void operator()(GeluForm LayerSpec::*form) const {
@@ -431,7 +466,7 @@ constexpr std::array<ScenarioKey, 1> keys_of_any_model{
                  .words = words::model_kinds}
          .takes(Form::Text)
          .says("`gpt`, `llama`, `mlp`, `layers`, `profile`, `amoebanet-d`, `amoebanet-b`, "
-               "`resnet`, `unet` or `translation`: the sections below",
+               "`resnet`, `unet`, `translation` or `moe`: the sections below",
                "required")}};
 
 std::span<const ScenarioKey> model_keys() {
@@ -546,6 +581,80 @@ constexpr std::array<ScenarioKey, 15> keys_of_llama{
               "gradually",
               "4")};
 
+/// A whole number of experts, which is printed where it is not 1.
+template <auto member>
+constexpr ScenarioKey moe_size(string_view name) {
+    return keys::number<member>(name, any_size)
+        .printed_by([](const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario) {
+            if (keys::field<member>(scenario) > 1) {
+                keys::print_member<member>(key, writer, scenario);
+            }
+        });
+}
+
+/// A key of a router that is seldom written.
+template <auto member>
+constexpr ScenarioKey moe_seldom(ScenarioKey key) {
+    return key.printed_by(
+        [](const ScenarioKey& own, ScenarioWriter& writer, const Scenario& scenario) {
+            const Scenario unwritten;
+            if (keys::field<member>(scenario) != keys::field<member>(unwritten)) {
+                keys::print_member<member>(own, writer, scenario);
+            }
+        });
+}
+
+/// Beside those of a `llama`.
+constexpr std::array<ScenarioKey, 12> keys_of_experts{
+    keys::required<&Routing::experts>("experts", any_size).says("experts of a block"),
+    keys::required<&Routing::per_row>("experts_per_token", any_size)
+        .says("experts that each token goes through"),
+    keys::required<&LlamaSizes::expert_feed_forward>("expert_feed_forward", {1, any_size.high / 2})
+        .says("inner width of each expert, which has two matrices in and one out"),
+    llama_size<&LlamaSizes::shared_feed_forward>("shared_feed_forward")
+        .says("inner width of the half that all tokens go through beside the experts", "none"),
+    llama_size<&LlamaSizes::dense_layers>("dense_layers")
+        .says("blocks in front that have one feed-forward half, of width `feed_forward`, and no "
+              "experts",
+              "0"),
+    moe_seldom<&Routing::scores>(keys::choice<&Routing::scores>("router", words::routers))
+        .says("a token's scores: `softmax` of its logits over all experts, as Mixtral has it, or "
+              "`sigmoid` of each, as DeepSeek-V3",
+              "`softmax`"),
+    moe_size<&Routing::groups>("router_groups")
+        .says("groups of neighbouring experts; the best ones are chosen first: by their largest "
+              "score, or by the sum of their two largest where the scores are sigmoids",
+              "1"),
+    moe_size<&Routing::chosen_groups>("router_groups_per_token")
+        .says("groups whose experts a token may choose", "1"),
+    moe_seldom<&Routing::normalised>(keys::boolean<&Routing::normalised>("router_normalised"))
+        .says("the weights of a token's experts are divided by their sum", "true"),
+    moe_seldom<&Routing::scale>(keys::number<&Routing::scale>("router_scale", {0, 1'000'000}))
+        .says("factor of the weights of the experts", "1"),
+    moe_seldom<&Routing::auxiliary_loss>(
+        keys::number<&Routing::auxiliary_loss>("auxiliary_loss", {0, 1'000'000}))
+        .says("factor of the loss of unequal loads, of each block and micro-batch (Switch "
+              "Transformer, arXiv 2101.03961): `experts` times the sum over experts of (share of "
+              "the choices) * (mean score). Only its gradient counts: reported losses are without "
+              "it",
+              "0"),
+    llama_size<&LlamaSizes::feed_forward>("feed_forward")
+        .says("inner width of the feed-forward half of blocks without experts",
+              "needed with `dense_layers`")};
+
+/// All keys of a mixture of experts: those of a `llama`, but for what is read otherwise.
+std::span<const ScenarioKey> keys_of_moe() {
+    static const std::vector<ScenarioKey> all = [] {
+        std::vector<ScenarioKey> keys;
+        std::ranges::copy_if(keys_of_llama, std::back_inserter(keys), [](const ScenarioKey& key) {
+            return key.name != "feed_forward";
+        });
+        std::ranges::copy(keys_of_experts, std::back_inserter(keys));
+        return keys;
+    }();
+    return all;
+}
+
 void check_smoothing(const TomlTable& table, const Scenario& scenario) {
     const TranslationSizes& sizes = scenario.model.translation;
     const double classes = sizes.vocabulary;
@@ -657,6 +766,8 @@ std::span<const ScenarioKey> keys_of(ModelKind kind) {
             return keys_of_gpt;
         case ModelKind::Llama:
             return keys_of_llama;
+        case ModelKind::Moe:
+            return keys_of_moe();
         case ModelKind::Translation:
             return keys_of_translation;
         case ModelKind::Mlp:
@@ -715,7 +826,7 @@ void read_model(const TomlTable& table, Scenario& scenario) {
     if (scenario.model.kind == ModelKind::Gpt) {
         scenario.model.gpt.vocabulary = vocabulary_of_bytes;  // unless it is written
     }
-    if (scenario.model.kind == ModelKind::Llama) {
+    if (scenario.model.has_llama_sizes()) {
         scenario.model.llama.vocabulary = vocabulary_of_bytes;  // unless it is written
     }
     read_keys(further, table, scenario);

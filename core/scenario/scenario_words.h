@@ -15,7 +15,7 @@ namespace pipetwin::words {
 using Word = std::string_view;
 
 /// model.kind, as enum ModelKind.
-inline constexpr std::array<Word, 10> model_kinds{"gpt",
+inline constexpr std::array<Word, 11> model_kinds{"gpt",
                                                   "mlp",
                                                   "layers",
                                                   "profile",
@@ -24,7 +24,10 @@ inline constexpr std::array<Word, 10> model_kinds{"gpt",
                                                   "resnet",
                                                   "unet",
                                                   "llama",
-                                                  "translation"};
+                                                  "translation",
+                                                  "moe"};
+/// model.router, as enum RouterScores.
+inline constexpr std::array<Word, 2> routers{"softmax", "sigmoid"};
 /// model.tables, as enum TranslationTables.
 inline constexpr std::array<Word, 3> translation_tables{"shared", "tied-target", "separate"};
 /// model.activation, as enum FeedForwardActivation.

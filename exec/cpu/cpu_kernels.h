@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "exec/cpu/products/bfloat16.h"
 #include "exec/device/column_kernels.h"
+#include "exec/device/expert_kernels.h"
 #include "exec/device/kernels.h"
 #include "exec/device/window_kernels.h"
 
@@ -18,6 +19,7 @@ class CpuKernels final : public Kernels {
   public:
     const WindowKernels& windows() const override { return cpu_window_kernels(); }
     const ColumnKernels& columns() const override { return cpu_column_kernels(); }
+    const ExpertKernels& experts() const override { return cpu_expert_kernels(); }
     bool are_immediate() const override { return true; }
 
 #define PIPETWIN_KERNEL(name, parameters) void name parameters const override

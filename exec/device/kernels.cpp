@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/model/gelu_form.h"
 #include "exec/device/column_kernels.h"
+#include "exec/device/expert_kernels.h"
 #include "exec/device/window_kernels.h"
 
 namespace pipetwin::exec {
@@ -103,6 +104,29 @@ class NullColumnKernels final : public ColumnKernels {
 #include "exec/device/column_kernel_list.h"
 };
 
+class NullExpertKernels final : public ExpertKernels {
+  public:
+#define PIPETWIN_KERNEL(name, parameters) \
+    void name parameters const override {}
+#include "exec/device/expert_kernel_list.h"
+};
+
+/// For devices that have none.
+class NoExpertKernels final : public ExpertKernels {
+  public:
+#define PIPETWIN_KERNEL(name, parameters) \
+    void name parameters const override { refuse(); }
+#include "exec/device/expert_kernel_list.h"
+
+  private:
+    [[noreturn]] static void refuse() {
+        throw Error(ErrorKind::Unavailable,
+                    KeyValue{"cluster.backend"},
+                    "GPUs have no kernels of experts yet",
+                    "set cluster.backend = \"cpu\"");
+    }
+};
+
 class NullWindowKernels final : public WindowKernels {
   public:
 #define PIPETWIN_KERNEL(name, parameters) \
@@ -120,6 +144,10 @@ class NullKernels final : public Kernels {
         static const NullColumnKernels columns;
         return columns;
     }
+    const ExpertKernels& experts() const override {
+        static const NullExpertKernels experts;
+        return experts;
+    }
 
 #define PIPETWIN_KERNEL(name, parameters) \
     void name parameters const override {}
@@ -129,6 +157,11 @@ class NullKernels final : public Kernels {
 }  // namespace
 
 #pragma GCC diagnostic pop
+
+const ExpertKernels& no_expert_kernels() {
+    static const NoExpertKernels kernels;
+    return kernels;
+}
 
 const Kernels& null_kernels() {
     static const NullKernels kernels;

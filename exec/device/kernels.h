@@ -17,6 +17,7 @@
 
 namespace pipetwin::exec {
 
+class ExpertKernels;
 class WindowKernels;
 
 /// Sizes of one self-attention: `samples` sequences of `positions`; heads in groups of heads /
@@ -201,6 +202,8 @@ class Kernels {
     /// The mathematics of layers whose columns are channels of images
     /// (exec/device/column_kernels.h).
     virtual const ColumnKernels& columns() const = 0;
+    /// The mathematics of routers and their experts (exec/device/expert_kernels.h).
+    virtual const ExpertKernels& experts() const = 0;
 
     /// Whether a call has done its work when it returns, and several threads may call at once.
     virtual bool are_immediate() const { return false; }

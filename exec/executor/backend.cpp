@@ -43,6 +43,7 @@ constexpr BackendTraits cuda_traits{
     .groups_share_process = false,
     .parameter_alignment = 128,  // cuBLASLt's products are chosen for multiples of 256 bytes
     .has_fp64 = false,
+    .trains_experts = false,
     .softmax = SoftmaxKept::LogSums,
     .pads_vocabulary = true,
     .measured_on = Backend::Cuda,

@@ -50,6 +50,7 @@ struct BackendTraits {
     std::int64_t parameter_alignment = 1;
     /// Whether it computes in fp64, too, and not in fp32 and bf16 alone.
     bool has_fp64 = true;
+    bool trains_experts = true;  ///< has the kernels of routers
     SoftmaxKept softmax = SoftmaxKept::Probabilities;
     /// Whether products are slow where the vocabulary of a head is no multiple of a few numbers.
     bool pads_vocabulary = false;

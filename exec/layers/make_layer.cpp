@@ -73,6 +73,7 @@ LayerMaker maker_of(LayerType type) {
         {LayerType::RmsNorm, make_row_norm},
         {LayerType::SwiGlu, make_swiglu},
         {LayerType::Linear, make_linear},
+        {LayerType::Experts, make_experts},
         {LayerType::Gelu, make_gelu},
         {LayerType::Dropout, make_dropout},
         {LayerType::Attention, make_attention},

@@ -33,7 +33,7 @@ Made made_of_several(const LayerSpec& spec,
 
 extern const LayerMaker make_gelu, make_swiglu, make_rectifier;
 extern const LayerMaker make_row_norm, make_batch_norm, make_sample_norm;
-extern const LayerMaker make_embedding, make_linear, make_attention;
+extern const LayerMaker make_embedding, make_linear, make_attention, make_experts;
 extern const LayerMaker make_dropout, make_dropout_of_whole;
 extern const LayerMaker make_positions, make_reshape, make_channel_padding;
 extern const LayerMaker make_convolution, make_max_pool, make_average_pool;

@@ -170,7 +170,7 @@ Exchanged export_hf(const ExportOptions& options, Console& console) {
                                  options.source / run_file::checkpoints,
                                  unfinished.path(),
                                  shard_bytes(options.shard_size));
-        if (scenario.model.kind == ModelKind::Llama) {
+        if (scenario.model.has_llama_sizes()) {
             keep_context(
                 unfinished.path() / hf_file::config, options.source / run_file::config, console);
         }

@@ -77,18 +77,23 @@ std::string trained_precision(const ImportOptions& options,
 /// The lines of [model], without keys that say what holds anyway.
 std::string model_table(const ScenarioParts::ModelPart& model) {
     ScenarioParts::ModelPart plain = model;  // what a scenario has that writes no such key
-    plain.llama = {
-        .layers = model.llama.layers, .d_model = model.llama.d_model, .heads = model.llama.heads};
+    plain.llama = {.layers = model.llama.layers,
+                   .d_model = model.llama.d_model,
+                   .heads = model.llama.heads,
+                   .routing = {.experts = model.llama.routing.experts}};
     plain.gpt = {};
     const std::vector<HfModelKey> usual = hf_model_keys(plain);
-    constexpr std::array<std::string_view, 8> always{"layers",
-                                                     "d_model",
-                                                     "heads",
-                                                     "context",
-                                                     "vocabulary",
-                                                     "feed_forward",
-                                                     "tied",
-                                                     "key_value_heads"};
+    constexpr std::array<std::string_view, 11> always{"layers",
+                                                      "d_model",
+                                                      "heads",
+                                                      "context",
+                                                      "vocabulary",
+                                                      "feed_forward",
+                                                      "tied",
+                                                      "key_value_heads",
+                                                      "experts",
+                                                      "experts_per_token",
+                                                      "expert_feed_forward"};
     std::string text = fmt::format("[model]\nkind = \"{}\"\n", to_string(model.kind));
     const std::vector<HfModelKey> keys = hf_model_keys(model);
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -102,13 +107,14 @@ std::string model_table(const ScenarioParts::ModelPart& model) {
 
 /// What makes the model small enough for this machine, as options.
 std::string reduction(const ScenarioParts::ModelPart& model, bool has_device) {
-    std::vector<std::string> sets{"model.layers=2",
-                                  "model.d_model=64",
-                                  "model.heads=4",
-                                  "model.context=64",
-                                  "model.vocabulary=256",
-                                  "model.feed_forward=128"};
-    if (model.kind == ModelKind::Llama) {
+    std::vector<std::string> sets{
+        "model.layers=2",
+        "model.d_model=64",
+        "model.heads=4",
+        "model.context=64",
+        "model.vocabulary=256",
+        model.kind == ModelKind::Moe ? "model.expert_feed_forward=128" : "model.feed_forward=128"};
+    if (model.has_llama_sizes()) {
         const LlamaSizes& llama = model.llama;
         sets.emplace_back(llama.key_value_heads == llama.heads ? "model.key_value_heads=4"
                                                                : "model.key_value_heads=2");
@@ -159,7 +165,7 @@ Imported hf_scenario(const ImportOptions& options, std::string_view text, std::s
             "leave --trainable out: a profile of it can be planned and simulated");
     }
     const int sequence = options.hf.sequence.value();
-    (model.model.kind == ModelKind::Llama ? model.model.llama.context : model.model.gpt.context) =
+    (model.model.has_llama_sizes() ? model.model.llama.context : model.model.gpt.context) =
         sequence;
     Imported imported;
     imported.notes = std::move(model.notes);

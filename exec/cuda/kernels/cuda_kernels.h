@@ -9,6 +9,7 @@
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/kernels/real_of.h"
 #include "exec/cuda/runtime/call_site.h"
+#include "exec/device/expert_kernels.h"
 #include "exec/device/kernels.h"
 
 namespace pipetwin::cuda {
@@ -28,6 +29,7 @@ class CudaKernels final : public exec::Kernels {
 
     const exec::ColumnKernels& columns() const override;
     const exec::WindowKernels& windows() const override;
+    const exec::ExpertKernels& experts() const override { return exec::no_expert_kernels(); }
 
 #define PIPETWIN_KERNEL(name, parameters) void name parameters const override
 #define PIPETWIN_FUSED_KERNEL PIPETWIN_KERNEL

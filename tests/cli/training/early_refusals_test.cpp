@@ -106,19 +106,6 @@ TEST_F(EarlyRefusals, FirstBlocksThatAreComputedAgainAreOnlySimulated) {
     EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
-TEST_F(EarlyRefusals, GroupsOfReplicasThatDivideAStateAreOnlySimulated) {
-    for (const std::string group : {"2", "node"}) {
-        const Outcome outcome = of("train",
-                                   {"pipeline.data_parallel=2",
-                                    "pipeline.shard=optimizer",
-                                    "pipeline.shard_group=" + group});
-        EXPECT_EQ(outcome.code, 4) << outcome.err;
-        EXPECT_THAT(outcome.err, HasSubstr("can only be simulated"));
-        EXPECT_THAT(outcome.err, HasSubstr("leave pipeline.shard_group out"));
-        EXPECT_FALSE(std::filesystem::exists(path("out")));
-    }
-}
-
 TEST_F(EarlyRefusals, GpusOfARankNeedAProcessEach) {
     const Outcome outcome = of("train", {"pipeline.tensor_parallel=2", "cluster.backend=cuda"});
     EXPECT_EQ(outcome.code, 5) << outcome.err;

@@ -243,7 +243,7 @@ TEST(ParseScenario, ListsOfRanksArePrintedAndReadAgain) {
 
 TEST(ParseScenario, ReadsEveryExampleOfItsDocumentation) {
     const std::vector<std::string> blocks = testing::code_blocks("docs/scenario.md", "toml");
-    EXPECT_EQ(blocks.size(), 9U);
+    EXPECT_EQ(blocks.size(), 10U);
     for (const std::string& block : blocks) {
         EXPECT_NO_THROW(parse(block)) << block;
     }

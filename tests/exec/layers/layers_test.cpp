@@ -55,6 +55,9 @@ LayerSpec dropping(LayerSpec spec) {
 LayerSpec simple(LayerType type) {
     return {.name = {}, .type = type};
 }
+LayerSpec experts_spec(int inner_width, const Routing& routing) {
+    return {.name = {}, .type = LayerType::Experts, .routing = routing, .inner_width = inner_width};
+}
 LayerSpec attention_spec(int heads) {
     return {.name = {}, .type = LayerType::Attention, .heads = heads};
 }
@@ -313,6 +316,53 @@ std::vector<Case> text_cases() {
          2,
          numbers(2, 19),
          testing::naive_swiglu},
+        {"ExpertsAsMixtral",
+         experts_spec(5, {.experts = 4, .per_row = 2}),
+         numbers(3, 6),
+         4,
+         numbers(3, 6),
+         testing::naive_experts},
+        {"ExpertsWithoutNormalisation",  // and more of them than rows
+         experts_spec(2, {.experts = 9, .per_row = 1, .normalised = false, .scale = 1.5}),
+         numbers(2, 3),
+         1,
+         numbers(2, 3),
+         testing::naive_experts},
+        {"ExpertsInGroups",
+         experts_spec(3, {.experts = 6, .per_row = 2, .groups = 3, .chosen_groups = 2}),
+         numbers(5, 4),
+         2,
+         numbers(5, 4),
+         testing::naive_experts},
+        {"ExpertsAsDeepSeek",
+         experts_spec(4,
+                      {.experts = 8,
+                       .per_row = 3,
+                       .scores = RouterScores::Sigmoid,
+                       .groups = 4,
+                       .chosen_groups = 2,
+                       .scale = 2.5}),
+         numbers(4, 5),
+         3,
+         numbers(4, 5),
+         testing::naive_experts},
+        {"OneExpertOfAll",
+         experts_spec(4, {.experts = 1, .per_row = 1}),
+         numbers(2, 3),
+         2,
+         numbers(2, 3),
+         testing::naive_experts},
+        {"ExpertsBesideASharedOne",
+         group(LayerType::Sequence,
+               {named("norm", simple(LayerType::RmsNorm)),
+                named("experts", experts_spec(4, {.experts = 4, .per_row = 2}), {"norm"}),
+                named("up", linear_spec(6, false), {"norm"}),
+                named("swiglu", simple(LayerType::SwiGlu)),
+                named("down", linear_spec(4, false)),
+                named("sum", simple(LayerType::Add), {"input0", "experts", "down"})}),
+         numbers(3, 4),
+         2,
+         numbers(3, 4)},
         {"AttentionRotary",
          rotary_spec(2, 2, 4),
          numbers(5, 8),

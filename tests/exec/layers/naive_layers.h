@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
+#include <functional>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "tests/exec/layers/layer_run.h"
@@ -232,6 +235,71 @@ inline Numbers naive_swiglu(const NaiveInput& in) {
             const double gate = at(in.x, r, in.inputs, j);
             y.push_back(at(in.x, r, in.inputs, in.outputs + j) * gate / (1 + std::exp(-gate)));
         }
+    }
+    return y;
+}
+
+/// Experts of a row in plain words: every score of the model's rule, the best groups, the best
+/// experts in them, and the weighted sum of what each makes of the whole row.
+inline Numbers naive_experts(const NaiveInput& in) {
+    const Routing& rule = in.spec.routing;
+    const Numbers logits = naive_product(in.x, in.rows(), in.inputs, in.parameters[0], nullptr);
+    Numbers y;
+    for (int r = 0; r < in.rows(); ++r) {
+        std::vector<double> scores;
+        double sum_of_exponentials = 0;
+        for (int e = 0; e < rule.experts; ++e) {
+            sum_of_exponentials += std::exp(at(logits, r, rule.experts, e));
+        }
+        for (int e = 0; e < rule.experts; ++e) {
+            const double logit = at(logits, r, rule.experts, e);
+            scores.push_back(rule.scores == RouterScores::Sigmoid
+                                 ? 1 / (1 + std::exp(-logit))
+                                 : std::exp(logit) / sum_of_exponentials);
+        }
+        const int per_group = rule.experts / rule.groups;
+        std::vector<std::pair<double, int>> groups;
+        for (int g = 0; g < rule.groups; ++g) {
+            std::vector<double> own(scores.begin() + g * per_group,
+                                    scores.begin() + (g + 1) * per_group);
+            std::ranges::sort(own, std::greater());
+            const bool two = rule.scores == RouterScores::Sigmoid && own.size() > 1;
+            groups.emplace_back(-(two ? own[0] + own[1] : own[0]), g);
+        }
+        std::ranges::sort(groups);
+        std::vector<std::pair<double, int>> best;
+        for (int i = 0; i < rule.chosen_groups; ++i) {
+            for (int e = 0; e < per_group; ++e) {
+                const int expert = groups[static_cast<std::size_t>(i)].second * per_group + e;
+                best.emplace_back(-scores[static_cast<std::size_t>(expert)], expert);
+            }
+        }
+        std::ranges::sort(best);
+        best.resize(static_cast<std::size_t>(rule.per_row));
+        double sum = 0;
+        for (const auto& [score, expert] : best) {
+            sum -= score;
+        }
+        Numbers row(static_cast<std::size_t>(in.inputs));
+        const Numbers x(in.x.begin() + std::ptrdiff_t{r} * in.inputs,
+                        in.x.begin() + std::ptrdiff_t{r + 1} * in.inputs);
+        for (const auto& [score, expert] : best) {
+            const auto number = static_cast<std::size_t>(expert);
+            const Numbers gates =
+                naive_product(x, 1, in.inputs, in.parameters[1 + 2 * number], nullptr);
+            Numbers inner;
+            const auto width = static_cast<std::size_t>(in.spec.inner_width);
+            for (std::size_t j = 0; j < width; ++j) {
+                inner.push_back(gates[width + j] * gates[j] / (1 + std::exp(-gates[j])));
+            }
+            const Numbers made = naive_product(
+                inner, 1, in.spec.inner_width, in.parameters[2 + 2 * number], nullptr);
+            const double weight = rule.scale * -score / (rule.normalised ? sum : 1);
+            for (std::size_t j = 0; j < row.size(); ++j) {
+                row[j] += weight * made[j];
+            }
+        }
+        y.insert(y.end(), row.begin(), row.end());
     }
     return y;
 }
