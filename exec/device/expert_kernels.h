@@ -24,7 +24,7 @@ class ExpertKernels {
 
 /// The CPU's.
 const ExpertKernels& cpu_expert_kernels();
-/// Those of a device that has none: each throws Error(Unavailable).
+/// Kernels of a device that has none: each throws Error(Unavailable).
 const ExpertKernels& no_expert_kernels();
 
 }  // namespace pipetwin::exec

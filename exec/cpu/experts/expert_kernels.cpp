@@ -150,7 +150,7 @@ class Router {
         }
     }
 
-    /// Of `load_factor` * sum over experts of copies * (share of the row's scores).
+    /// The gradient of `load_factor` * sum over experts of copies * (share of the row's scores).
     void load_gradient(std::span<const std::int32_t> copies, C load_factor, std::vector<C>& to) {
         if (load_factor == 0) {
             std::ranges::fill(to, C{0});
