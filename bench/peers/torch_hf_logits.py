@@ -5,8 +5,8 @@
     cmake --preset release && cmake --build --preset release --target hf_logits
     /usr/bin/python3 bench/peers/torch_hf_logits.py build/release/bench/hf_logits
 
-Writes folders as Hugging Face's libraries do (config.json, safetensors, names and shapes of GPT2LMHeadModel and
-LlamaForCausalLM) with random numbers, lets the program compute the logits of random tokens from them, and compares with the
+Writes folders as Hugging Face's libraries do (config.json, safetensors, names and shapes of GPT2LMHeadModel,
+LlamaForCausalLM and MixtralForCausalLM) with random numbers, lets the program compute the logits of random tokens from them, and compares with the
 formulas of these models in plain PyTorch, in double on the same rounded numbers. A difference is relative to the largest
 logit; more than 1e-5 in fp32 or 1e-12 in fp64 ends with 1. Needs Debian's python3-torch; exits with 77 without it.
 """
@@ -170,6 +170,10 @@ class Llama:
         first, second = x.chunk(2, -1)
         return x * angles.cos() + torch.cat([-second, first], -1) * angles.sin()
 
+    def half(self, layer, y, linear):
+        gated = F.silu(linear(layer + "mlp.gate_proj", y)) * linear(layer + "mlp.up_proj", y)
+        return linear(layer + "mlp.down_proj", gated)
+
     def logits(self, tensors, tokens):
         def norm(name, x):
             return x * (x.pow(2).mean(-1, keepdim=True) + self.epsilon).rsqrt() * tensors[name + ".weight"]
@@ -186,11 +190,43 @@ class Llama:
             v = in_heads(linear(layer + "self_attn.v_proj", y), self.pairs)
             k, v = (part.repeat_interleave(self.heads // self.pairs, 1) for part in (k, v))
             x = x + linear(layer + "self_attn.o_proj", causal_attention(q, k, v))
-            y = norm(layer + "post_attention_layernorm", x)
-            gated = F.silu(linear(layer + "mlp.gate_proj", y)) * linear(layer + "mlp.up_proj", y)
-            x = x + linear(layer + "mlp.down_proj", gated)
+            x = x + self.half(layer, norm(layer + "post_attention_layernorm", x), linear)
         x = norm("model.norm", x)
         return x @ tensors["model.embed_tokens.weight" if self.tied else "lm_head.weight"].T
+
+
+class Mixtral(Llama):
+    """MixtralForCausalLM: a Llama whose tokens each go through two of several gated halves."""
+
+    experts, chosen = 5, 2
+
+    def config(self):
+        return {**super().config(), "model_type": "mixtral", "num_local_experts": self.experts, "num_experts_per_tok": self.chosen}
+
+    def scenario(self):
+        return super().scenario().replace("llama", "moe").replace("feed_forward", "expert_feed_forward") + \
+            f"experts = {self.experts}\nexperts_per_token = {self.chosen}\n"
+
+    def shapes(self):
+        shapes = {name: shape for name, shape in super().shapes().items() if ".mlp." not in name}
+        for block in range(self.layers):
+            moe = f"model.layers.{block}.block_sparse_moe."
+            shapes[moe + "gate.weight"] = (self.experts, self.width)
+            for expert in range(self.experts):
+                shapes |= {f"{moe}experts.{expert}.{name}.weight": shape for name, shape in {
+                    "w1": (self.inner, self.width), "w2": (self.width, self.inner), "w3": (self.inner, self.width)}.items()}
+        return shapes
+
+    def half(self, layer, y, linear):
+        moe = layer + "block_sparse_moe."
+        weights, chosen = linear(moe + "gate", y).softmax(-1).topk(self.chosen, dim=-1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        made = 0
+        for expert in range(self.experts):  # of all tokens: the weights of others are 0
+            one = f"{moe}experts.{expert}."
+            share = (weights * (chosen == expert)).sum(-1, keepdim=True)
+            made = made + share * linear(one + "w2", F.silu(linear(one + "w1", y)) * linear(one + "w3", y))
+        return made
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -208,6 +244,8 @@ def cases():
     yield "llama, one pair for all heads, tied", Llama(pairs=1, tied=True, epsilon=1e-6), "F32", "fp64", 1
     yield "llama 3's theta and wide heads", Llama(theta=500000.0, head=10), "BF16", "fp32", 1
     yield "llama 3.1's positions, tied", Llama(tied=True, theta=500000.0, scaling=LLAMA3), "F32", "fp64", 1
+    yield "mixtral", Mixtral(theta=1e6), "F32", "fp32", 1
+    yield "mixtral in bf16, two shards", Mixtral(pairs=1, theta=1e6), "BF16", "fp64", 2
     yield "llama, linear positions", Llama(scaling={"rope_type": "linear", "factor": 4.0}), "F32", "fp64", 1
 
 

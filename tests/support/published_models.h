@@ -193,6 +193,27 @@ inline std::vector<PublishedTensor> llama_tensors(const std::string& dtype = "F3
     return with_bytes(std::move(all));
 }
 
+/// The tensors of MixtralForCausalLM: those of a Llama with experts in place of its feed-forwards.
+inline std::vector<PublishedTensor> mixtral_tensors(const std::string& dtype,
+                                                    std::int64_t experts,
+                                                    const LlamaTensorSizes& sizes = {}) {
+    std::vector<PublishedTensor> all = llama_tensors(dtype, false, sizes);
+    std::erase_if(all, [](const PublishedTensor& tensor) {
+        return tensor.name.find(".mlp.") != std::string::npos;
+    });
+    for (std::int64_t block = 0; block < sizes.layers; ++block) {
+        const std::string moe = "model.layers." + std::to_string(block) + ".block_sparse_moe.";
+        all.push_back({moe + "gate.weight", dtype, {experts, sizes.width}});
+        for (std::int64_t expert = 0; expert < experts; ++expert) {
+            const std::string name = moe + "experts." + std::to_string(expert);
+            all.push_back({name + ".w1.weight", dtype, {sizes.inner, sizes.width}});
+            all.push_back({name + ".w2.weight", dtype, {sizes.width, sizes.inner}});
+            all.push_back({name + ".w3.weight", dtype, {sizes.inner, sizes.width}});
+        }
+    }
+    return with_bytes(std::move(all));
+}
+
 /// A published Llama's config.json, with the positions of Llama 3.1.
 inline nlohmann::json small_llama_config(bool tied = false, const LlamaTensorSizes& sizes = {}) {
     return {{"architectures", {"LlamaForCausalLM"}},

@@ -211,6 +211,78 @@ TEST_F(Weights, OfALlamaComeBackBitForBit) {
     }
 }
 
+/// Experts are matrices of their own in the files, and whole on any replica.
+TEST_F(Weights, OfAMixtralComeBackBitForBit) {
+    std::string scenario(llama_scenario);
+    scenario.replace(scenario.find("llama"), 5, "moe");
+    scenario.replace(scenario.find("feed_forward"),
+                     12,
+                     "experts = 3\nexperts_per_token = 2\nexpert_feed_forward");
+    file("moe.toml", scenario);
+    nlohmann::json config = tests::small_llama_config();
+    config["architectures"] = {"MixtralForCausalLM"};
+    config["model_type"] = "mixtral";
+    config["num_local_experts"] = 3;
+    config["num_experts_per_tok"] = 2;
+    const std::vector<PublishedTensor> tensors = tests::mixtral_tensors("BF16", 3);
+    const std::string from = published(tensors, config);
+    for (const std::string shard : {"none", "weights"}) {
+        const Outcome trained = pipetwin({"train",
+                                          path("moe.toml"),
+                                          "--weights",
+                                          from,
+                                          "--set",
+                                          "training.precision=bf16",
+                                          "--set",
+                                          "pipeline.data_parallel=2",
+                                          "--set",
+                                          "pipeline.stages=2",
+                                          "--set",
+                                          "pipeline.shard=" + shard,
+                                          "--out",
+                                          path(shard)});
+        ASSERT_EQ(trained.code, 0) << trained.err;
+        const Outcome written = exported(shard, shard + "-hf");
+        ASSERT_EQ(written.code, 0) << written.err;
+        EXPECT_EQ(read_published(folder() / (shard + "-hf")), by_name(tensors));
+    }
+    // The config.json of the export describes the same model.
+    const Outcome imported = pipetwin({"import",
+                                       "hf",
+                                       "--trainable",
+                                       path("none-hf") + "/config.json",
+                                       "--micro-batch-size",
+                                       "1",
+                                       "--sequence",
+                                       "8",
+                                       "--out",
+                                       path("again.toml")});
+    ASSERT_EQ(imported.code, 0) << imported.err;
+    EXPECT_THAT(content_of(path("again.toml")),
+                AllOf(HasSubstr("kind = \"moe\""),
+                      HasSubstr("experts = 3"),
+                      HasSubstr("experts_per_token = 2"),
+                      HasSubstr("expert_feed_forward = 24")));
+    // A folder whose experts are missing is refused by their names.
+    std::vector<PublishedTensor> fewer = tests::mixtral_tensors("BF16", 2);
+    published(fewer, config);
+    const Outcome refused =
+        pipetwin({"train", path("moe.toml"), "--weights", from, "--out", path("refused")});
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, HasSubstr("experts.2.w1.weight"));
+    // Other routers have no published form here.
+    const Outcome other = pipetwin({"train",
+                                    path("moe.toml"),
+                                    "--set",
+                                    "model.router=sigmoid",
+                                    "--weights",
+                                    from,
+                                    "--out",
+                                    path("other")});
+    EXPECT_EQ(other.code, 3);
+    EXPECT_THAT(other.err, HasSubstr("for Mixtral's form alone"));
+}
+
 TEST_F(Weights, OfALlamaAreRefusedWhereConfigJsonHasOtherPositions) {
     published(tests::llama_tensors(), tests::small_llama_config());
     const auto refused = [&](const Words& sets) {

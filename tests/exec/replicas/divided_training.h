@@ -21,16 +21,41 @@ using test::Shape;
 
 constexpr int batch = 8;
 
-enum class Kind { Gpt, TiedGpt, Llama, TiedLlama, SharedHeads };
+enum class Kind { Gpt, TiedGpt, Llama, TiedLlama, SharedHeads, Experts };
 
 inline std::string to_string(Kind kind) {
-    return std::array{"gpt", "tied gpt", "llama", "tied llama", "llama with shared heads"}.at(
-        static_cast<std::size_t>(kind));
+    return std::array{
+        "gpt", "tied gpt", "llama", "tied llama", "llama with shared heads", "experts"}
+        .at(static_cast<std::size_t>(kind));
 }
 
-/// Models that 2 and 4 devices can divide: 4 heads, and in a Llama 8, with 4 of keys and values, or
-/// 1, which all devices have.
+/// A block as in a Llama, and one of so many experts that some have no rows in a micro-batch, with
+/// a half beside them. A loss of unequal loads depends on the micro-batches.
+inline Model model_of_experts(double auxiliary_loss) {
+    return llama_model({.layers = 2,
+                        .d_model = 10,
+                        .heads = 4,
+                        .head_size = 6,
+                        .context = 8,
+                        .vocabulary = 12,
+                        .feed_forward = 16,
+                        .routing = {.experts = 12,
+                                    .per_row = 2,
+                                    .scores = RouterScores::Sigmoid,
+                                    .groups = 4,
+                                    .chosen_groups = 2,
+                                    .auxiliary_loss = auxiliary_loss},
+                        .expert_feed_forward = 6,
+                        .shared_feed_forward = 4,
+                        .dense_layers = 1});
+}
+
+/// Models that 2 and 4 devices can divide, but for experts: 4 heads, and in a Llama 8, with 4 of
+/// keys and values, or 1, which all devices have.
 inline Model model_of(Kind kind, double dropout = 0) {
+    if (kind == Kind::Experts) {
+        return model_of_experts(0);
+    }
     const bool tied = kind == Kind::TiedGpt || kind == Kind::TiedLlama;
     if (kind == Kind::Llama || kind == Kind::TiedLlama || kind == Kind::SharedHeads) {
         return llama_model({.layers = 2,

@@ -437,7 +437,7 @@ Drawn drawn_layout(std::mt19937_64& random) {
     const auto any = [&random](std::initializer_list<int> values) {
         return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
     };
-    const Kind kind = static_cast<Kind>(random() % 5);
+    const Kind kind = static_cast<Kind>(random() % 6);
     const bool is_looped = any({0, 0, 1}) == 1;
     Shape shape{
         .stages = any({1, 2, 3}),
@@ -458,6 +458,9 @@ Drawn drawn_layout(std::mt19937_64& random) {
         shape.stages = std::max(shape.stages, 2);
         shape.replicas = std::max(shape.replicas, 2);
         shape.tensor_parallel = 2;
+    }
+    if (kind == Kind::Experts) {
+        shape.tensor_parallel = 1;
     }
     while (shape.stages * shape.replicas * shape.tensor_parallel > 16) {
         (shape.replicas > 2 ? shape.replicas : shape.tensor_parallel) = 2;
@@ -490,7 +493,10 @@ Drawn drawn_layout(std::mt19937_64& random) {
     plain.layer_recompute = LayerRecompute::None;
     plain.overlap_reduction = false;
     plain.schedule = shape.schedule == "gpipe" ? "gpipe" : "1f1b";
-    return {.model = model_of(kind, any({0, 1}) * 0.1), .shape = shape, .plain = plain};
+    const double extra = any({0, 1}) * 0.1;
+    return {.model = kind == Kind::Experts ? model_of_experts(extra) : model_of(kind, extra),
+            .shape = shape,
+            .plain = plain};
 }
 
 /// Losses and weights have the bits of one stage, and peaks are those of the plan.
