@@ -18,13 +18,15 @@ namespace pipetwin::cli {
 namespace {
 
 std::string factor_text(const sim::Calibration& calibration) {
-    std::string text =
-        fmt::format("Calibrated by {}: layers take {:.3g} times as long as estimated",
-                    counted(std::ssize(calibration.runs), "measured run"),
-                    calibration.compute_factor);
+    std::string text = fmt::format("Calibrated by {}: {}",
+                                   counted(std::ssize(calibration.runs), "measured run"),
+                                   times_over_estimates(calibration));
     if (calibration.memory_factor) {
         text += fmt::format(", and keep {:.3g} times the estimated bytes of activations",
                             *calibration.memory_factor);
+    }
+    if (calibration.messages_factor || calibration.update_factor) {
+        return text + ".";
     }
     return text + "; transfers, sums over devices and the optimizer's update keep their estimates.";
 }
@@ -121,6 +123,19 @@ void add_runs(const std::vector<sim::CalibratedRun>& runs,
 
 }  // namespace
 
+std::string times_over_estimates(const sim::Calibration& calibration) {
+    std::string text;
+    if (calibration.messages_factor) {
+        text += fmt::format("messages take {:.3g} times as long as estimated, ",
+                            *calibration.messages_factor);
+    }
+    if (calibration.update_factor) {
+        text += fmt::format("the optimizer's update {:.3g} times, ", *calibration.update_factor);
+    }
+    return text +
+           fmt::format("layers take {:.3g} times as long as estimated", calibration.compute_factor);
+}
+
 std::string calibration_text(const std::optional<sim::Calibration>& calibration,
                              const Console& console) {
     if (!calibration) {
@@ -167,7 +182,9 @@ Json calibration_json(const std::optional<sim::Calibration>& calibration) {
         return nullptr;
     }
     Json json{{"compute_factor", calibration->compute_factor},
-              {"memory_factor", value_or_null(calibration->memory_factor)}};
+              {"memory_factor", value_or_null(calibration->memory_factor)},
+              {"messages_factor", value_or_null(calibration->messages_factor)},
+              {"update_factor", value_or_null(calibration->update_factor)}};
     add_runs(calibration->runs, calibration->warnings, json);
     return json;
 }

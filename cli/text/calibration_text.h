@@ -12,6 +12,10 @@
 /// Costs corrected by measured runs, as text and as JSON.
 namespace pipetwin::cli {
 
+/// "layers take 1.2 times as long as estimated", behind the factors of messages and of the update
+/// where there are such.
+std::string times_over_estimates(const sim::Calibration& calibration);
+
 /// A paragraph on the factors and what they mean, with a line for each run; empty for none.
 std::string calibration_text(const std::optional<sim::Calibration>& calibration,
                              const Console& console);

@@ -32,7 +32,8 @@ constexpr std::array<string_view, 4> times_of_row{"step_seconds",
                                                   "tflops_per_device"};
 /// What a run arrived at: read for their type, and no part of a prediction.
 constexpr std::array<string_view, 2> losses_of_row{"first_loss", "last_loss"};
-constexpr std::array<string_view, 8> rest_of_row{"peak_bytes",
+constexpr std::array<string_view, 9> rest_of_row{"peak_bytes",
+                                                 "timer_seconds",
                                                  "tflops_count",
                                                  "tokens_per_sample",
                                                  "first_loss",
@@ -40,6 +41,10 @@ constexpr std::array<string_view, 8> rest_of_row{"peak_bytes",
                                                  "name",
                                                  "comment",
                                                  "source"};
+constexpr std::array<std::pair<string_view, std::optional<double> MeasuredTimers::*>, 3>
+    timers_of_row{{{"forward-compute", &MeasuredTimers::forward},
+                   {"backward-compute", &MeasuredTimers::backward},
+                   {"forward-backward", &MeasuredTimers::pipeline}}};
 constexpr std::array<string_view, 5> words_of_costs{
     "model", "device", "stack", "precision", "sequence"};
 constexpr std::array<string_view, 6> scenario_tables{
@@ -99,6 +104,7 @@ class RowReader {
             run_.tokens_per_sample = static_cast<int>(whole("tokens_per_sample"));
         }
         read_peak();
+        read_timers();
         for (const string_view key : losses_of_row) {
             object_.number_or(key, 0);
         }
@@ -164,6 +170,28 @@ class RowReader {
                 object_.refuse("peak_bytes", "a number of bytes above 0");
             }
         }
+    }
+
+    void read_timers() {
+        if (!object_.has("timer_seconds")) {
+            return;
+        }
+        if (!object_.is_object("timer_seconds")) {
+            object_.refuse("timer_seconds",
+                           R"(an object, as in {"forward-compute": 1.2, "backward-compute": 2.5})");
+        }
+        const JsonObject timers = object_.object("timer_seconds");
+        std::vector<string_view> names;
+        for (const auto& [name, time] : timers_of_row) {
+            names.push_back(name);
+            if (timers.has(name)) {
+                run_.timers.*time = timers.number_or(name, 0);
+                if (*(run_.timers.*time) <= 0) {
+                    timers.refuse(name, "seconds above 0");
+                }
+            }
+        }
+        timers.expect_keys(names);
     }
 
     /// "model" may be a table of the scenario, too.

@@ -12,6 +12,17 @@
 
 namespace pipetwin {
 
+/// What timers of a run measured of one step, in seconds, of the rank that has most; none: not
+/// stated. Names are those of Megatron's timers (docs/formats.md).
+struct MeasuredTimers {
+    std::optional<double> forward{};   ///< "forward-compute"
+    std::optional<double> backward{};  ///< "backward-compute", with what is computed again
+    /// "forward-backward": from the first forward until all gradients are summed.
+    std::optional<double> pipeline{};
+
+    bool operator==(const MeasuredTimers&) const = default;
+};
+
 /// A training run that was measured or published: how it was set up, and what was measured.
 struct MeasuredRun {
     std::string name{};            ///< empty: the row has none
@@ -29,9 +40,11 @@ struct MeasuredRun {
     std::string stack{};   ///< of training software
     std::string precision{};      ///< of products
     std::optional<Bytes> peak{};  ///< of the device that holds most
+    MeasuredTimers timers{};
 };
 
 /// Reads measured runs: one object, a list of objects, {"rows": [...]}, or an object on each line.
+/// "timer_seconds" is an object with the names of `MeasuredTimers`.
 /// A key of a row that is no measurement and none of "model", "device", "stack", "precision" and
 /// "sequence" is a scenario's, "pipeline.stages" or nested objects.
 /// Throws Error(BadInput) with `place`, the number of the row and the key: for unknown keys with

@@ -96,8 +96,11 @@ class LayerInputs {
 Profile with_factors(const Profile& profile, const CostFactors& factors) {
     const LayerInputs inputs(profile);
     Profile result = profile;
+    result.messages_inside *= factors.messages;
+    result.messages_between *= factors.messages;
     for (std::size_t layer = 0; layer < result.layers.size(); ++layer) {
         LayerCost& cost = result.layers[layer];
+        cost.optimizer = scaled(cost.optimizer, factors.update);
         for (LayerSample& sample : cost.samples) {
             multiply(sample, inputs.bytes(layer, sample, 1), factors);
         }

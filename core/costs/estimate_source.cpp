@@ -98,7 +98,7 @@ void require_source(const Profile& profile) {
 
 namespace {
 
-/// Factors of all measured runs that corrected the profile.
+/// Factors of all measured runs that corrected layers of the profile.
 CostFactors factors_of(const Profile& profile) {
     CostFactors all;
     for (const RunCalibration& by : profile.run_calibrations) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "core/base/number_text.h"
 #include "core/plan/plan.h"
 #include "core/timeline/footprint.h"
+#include "sim/calibration/factor_search.h"
 #include "sim/calibration/step_range.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
@@ -34,41 +34,10 @@ constexpr double most_compute = 1.7;
 constexpr double least_memory = 0.5;
 constexpr double most_memory = 2;
 
-/// The least factor in the range at which `distance`, a logarithm that grows with it, is 0 or more,
-/// among the factors that are `resolution` apart on a logarithmic scale: so that it never falls
-/// where a distance falls by ever so little. The largest factor where it is below 0 everywhere.
-/// `first` is tried first.
-double factor_where_zero(const std::function<double(double)>& distance,
-                         double first,
-                         double resolution) {
-    constexpr int most_guesses = 20;
-    constexpr double close = 100;  // steps: then the next guess is to be beyond the zero
-    double low = std::floor(std::log(smallest_factor) / resolution);
-    double high = std::ceil(std::log(largest_factor) / resolution);
-    double at = std::clamp(std::round(std::log(first) / resolution), low + 1, high - 1);
-    std::optional<std::pair<double, double>> before;  // where, and the distance there
-    for (int tries = 1; high - low > 1; ++tries) {
-        const double value = distance(std::exp(at * resolution));
-        (value < 0 ? low : high) = at;
-        // At first as if the result grew with the factor itself.
-        const double slope = before && before->first != at && before->second != value
-                                 ? (value - before->second) / (at - before->first)
-                                 : resolution;
-        before.emplace(at, value);
-        double next = std::round(at - value / slope);
-        if (std::abs(next - at) < close) {
-            next += value < 0 ? 1 : -1;
-        }
-        if (tries >= most_guesses || !(next > low && next < high)) {
-            // Upwards in steps of e, as costs far above those measured cannot be added up.
-            next = std::min(std::floor((low + high) / 2), low + std::ceil(1 / resolution));
-        }
-        if (high - low > 1) {
-            at = std::clamp(next, low + 1, high - 1);
-        }
-    }
-    return std::exp(high * resolution);
-}
+/// Factors that messages, and the optimizer's update, may take: beyond them timers measured
+/// something else.
+constexpr FactorRange of_messages{.least = 1.0 / 8, .most = 8, .resolution = 1e-5};
+constexpr FactorRange of_update{.least = 1.0 / 10, .most = 10, .resolution = 1e-5};
 
 }  // namespace
 
@@ -112,9 +81,11 @@ class RunFit {
         constexpr int most_rounds = 6;
         predict_all();
         before_ = predicted_;
+        uses_layers_ = !runs_where(&RunFit::has_layer_timers).empty();
+        uses_pipeline_ = !runs_where(&RunFit::has_pipeline_timer).empty();
         for (int round = 0; round < most_rounds; ++round) {
             const double memory = factors_.memory;
-            fit_compute();
+            fit_times();
             predict_all();
             fit_memory();  // where stashes are copied to host memory, peaks depend on times
             if (factors_.memory == memory) {
@@ -174,16 +145,20 @@ class RunFit {
                 throw error.at(runs_[run].place);
             }
         }
-        return predict(run, {.compute = compute, .memory = factors_.memory});
+        CostFactors factors = factors_;
+        factors.compute = compute;
+        return predict(run, factors);
     }
 
-    /// For the memory factor that there is.
+    /// For the factors of memory, messages and update that there are.
     void renew_partitions() {
         partitions_.clear();
         remembered_.clear();
         remembered_.reserve(runs_.size());
         for (const std::size_t run : all_) {
-            remembered_.push_back(with_known_factors(profile_of(run), {.memory = factors_.memory}));
+            CostFactors factors = factors_;
+            factors.compute = 1;
+            remembered_.push_back(with_known_factors(profile_of(run), factors));
             partitions_.emplace_back(runs_[run].scenario, model_of(run), remembered_.back());
         }
     }
@@ -195,12 +170,47 @@ class RunFit {
         }
     }
 
-    /// The median logarithm of predicted by measured steps, for a kind of run.
-    double step_distance(const std::vector<std::size_t>& runs,
-                         const std::string& asked,
-                         double compute) {
+    bool has_layer_timers(std::size_t run) const {
+        return runs_[run].timers.forward && runs_[run].timers.backward;
+    }
+
+    bool has_pipeline_timer(std::size_t run) const {
+        return runs_[run].timers.pipeline.has_value();
+    }
+
+    std::vector<std::size_t> runs_where(bool (RunFit::*is)(std::size_t) const) const {
+        std::vector<std::size_t> found;
+        std::ranges::copy_if(
+            all_, std::back_inserter(found), [&](std::size_t run) { return (this->*is)(run); });
+        return found;
+    }
+
+    /// The logarithms of predicted by measured times.
+    double step_error(std::size_t run, const PredictedRun& predicted) const {
+        return std::log(predicted.step / runs_[run].step_seconds);
+    }
+
+    double pipeline_error(std::size_t run, const PredictedRun& predicted) const {
+        return uses_pipeline_ && has_pipeline_timer(run)
+                   ? std::log(predicted.times.pipeline / *runs_[run].timers.pipeline)
+                   : step_error(run, predicted);
+    }
+
+    double layer_error(std::size_t run, const PredictedRun& predicted) const {
+        const MeasuredTimers& timers = runs_[run].timers;
+        return uses_layers_ && has_layer_timers(run)
+                   ? std::log((predicted.times.forward + predicted.times.backward) /
+                              (*timers.forward + *timers.backward))
+                   : pipeline_error(run, predicted);
+    }
+
+    /// The median of the logarithms that `compute` corrects, for a kind of run: of what layers take
+    /// where runs say it, else of their pipelines, else of their steps.
+    double layer_distance(const std::vector<std::size_t>& runs,
+                          const std::string& asked,
+                          double compute) {
         return median_of(runs, asked, [&](std::size_t run) {
-            return std::log(predict_best(run, compute).step / runs_[run].step_seconds);
+            return layer_error(run, predict_best(run, compute));
         });
     }
 
@@ -208,15 +218,17 @@ class RunFit {
                          const std::string& asked,
                          double memory) const {
         return median_of(runs, asked, [&](std::size_t run) {
-            const CostFactors factors{.compute = factors_.compute, .memory = memory};
+            CostFactors factors = factors_;
+            factors.memory = memory;
             return std::log(static_cast<double>(predict(run, factors).peak.count) /
                             static_cast<double>(runs_[run].peak->count));
         });
     }
 
     void expect_step_above(std::size_t run) const {
-        const double least =
-            predict(run, {.compute = smallest_factor, .memory = factors_.memory}).step;
+        CostFactors factors{.memory = factors_.memory};
+        factors.compute = smallest_factor;
+        const double least = predict(run, factors).step;
         if (runs_[run].step_seconds <= least) {
             throw Error(
                 ErrorKind::BadInput,
@@ -232,8 +244,9 @@ class RunFit {
     }
 
     void expect_peak_above(std::size_t run) const {
-        const Bytes least =
-            predict(run, {.compute = factors_.compute, .memory = smallest_factor}).peak;
+        CostFactors factors = factors_;
+        factors.memory = smallest_factor;
+        const Bytes least = predict(run, factors).peak;
         if (*runs_[run].peak <= least) {
             throw Error(
                 ErrorKind::BadInput,
@@ -248,10 +261,76 @@ class RunFit {
         }
     }
 
-    void fit_compute() {
+    /// Sets a factor with which `error` has a median of 0. False: none of the range does.
+    template <class Error>
+    bool fit_factor(double CostFactors::*factor,
+                    const FactorRange& range,
+                    const std::vector<std::size_t>& runs,
+                    const Error& error) {
+        constexpr double close = 1e-6;
+        const bool has_open_partitions = std::ranges::any_of(
+            runs_, [](const SettledRun& run) { return run.scenario.pipeline.partition.is_auto(); });
+        const auto distance = [&](double value) {
+            factors_.*factor = value;
+            if (has_open_partitions) {
+                renew_partitions();
+            }
+            fit_compute();
+            return median_of(runs, own_, [&](std::size_t run) {
+                return error(run, predict_best(run, factors_.compute));
+            });
+        };
+        if (std::abs(distance(1)) < close) {
+            return true;
+        }
+        const bool has_zero = distance(range.least) < 0 && distance(range.most) > 0;
+        distance(has_zero ? factor_where_zero(distance, range) : 1);
+        return has_zero;
+    }
+
+    /// Messages and update by timers, from the inside out: what layers take, then the pipeline,
+    /// then the step. False where no factor of a range gives a measured time.
+    bool fit_by_timers() {
+        factors_.messages = 1;
+        factors_.update = 1;
+        const std::vector<std::size_t> layers =
+            uses_layers_ ? runs_where(&RunFit::has_layer_timers) : std::vector<std::size_t>();
+        const std::vector<std::size_t> pipelines =
+            uses_pipeline_ ? runs_where(&RunFit::has_pipeline_timer) : std::vector<std::size_t>();
+        const auto of_pipeline = [this](std::size_t run, const PredictedRun& predicted) {
+            return pipeline_error(run, predicted);
+        };
+        const auto of_step = [this](std::size_t run, const PredictedRun& predicted) {
+            return step_error(run, predicted);
+        };
+        const bool fits =
+            (layers.empty() ||
+             fit_factor(&CostFactors::messages, of_messages, layers, of_pipeline)) &&
+            (pipelines.empty() || fit_factor(&CostFactors::update, of_update, pipelines, of_step));
+        constexpr double close = 1e-3;
+        return fits && std::abs(layer_distance(all_, own_, factors_.compute)) < close;
+    }
+
+    /// By all timers that there are, else by those of layers, else by steps alone.
+    void fit_times() {
         std::ranges::for_each(all_, [this](std::size_t run) { expect_step_above(run); });
-        const auto distance = [this](double factor) { return step_distance(all_, own_, factor); };
-        const double factor = factor_where_zero(distance, factors_.compute, 1e-7);
+        while (uses_layers_ || uses_pipeline_) {
+            if (fit_by_timers()) {
+                return;
+            }
+            (uses_pipeline_ ? uses_pipeline_ : uses_layers_) = false;
+            left_out_timers_ = uses_layers_ ? "forward-backward" : "all";
+            factors_ = {.memory = factors_.memory};
+            renew_partitions();
+        }
+        fit_compute();
+    }
+
+    void fit_compute() {
+        const auto distance = [this](double factor) { return layer_distance(all_, own_, factor); };
+        const double factor = factor_where_zero(
+            distance,
+            {.least = smallest_factor, .most = largest_factor, .first = factors_.compute});
         if (factor > 0.999 * largest_factor) {
             throw Error(ErrorKind::BadInput,
                         runs_.front().place,
@@ -279,7 +358,8 @@ class RunFit {
         }
         std::ranges::for_each(with_peak, [this](std::size_t run) { expect_peak_above(run); });
         const auto distance = [&](double factor) { return peak_distance(with_peak, own_, factor); };
-        const double factor = factor_where_zero(distance, factors_.memory, 1e-7);
+        const double factor = factor_where_zero(
+            distance, {.least = smallest_factor, .most = largest_factor, .first = factors_.memory});
         if (factor > 0.999 * largest_factor) {
             throw Error(ErrorKind::BadInput,
                         runs_[with_peak.front()].place,
@@ -300,9 +380,13 @@ class RunFit {
             return run != left_out;
         });
         const auto distance = [&](double factor) {
-            return step_distance(others, kinds_[left_out], factor);
+            return layer_distance(others, kinds_[left_out], factor);
         };
-        const double factor = factor_where_zero(distance, factors_.compute, 1e-5);
+        const double factor = factor_where_zero(distance,
+                                                {.least = smallest_factor,
+                                                 .most = largest_factor,
+                                                 .first = factors_.compute,
+                                                 .resolution = 1e-5});
         const double step = predict_best(left_out, factor).step;
         return step / runs_[left_out].step_seconds - 1;
     }
@@ -316,8 +400,13 @@ class RunFit {
         const auto distance = [&](double factor) {
             return peak_distance(others, kinds_[left_out], factor);
         };
-        const double factor = factor_where_zero(distance, factors_.memory, 1e-5);
-        const Bytes peak = predict(left_out, {.compute = factors_.compute, .memory = factor}).peak;
+        CostFactors factors = factors_;
+        factors.memory = factor_where_zero(distance,
+                                           {.least = smallest_factor,
+                                            .most = largest_factor,
+                                            .first = factors_.memory,
+                                            .resolution = 1e-5});
+        const Bytes peak = predict(left_out, factors).peak;
         return static_cast<double>(peak.count) / static_cast<double>(runs_[left_out].peak->count) -
                1;
     }
@@ -326,6 +415,12 @@ class RunFit {
         Calibration calibration{.compute_factor = factors_.compute};
         if (has_memory_) {
             calibration.memory_factor = factors_.memory;
+        }
+        if (uses_layers_) {
+            calibration.messages_factor = factors_.messages;
+        }
+        if (uses_pipeline_) {
+            calibration.update_factor = factors_.update;
         }
         for (std::size_t run = 0; run < runs_.size(); ++run) {
             const SettledRun& of = runs_[run];
@@ -374,6 +469,18 @@ class RunFit {
                 least_memory,
                 most_memory));
         }
+        if (!left_out_timers_.empty()) {
+            warnings.push_back(fmt::format(
+                "{} timers are left out, as with them no factor of messages ({:.3g} to {:.3g}) and "
+                "of the optimizer's update ({:.3g} to {:.3g}) gives the measured step: {}; the "
+                "step may hold data loading, or timers may be of other steps",
+                left_out_timers_,
+                of_messages.least,
+                of_messages.most,
+                of_update.least,
+                of_update.most,
+                uses_layers_ ? "those of layers and the step decide" : "the step alone decides"));
+        }
         for (std::size_t run = 0; run < runs_.size(); ++run) {
             if (!runs_[run].warning.empty()) {
                 warnings.push_back(runs_[run].warning);
@@ -416,6 +523,9 @@ class RunFit {
     std::vector<PredictedRun> before_;            ///< [run] without
     CostFactors factors_;
     bool has_memory_ = false;
+    bool uses_layers_ = false;    ///< timers of forwards and backwards
+    bool uses_pipeline_ = false;  ///< the timer of the pipeline
+    std::string left_out_timers_{};
 };
 
 }  // namespace
@@ -431,7 +541,8 @@ PredictedRun predicted_run(const std::string& place,
             plan->host_link ? peak_totals(plan, timeline) : peak_totals(plan);
         PredictedRun result{.step = to_seconds(step_time(timeline)),
                             .peak = std::ranges::max(peaks),
-                            .partition = plan->partition->layers_per_stage()};
+                            .partition = plan->partition->layers_per_stage(),
+                            .times = longest_times(timeline)};
         for (int rank = 0; rank < plan.rank_count(); ++rank) {
             const Bytes peak = peaks[as_index(rank)];
             result.fits = result.fits && peak <= plan.memory_limit(rank).value_or(peak);
@@ -450,9 +561,11 @@ Calibration calibrate_by_runs(const std::vector<SettledRun>& runs,
 }
 
 Profile calibrated_profile(const Profile& profile, const Calibration& calibration) {
-    Profile result = with_factors(
-        profile,
-        {.compute = calibration.compute_factor, .memory = calibration.memory_factor.value_or(1)});
+    Profile result = with_factors(profile,
+                                  {.compute = calibration.compute_factor,
+                                   .memory = calibration.memory_factor.value_or(1),
+                                   .messages = calibration.messages_factor.value_or(1),
+                                   .update = calibration.update_factor.value_or(1)});
     RunCalibration by{.compute_factor = calibration.compute_factor,
                       .memory_factor = calibration.memory_factor,
                       .runs = static_cast<int>(calibration.runs.size())};

@@ -8,6 +8,7 @@
 #include "core/base/units.h"
 #include "core/costs/cost_factors.h"
 #include "core/costs/profile.h"
+#include "sim/calibration/rank_times.h"
 #include "sim/calibration/settled_runs.h"
 
 namespace pipetwin {
@@ -28,6 +29,7 @@ struct PredictedRun {
     Bytes peak{};     ///< of the rank that holds most
     bool fits = true;
     std::vector<int> partition{};
+    RankTimes times{};  ///< the most over the ranks
 };
 
 /// Throws as make_settled_plan, at `place`.
@@ -64,6 +66,9 @@ struct CalibratedRun {
 struct Calibration {
     double compute_factor = 1;
     std::optional<double> memory_factor{};  ///< none: no run says what its devices held
+    /// On times of messages; none: no run has timers of its layers that go with its step.
+    std::optional<double> messages_factor{};
+    std::optional<double> update_factor{};  ///< of the optimizer; likewise, of its pipeline
     std::vector<CalibratedRun> runs{};
     std::vector<std::string> warnings{};  ///< sentences on what is implausible
 };
@@ -75,6 +80,12 @@ struct Calibration {
 /// counts as its median. No factor falls where a measured value grows: a distance from what is
 /// predicted falls with it, and the median of distances with each of them. Transfers, sums between
 /// devices and the optimizer's update stay as predicted.
+///
+/// Where runs have timers (`MeasuredTimers`), the factor of layers makes what they take right,
+/// forwards and backwards together on the rank that has most. Then a factor from 1/8 to 8 on
+/// messages makes the pipeline right, or the step where no timer says how long the pipeline takes;
+/// and one from 1/10 to 10 on the optimizer's update makes the step right, where a timer does.
+/// Timers with which no such factor gives the measured times are left out, with a warning.
 /// Throws Error(BadInput) at the place of a run whose step is no longer than what stays takes, or
 /// whose peak is no larger, and where no factor from 1/1000 to 1000 gives the measured values; as
 /// make_settled_plan for a run that is no plan.

@@ -277,6 +277,7 @@ SettledRun settled_run(const MeasuredRun& run, Scenario scenario, const Profile&
     close_what_has_no_effect(scenario);
     SettledRun settled{.place = run.place, .scenario = settle_run(run, scenario), .peak = run.peak};
     settled.name = run.name;
+    settled.timers = run.timers;
     settled.step_seconds = measured_step(run, settled.scenario, profile);
     settled.warning = warning_of_count(run, settled.scenario, profile);
     return settled;

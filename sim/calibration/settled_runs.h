@@ -35,6 +35,7 @@ struct SettledRun {
     SettledScenario scenario{};
     double step_seconds = 0;
     std::optional<Bytes> peak{};  ///< of the device that holds most
+    MeasuredTimers timers{};
     /// Where it is a run of another model, or of other devices; else null.
     std::shared_ptr<const RunCosts> costs{};
     std::string warning{};  ///< what its step depends on and it does not say; empty: nothing

@@ -82,7 +82,7 @@ EXCHANGE = {
             "spike": Maybe({**REPORTED_LOSS, "median_before": "number"})}),
         "timers": [{"name": "string", "measured_least_ms": "number?", "measured_most_ms": "number",
                     "predicted_least_ms": "number", "predicted_most_ms": "number"}],
-        "compute_factor": "number?", "tried": "integer", "changes": CHANGES, "changes_that_do_not_fit": CHANGES})}
+        "compute_factor": "number?", "messages_factor": "number?", "update_factor": "number?", "tried": "integer", "changes": CHANGES, "changes_that_do_not_fit": CHANGES})}
 STATED = Shared("stated", {"value": "number", "kind": "string", "source": "string"})
 STATED_LINK = {"bytes_per_second": STATED, "latency_ns": STATED}
 OF_GROUPS = Shared("nanoseconds_of_groups", {"*": ["integer"]})

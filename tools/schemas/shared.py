@@ -67,7 +67,8 @@ RUNS = {
               "measured_peak_bytes": "integer?", "predicted_peak_bytes": "integer", "calibrated_peak_bytes": "integer",
               "leave_one_out_error_percent": "number?", "leave_one_out_peak_error_percent": "number?"}],
     "leave_one_out_mean_percent": "number?", "leave_one_out_largest_percent": "number?", "warnings": ["string"]}
-CALIBRATION = Maybe({"compute_factor": "number", "memory_factor": "number?", **RUNS})
+CALIBRATION = Maybe({"compute_factor": "number", "memory_factor": "number?", "messages_factor": "number?",
+                     "update_factor": "number?", **RUNS})
 
 STEP = {"step": "integer", "loss": "number?", "grad_norm": "number?", "learning_rate": "number", "validation_loss": "number?",
         "step_ms": "number", "samples_per_second": "number?", "peak_bytes": ["integer"], "accuracy?": "number",

@@ -14,6 +14,7 @@
 
 #include "cli/base/shell_word.h"
 #include "cli/interop/import/loss_words.h"
+#include "cli/text/calibration_text.h"
 #include "cli/text/text_output.h"
 #include "core/artifacts/measured_runs.h"
 #include "core/base/error.h"
@@ -26,6 +27,7 @@
 #include "core/scenario/settled_scenario.h"
 #include "core/schedule/generators/generate.h"
 #include "core/timeline/timeline.h"
+#include "sim/calibration/rank_times.h"
 #include "sim/questions/found_profile.h"
 #include "sim/search/partition_choice.h"
 #include "sim/simulate/simulate.h"
@@ -87,54 +89,20 @@ std::string missing_of(const Imported& imported, const ImportOptions& options) {
     return {};
 }
 
-/// Times of one rank, and of the step, that Megatron's timers measure, in seconds.
-struct RankTimes {
-    double forward = 0;
-    double backward = 0;
-    double optimizer = 0;
-};
-
-std::vector<RankTimes> times_of_ranks(const Timeline& timeline) {
-    std::vector<RankTimes> ranks;
-    for (const std::vector<Span>& row : timeline.ranks) {
-        RankTimes times;
-        for (const Span& span : row) {
-            const double seconds = to_seconds(span.end - span.begin);
-            switch (span.action.op) {
-                case Op::Forward:
-                    times.forward += seconds;
-                    break;
-                case Op::Backward:
-                case Op::BackwardInput:
-                case Op::BackwardWeight:
-                case Op::Recompute:
-                    times.backward += seconds;
-                    break;
-                case Op::GradientNorm:
-                case Op::Optimizer:
-                    times.optimizer += seconds;
-                    break;
-                default:
-                    break;
-            }
-        }
-        ranks.push_back(times);
-    }
-    return ranks;
-}
-
 /// The timers of the log that have a predicted time.
 std::vector<BesideTimer> timers_beside(const std::vector<LoggedTimer>& timers,
                                        const Timeline& timeline) {
-    const std::vector<RankTimes> ranks = times_of_ranks(timeline);
-    constexpr std::array<std::pair<std::string_view, double RankTimes::*>, 3> meanings{
-        {{"forward-compute", &RankTimes::forward},
-         {"backward-compute", &RankTimes::backward},
-         {"optimizer", &RankTimes::optimizer}}};
+    const std::vector<sim::RankTimes> ranks = sim::rank_times(timeline);
+    constexpr std::array<std::pair<std::string_view, double sim::RankTimes::*>, 4> meanings{
+        {{"forward-compute", &sim::RankTimes::forward},
+         {"backward-compute", &sim::RankTimes::backward},
+         {"forward-backward", &sim::RankTimes::pipeline},
+         {"optimizer", &sim::RankTimes::update}}};
     std::vector<BesideTimer> found;
     for (const LoggedTimer& timer : timers) {
         for (const auto& [name, time] : meanings) {
-            if (timer.name == name) {
+            if (timer.name == name &&
+                (name != "forward-backward" || has_sums_in_pipeline(timers))) {
                 const auto [least, most] = std::ranges::minmax(ranks, {}, time);
                 found.push_back({.measured = timer, .least = least.*time, .most = most.*time});
             }
@@ -143,15 +111,15 @@ std::vector<BesideTimer> timers_beside(const std::vector<LoggedTimer>& timers,
     return found;
 }
 
-/// Corrects the costs by the log's own run.
-void correct(BesideLog& beside,
-             const Scenario& scenario,
-             const Model& model,
-             Profile& profile,
-             const ImportOptions& options) {
+/// Corrects the costs by the log's own run, and returns what is implausible of it.
+std::vector<std::string> correct(BesideLog& beside,
+                                 const Scenario& scenario,
+                                 const Model& model,
+                                 Profile& profile,
+                                 const ImportOptions& options) {
     if (beside.logged.row.empty()) {
         beside.uncorrected = "the log has no report behind the first of a run";
-        return;
+        return {};
     }
     try {
         std::vector<sim::SettledRun> runs;
@@ -161,8 +129,10 @@ void correct(BesideLog& beside,
         }
         beside.calibration = sim::calibrate_by_runs(runs, model, profile);
         profile = sim::calibrated_profile(profile, *beside.calibration);
+        return beside.calibration->warnings;
     } catch (const Error& error) {
         beside.uncorrected = error.text();
+        return {};
     }
 }
 
@@ -236,9 +206,8 @@ std::string changes_text(const BesideLog& beside, const ImportOptions& options) 
     }
     const std::string costs =
         beside.calibration
-            ? fmt::format(
-                  "costs corrected by the log: layers take {:.3g} times as long as estimated",
-                  beside.calibration->compute_factor)
+            ? fmt::format("costs corrected by the log: {}",
+                          times_over_estimates(*beside.calibration))
             : fmt::format("costs as estimated, not corrected by the log: {}", beside.uncorrected);
     std::string text = fmt::format("what to change first ({})\n", costs);
     const std::vector<sim::PlanChange> listed = most_telling(changes.faster);
@@ -305,7 +274,10 @@ std::optional<BesideLog> beside_log(Imported& imported, const ImportOptions& opt
                 beside.logged.timers,
                 sim::simulate(sim::make_settled_plan(settled, model, costs->profile)));
         }
-        correct(beside, scenario, model, costs->profile, options);
+        for (const std::string& warning :
+             correct(beside, scenario, model, costs->profile, options)) {
+            imported.notes.push_back("warning: " + warning);
+        }
         beside.changes = sim::first_changes(
             scenario, model, costs->profile, abilities_of(options.format, settled.pipeline.stages));
         return beside;
@@ -363,6 +335,13 @@ Json beside_json(const BesideLog& beside) {
     }
     json["compute_factor"] =
         beside.calibration ? Json(beside.calibration->compute_factor) : Json(nullptr);
+    for (const auto& [key, factor] :
+         {std::pair("messages_factor", &sim::Calibration::messages_factor),
+          std::pair("update_factor", &sim::Calibration::update_factor)}) {
+        json[key] = beside.calibration && *beside.calibration.*factor
+                        ? Json(*(*beside.calibration.*factor))
+                        : Json(nullptr);
+    }
     json["tried"] = beside.changes.tried;
     for (const auto& [key, list] :
          {std::pair("changes", &beside.changes.faster),

@@ -79,6 +79,21 @@ std::string words_of(const MeasuredStep& measured) {
                        measured.has_start ? ", with what a run does once at its start" : "");
 }
 
+/// Timers over all ranks that correct costs; empty: none.
+Json timers_of(const std::vector<LoggedTimer>& timers) {
+    Json found = Json::object();
+    for (const LoggedTimer& timer : timers) {
+        const bool is_of_layers =
+            timer.name == "forward-compute" || timer.name == "backward-compute";
+        const bool is_of_pipeline =
+            timer.name == "forward-backward" && has_sums_in_pipeline(timers);
+        if (!timer.of_one_rank && (is_of_layers || is_of_pipeline)) {
+            found[timer.name] = timer.most;
+        }
+    }
+    return found;
+}
+
 std::string row_of(const MeasuredStep& measured,
                    const TrainingLog& log,
                    const std::optional<LossCourse>& loss,
@@ -90,6 +105,9 @@ std::string row_of(const MeasuredStep& measured,
     row["step_seconds"] = measured.seconds;
     if (log.peak_bytes) {
         row["peak_bytes"] = *log.peak_bytes;
+    }
+    if (Json timers = timers_of(log.timers); !timers.empty()) {
+        row["timer_seconds"] = std::move(timers);
     }
     const auto is_of_row = [](const LoggedLoss& of) { return of.loss >= 0; };
     if (loss && loss->first && is_of_row(*loss->first) && is_of_row(*loss->last)) {

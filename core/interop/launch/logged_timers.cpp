@@ -19,6 +19,13 @@ bool is_timer_name(std::string_view text) {
 
 }  // namespace
 
+bool has_sums_in_pipeline(const std::vector<LoggedTimer>& timers) {
+    return std::ranges::none_of(timers, [](const LoggedTimer& timer) {
+        return timer.name == "grads-all-reduce" || timer.name == "grads-reduce-scatter" ||
+               timer.name == "backward-params-all-reduce";
+    });
+}
+
 void LoggedTimers::take(std::string_view line, bool has_step, bool is_first) {
     constexpr std::string_view of_one_rank = "time (ms) |";
     if (!has_step) {

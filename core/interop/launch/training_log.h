@@ -38,6 +38,10 @@ struct LoggedTimer {
     bool operator==(const LoggedTimer&) const = default;
 };
 
+/// Whether Megatron's timer "forward-backward" holds the sums of gradients over replicas: not in
+/// logs of 2023 and earlier, which time these sums by themselves ("grads-all-reduce").
+bool has_sums_in_pipeline(const std::vector<LoggedTimer>& timers);
+
 /// What the log of a training program says was measured.
 struct TrainingLog {
     /// Each iteration once, in the order of the log, those without an update left out; where the

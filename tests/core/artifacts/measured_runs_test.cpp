@@ -57,6 +57,22 @@ TEST(MeasuredRuns, ReadEveryKeyOfARow) {
     EXPECT_EQ(value_of(run, "pipeline.sequence_parallel"), "true");
 }
 
+TEST(MeasuredRuns, HaveTimersByTheirNames) {
+    const MeasuredTimers timers = runs_of(R"({"step_seconds": 2, "timer_seconds": {
+        "forward-compute": 0.5, "backward-compute": 1.25}})")
+                                      .front()
+                                      .timers;
+    EXPECT_EQ(timers.forward, 0.5);
+    EXPECT_EQ(timers.backward, 1.25);
+    EXPECT_FALSE(timers.pipeline);
+    EXPECT_THAT(refused(R"({"step_seconds": 2, "timer_seconds": {"forward-computed": 1}})").what(),
+                HasSubstr("forward-compute"));
+    EXPECT_THAT(refused(R"({"step_seconds": 2, "timer_seconds": {"forward-compute": 0}})").what(),
+                HasSubstr("seconds above 0"));
+    EXPECT_THAT(refused(R"({"step_seconds": 2, "timer_seconds": 1.5})").what(),
+                HasSubstr("an object, as in"));
+}
+
 TEST(MeasuredRuns, StandInAListInAnObjectOrOnALineEach) {
     for (const std::string_view text :
          {R"([{"step_seconds": 1}, {"step_seconds": 2}])",

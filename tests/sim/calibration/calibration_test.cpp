@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -98,6 +99,33 @@ class RunCalibrationTest : public ::testing::Test {
         return run;
     }
 
+    /// The same run with what timers would say of it.
+    SettledRun timed(const std::vector<Override>& keys, const Profile& truth) const {
+        SettledRun run = measured(keys, truth);
+        const Timeline timeline = simulate(make_settled_plan(run.scenario, model(), truth));
+        double forward = 0;
+        double backward = 0;
+        Duration summed{};
+        for (const std::vector<Span>& row : timeline.ranks) {
+            double forwards = 0;
+            double backwards = 0;
+            for (const Span& span : row) {
+                const double seconds = to_seconds(span.end - span.begin);
+                if (span.action.op == Op::Forward) {
+                    forwards += seconds;
+                } else if (span.action.op == Op::Optimizer) {
+                    summed = std::max(summed, span.ready);
+                } else if (has_micro_batch(span.action.op) && is_compute(span.action.op)) {
+                    backwards += seconds;
+                }
+            }
+            forward = std::max(forward, forwards);
+            backward = std::max(backward, backwards);
+        }
+        run.timers = {.forward = forward, .backward = backward, .pipeline = to_seconds(summed)};
+        return run;
+    }
+
     static Model model() {
         std::vector<Model::Named> named;
         for (const LayerCost& layer : layers(1, 1).layers) {
@@ -134,6 +162,90 @@ TEST_F(RunCalibrationTest, OneRunGivesBackTheFactorsThatItWasMadeWith) {
         EXPECT_FALSE(found.runs.front().leave_one_out_error);
         EXPECT_THAT(found.warnings, IsEmpty());
     }
+}
+
+/// Costs whose messages and updates take longer than estimated, too. Factors are written out here,
+/// apart from `with_factors`.
+Profile slower(double time, double messages, double update) {
+    Profile profile = layers(time, 1);
+    profile.messages_inside = messages;
+    profile.messages_between = messages;
+    for (LayerCost& layer : profile.layers) {
+        layer.optimizer = Duration{std::llround(2e6 * update)};
+    }
+    return profile;
+}
+
+/// Two replicas, so that gradients are summed, over links that are slow enough to tell.
+const std::vector<Override> two_replicas{{"pipeline.data_parallel", "2"},
+                                         {"cluster.link_gbps", "0.1"}};
+
+TEST_F(RunCalibrationTest, TimersTellLayersMessagesAndUpdateApart) {
+    for (const auto& [time, messages, update] : {std::tuple(1.0, 1.0, 1.0),
+                                                 std::tuple(1.2, 1.0, 1.0),
+                                                 std::tuple(0.9, 2.5, 1.0),
+                                                 std::tuple(1.1, 0.6, 3.0)}) {
+        const SettledRun run = timed(two_replicas, slower(time, messages, update));
+        const Calibration found = calibrated({run});
+        EXPECT_NEAR(found.compute_factor, time, 1e-4);
+        ASSERT_TRUE(found.messages_factor && found.update_factor);
+        EXPECT_NEAR(*found.messages_factor, messages, 1e-3);
+        EXPECT_NEAR(*found.update_factor, update, 1e-3);
+        EXPECT_NEAR(found.runs.front().calibrated_step, run.step_seconds, 1e-5 * run.step_seconds);
+        EXPECT_THAT(found.warnings, IsEmpty());
+        // Another run with these costs is predicted, too.
+        const Profile corrected = calibrated_profile(layers(1, 1), found);
+        const SettledRun other = measured(four_stages, slower(time, messages, update));
+        EXPECT_NEAR(predicted_run("", other.scenario, model(), corrected).step,
+                    other.step_seconds,
+                    1e-4 * other.step_seconds);
+        // Without the timers all of it is taken for the layers'.
+        SettledRun untimed = run;
+        untimed.timers = {};
+        const Calibration alone = calibrated({untimed});
+        EXPECT_FALSE(alone.messages_factor || alone.update_factor);
+        EXPECT_NEAR(alone.runs.front().calibrated_step, run.step_seconds, 1e-6 * run.step_seconds);
+        EXPECT_EQ(std::abs(alone.compute_factor - time) > 1e-3, messages != 1);
+    }
+}
+
+TEST_F(RunCalibrationTest, TheStepStandsForAPipelineWithoutATimer) {
+    SettledRun run = timed(two_replicas, slower(1.2, 2, 1));
+    run.timers.pipeline.reset();
+    const Calibration found = calibrated({run});
+    EXPECT_NEAR(found.compute_factor, 1.2, 1e-4);
+    ASSERT_TRUE(found.messages_factor);
+    EXPECT_NEAR(*found.messages_factor, 2, 1e-3);
+    EXPECT_FALSE(found.update_factor);
+}
+
+TEST_F(RunCalibrationTest, TheTimerOfThePipelineAloneTellsTheUpdateApart) {
+    SettledRun run = timed(two_replicas, slower(1.2, 1, 4));
+    run.timers.forward.reset();
+    const Calibration found = calibrated({run});
+    EXPECT_NEAR(found.compute_factor, 1.2, 1e-4);
+    EXPECT_FALSE(found.messages_factor);
+    ASSERT_TRUE(found.update_factor);
+    EXPECT_NEAR(*found.update_factor, 4, 1e-3);
+}
+
+TEST_F(RunCalibrationTest, TimersThatContradictTheStepAreLeftOut) {
+    // Data loading after each step: no update takes so long.
+    SettledRun run = timed(two_replicas, slower(1.2, 1, 1));
+    run.step_seconds *= 2;
+    const Calibration loading = calibrated({run});
+    EXPECT_FALSE(loading.update_factor);
+    ASSERT_FALSE(loading.warnings.empty());
+    EXPECT_THAT(loading.warnings.front(), HasSubstr("forward-backward timers are left out"));
+    EXPECT_NEAR(loading.runs.front().calibrated_step, run.step_seconds, 1e-5 * run.step_seconds);
+    // One device without messages: layers cannot take longer than the step.
+    SettledRun alone = timed({{"pipeline.stages", "1"}}, slower(1.2, 1, 1));
+    *alone.timers.forward *= 1.5;
+    const Calibration without = calibrated({alone});
+    EXPECT_FALSE(without.messages_factor || without.update_factor);
+    EXPECT_NEAR(without.compute_factor, 1.2, 1e-4);
+    ASSERT_FALSE(without.warnings.empty());
+    EXPECT_THAT(without.warnings.front(), HasSubstr("all timers are left out"));
 }
 
 TEST_F(RunCalibrationTest, RunsOfOtherConfigurationsThatScaleAlikeLeaveNoErrorOut) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <map>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -170,6 +172,46 @@ TEST_F(LogsBesidePredictions, OfMegatron) {
     EXPECT_NEAR(changed.json()["step_ms"].get<double>(),
                 found["changes"][0]["step_ms"].get<double>(),
                 found["changes"][0]["step_ms"].get<double>() * 1e-3);
+}
+
+/// Timers that are what is predicted leave all costs as they are; those of layers that take longer
+/// in the same step leave less to the messages.
+TEST_F(LogsBesidePredictions, OfTimersCorrectLayersAndMessagesApart) {
+    const auto timers = [](double forward, double backward) {
+        return fmt::format(
+            "(min, max) time across ranks (ms):\n"
+            "    forward-compute ......................: (1.00, {:.3f})\n"
+            "    backward-compute .....................: (1.00, {:.3f})\n"
+            "    all-grads-sync .......................: (1.00, 2.00)\n",
+            forward,
+            backward);
+    };
+    const nlohmann::json first = beside(megatron_arguments + megatron_steps(timers(600, 1800)));
+    ASSERT_EQ(first["timers"].size(), 2U);
+    std::map<std::string, double> predicted;
+    for (const nlohmann::json& timer : first["timers"]) {
+        predicted[timer["name"]] = timer["predicted_most_ms"];
+    }
+    const double forward = predicted["forward-compute"];
+    const double backward = predicted["backward-compute"];
+    std::string log = megatron_arguments + megatron_steps(timers(forward, backward));
+    const std::string step = fmt::format("{:.3f}", first["predicted_step_ms"].get<double>());
+    for (std::size_t at = 0; (at = log.find("3610.0", at)) != std::string::npos;) {
+        log.replace(at, 6, step);
+    }
+    const nlohmann::json same = beside(log);
+    EXPECT_NEAR(same["compute_factor"].get<double>(), 1, 1e-4);
+    EXPECT_NEAR(same["messages_factor"].get<double>(), 1, 1e-3);
+    EXPECT_TRUE(same["update_factor"].is_null());
+    // The row has them, so that the printed command has these costs, too.
+    const Outcome written = import(log, {"--rows-out", path("rows.json")});
+    ASSERT_EQ(written.code, 0) << written.err;
+    const nlohmann::json row = nlohmann::json::parse(content_of(path("rows.json")))[0];
+    EXPECT_NEAR(row["timer_seconds"]["forward-compute"].get<double>(), forward / 1000, 1e-6);
+    const Outcome simulated =
+        pipetwin({"simulate", path("run.toml"), "--json", "--calibrate", path("rows.json")});
+    ASSERT_EQ(simulated.code, 0) << simulated.err;
+    EXPECT_NEAR(simulated.json()["calibration"]["messages_factor"].get<double>(), 1, 1e-3);
 }
 
 /// The links between nodes are in no log: those that the device usually has are said.
