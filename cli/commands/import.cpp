@@ -81,6 +81,7 @@ struct Importer {
     bool traces = false;   ///< a file per rank, with named ranges
     bool unknown = false;  ///< --ignore-unknown and --insist
     bool words = false;    ///< --vocabulary and --variable
+    bool blanks = false;   ///< --variable
     bool log = false;      ///< --rows-out and --log
     bool model = false;    ///< --model
 };
@@ -167,6 +168,7 @@ constexpr std::array importers{
              .micro_batch_size = true,
              .stack = true,
              .unknown = true,
+             .blanks = true,
              .log = true,
              .model = true},
     Importer{.name = "csv",
@@ -271,7 +273,7 @@ void expect_options(const Importer& importer, const ImportOptions& options) {
         refuse("--vocabulary",
                fmt::format("a file of format '{}' says it, or needs none", importer.name));
     }
-    if (!options.variables.empty() && !importer.words) {
+    if (!options.variables.empty() && !importer.words && !importer.blanks) {
         refuse("--variable", fmt::format("a file of format '{}' has none", importer.name));
     }
     if (!options.model.empty() && !importer.model) {
@@ -534,11 +536,11 @@ Command declare_import(CLI::App& app) {
            "not say them")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 24));
-    app.add_option("--variable",
-                   options->variables,
-                   "megatron, swift, nemo, nanotron, neox: a value for a variable of the file, "
-                   "which comes from "
-                   "outside; 3=4 for $3; repeatable")
+    app.add_option(
+           "--variable",
+           options->variables,
+           "megatron, swift, nemo, nanotron, neox, deepspeed: a value for a variable of the "
+           "file, which comes from outside; 3=4 for $3; repeatable")
         ->type_name("NAME=VALUE")
         ->take_all()
         ->expected(1);

@@ -18,6 +18,7 @@
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack_choice.h"
 #include "core/costs/profile_json.h"
+#include "core/interop/launch/json_blanks.h"
 #include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/table_settings.h"
@@ -474,6 +475,11 @@ LaunchFile settings_of(const RunProgram& program,
                     "is this a file of another program?");
     }
     expect_known_program(text, place);
+    if (&program == &deepspeed_program) {
+        const std::string marked = with_marked_blanks(text);
+        return program.parse(with_filled_blanks(marked, place, given_variables(options, marked)),
+                             place);
+    }
     return program.parse(text, place);
 }
 

@@ -89,6 +89,7 @@ constexpr std::string_view harmless_deepspeed =
     "zero_optimization.stage3_model_persistence_threshold "
     "zero_optimization.stage3_gather_16bit_weights_on_model_save "
     "zero_optimization.stage3_gather_fp16_weights_on_model_save "
+    "zero_optimization.gather_16bit_weights_on_model_save "
     "zero_optimization.stage3_module_granularity_threshold "
     "zero_optimization.stage3_use_all_reduce_for_fetch_params "
     "zero_optimization.stage3_allgather_sequential "
@@ -107,18 +108,13 @@ constexpr auto refused_deepspeed = std::to_array<SettingGroup>({
     {"optimizer.params.amsgrad", "the optimizer keeps one more number", off_values},
     {"amp.enabled", "another library (Apex) chooses the precision", off_values},
     {"elasticity.enabled", "the batch follows the machines", off_values},
-    {"curriculum_learning.enabled data_efficiency.enabled",
-     "samples have different lengths",
-     off_values},
+    {"curriculum_learning.enabled", "samples have different lengths", off_values},
     {"progressive_layer_drop.enabled", "blocks are left out at random", off_values},
-    {"compression_training", "weights have fewer bits, or are left out", off_values},
     {"sparse_attention.mode", "attention is another one", "dense"},
     {"sparse_gradients", "gradients of the embedding are sparse", off_values},
     {"eigenvalue.enabled", "a step computes eigenvalues, too", off_values},
     {"hybrid_engine.enabled", "a step generates samples, too", off_values},
-    {"autotuning.enabled", "a program chooses the settings", off_values},
     {"graph_harvesting", "kernels are launched as graphs", off_values},
-    {"tensor_parallel.autotp_size", "devices share layers", "0 1"},
     {"fp16.fp16_master_weights_and_grads bf16.bf16_master_weights_and_grads "
      "bf16.bf16_optimizer_states zero_optimization.zenflow",
      "the optimizer's state has another width",
@@ -133,6 +129,13 @@ constexpr auto refused_deepspeed = std::to_array<SettingGroup>({
     {"zero_optimization.cpu_offload", "state is in host memory"},
     {"activation_checkpointing.partition_activations activation_checkpointing.cpu_checkpointing",
      "what is kept is shared out, or goes to host memory"},
+});
+
+/// Tables whose switches make the run another one; without them nothing in them has an effect.
+constexpr auto refused_deepspeed_tables = std::to_array<SettingGroup>({
+    {"data_efficiency", "samples have different lengths in a step or in a block"},
+    {"compression_training", "weights have fewer bits, or are left out"},
+    {"autotuning", "a program chooses the settings"},
 });
 
 /// Reads a file of DeepSpeed; one object for each.
@@ -160,6 +163,7 @@ class DeepSpeedReader {
     /// What sets the run apart from a plain training.
     void expect_plain_run() {
         reader_.refuse(refused_deepspeed);
+        refuse_tables();
         const std::string type =
             reader_.text("communication_data_type").value_or(is_open_ ? "" : run_.precision);
         const bool is_wide = type == "fp32" || type == "fp64";
@@ -168,6 +172,22 @@ class DeepSpeedReader {
                 "communication_data_type = {}: the prediction sends gradients as wide as it keeps "
                 "them",
                 type));
+        }
+    }
+
+    /// Tables that are switched on; the parts of `data_efficiency` have switches of their own.
+    void refuse_tables() {
+        for (const SettingGroup& table : refused_deepspeed_tables) {
+            const std::string own = fmt::format("{}.enabled", table.names);
+            const bool has_own_switch = reader_.has(own);
+            std::vector<std::string> on = reader_.take_below(table.names, "enabled");
+            const bool is_own_on = std::erase(on, own) > 0;
+            const bool is_on = table.names == "autotuning"    ? is_own_on
+                               : !has_own_switch || is_own_on ? !on.empty()
+                                                              : false;
+            if (is_on) {
+                reader_.problem(on.empty() ? own : on.front(), table.why);
+            }
         }
     }
 
@@ -231,6 +251,11 @@ class DeepSpeedReader {
         }
     }
 
+    /// Devices that share layers by AutoTP.
+    int tensor_devices() {
+        return std::max(1, reader_.whole("tensor_parallel.autotp_size", 0).value_or(1));
+    }
+
     /// Replicas where the file does not say how many there are: by the number of devices, or one.
     int replicas_of_all() {
         if (!all_devices_) {
@@ -242,7 +267,7 @@ class DeepSpeedReader {
         }
         const std::int64_t of_replica =
             std::int64_t{reader_.whole("pipeline.stages", 1).value_or(1)} *
-            reader_.whole("sequence_parallel_size", 1).value_or(1);
+            reader_.whole("sequence_parallel_size", 1).value_or(1) * tensor_devices();
         if (*all_devices_ % of_replica != 0) {
             reader_.infeasible("pipeline.stages",
                                fmt::format("{} cannot be shared out to the {} of a replica",
@@ -458,7 +483,7 @@ class DeepSpeedReader {
                             "replicas share gradients or weights, which DeepSpeed's pipelines do "
                             "not take");
         }
-        if (!run_.stages && zero_stage_ >= 2) {
+        if (!run_.stages && (zero_stage_ >= 2 || tensor_devices() > 1)) {
             run_.stages = 1;  // DeepSpeed has no pipelines then
         }
         if (!run_.stages) {
@@ -475,10 +500,32 @@ class DeepSpeedReader {
         }
     }
 
+    /// AutoTP of training (deepspeed/module_inject/auto_tp.py): columns, then rows, of the products
+    /// of each block, with sums between devices and no division of the sequence.
+    void read_tensor_parallel() {
+        constexpr std::string_view key = "tensor_parallel.autotp_size";
+        const int devices = tensor_devices();
+        if (reader_.is_auto(key)) {
+            reader_.problem(key, "how many devices share layers is not in the file");
+        } else if (devices > 1 && zero_stage_ == 3) {
+            reader_.problem(key,
+                            "devices share layers beside ZeRO 3, which DeepSpeed refuses, too");
+        } else if (devices > 1 && run_.stages.value_or(1) > 1) {
+            reader_.problem(key,
+                            "devices share layers in a pipeline, which DeepSpeed does not have");
+        } else if (devices > 1) {
+            run_.tensor_parallel = devices;
+            run_.warnings.emplace_back(
+                "tensor_parallel.autotp_size: the prediction divides embedding and head, too, as "
+                "Megatron does; DeepSpeed divides the products of blocks");
+        }
+    }
+
     /// Ulysses, by which each device has whole samples of some heads, and AutoEP, by which replicas
     /// share whole experts (deepspeed/module_inject/auto_ep.py). A layer that the program makes
     /// itself says its `ep_size` there.
     void read_division() {
+        read_tensor_parallel();
         const int experts = reader_.whole("expert_parallel.autoep_size", 1).value_or(1);
         if (reader_.answer("expert_parallel.enabled").value_or(false) && experts > 1) {
             run_.expert_parallel = experts;

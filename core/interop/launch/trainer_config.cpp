@@ -387,6 +387,10 @@ class TrainerReader {
         }
         expect_same_numbers();
         const TrainingRun theirs = deepspeed_run(filled_in(*deepspeed_), leave_out_);
+        if (theirs.tensor_parallel) {
+            reader_.problem("deepspeed",
+                            "devices share layers (tensor_parallel.autotp_size of its file)");
+        }
         run_.shard = theirs.shard;
         run_.shard_group = theirs.shard_group;
         run_.prefetch = theirs.prefetch;

@@ -116,6 +116,22 @@ void SettingReader::problem(std::string_view written, std::string_view what) {
     problems_.add(place(written), std::string(written), what);
 }
 
+std::vector<std::string> SettingReader::take_below(std::string_view table, std::string_view name) {
+    std::vector<std::string> on;
+    for (std::size_t i = 0; i < file_.settings.size(); ++i) {
+        const Setting& setting = file_.settings[i];
+        if (setting.sections.empty() || setting.sections.front() != table) {
+            continue;
+        }
+        taken_[i] = true;
+        if (setting.name == name && !setting.values.empty() &&
+            lower_case(setting.values.front().text) == "true") {
+            on.push_back(setting.written);
+        }
+    }
+    return on;
+}
+
 void SettingReader::refuse(std::span<const SettingGroup> groups) {
     for (const SettingGroup& group : groups) {
         for (const std::string_view written : words_in(group.names)) {

@@ -105,6 +105,10 @@ class SettingReader {
     /// Reports a setting that changes the run in a way that no scenario can say.
     void problem(std::string_view written, std::string_view what);
 
+    /// Takes all settings below a table ("data_efficiency"), which has one answer: returns the
+    /// settings among them whose name is `name` and whose word is "true", as written.
+    std::vector<std::string> take_below(std::string_view table, std::string_view name);
+
     /// Reports each setting of the groups that is there, unless its value is one of the group's
     /// harmless ones; of a group without them, each whose answer is true.
     void refuse(std::span<const SettingGroup> groups);

@@ -691,13 +691,47 @@ TEST(DeepSpeedRun, NoTableIsHarmlessAsAWhole) {
           R"("curriculum_learning": {"enabled": true})",
           R"("progressive_layer_drop": {"enabled": true})",
           R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})",
-          R"("tensor_parallel": {"autotp_size": 4})",
+          R"("tensor_parallel": {"autotp_size": 4}, "zero_optimization": {"stage": 3})",
+          R"("tensor_parallel": {"autotp_size": 4}, "pipeline": {"stages": 2})",
+          R"("data_efficiency": {"enabled": true, "data_routing": {"enabled": true}})",
+          R"("compression_training": {"weight_quantization": {"shared_parameters": {
+                 "enabled": true}}})",
+          R"("autotuning": {"enabled": true})",
           R"("activation_checkpointing": {"cpu_checkpointing": true})",
           R"("checkpoint": {"pipeline_layers": 4})"}) {
         EXPECT_EQ(error_of([&] { deepspeed("{" + table + "}", LeaveOut::Unknown); }).kind(),
                   ErrorKind::BadInput)
             << table;
     }
+}
+
+/// A table that is off has no effect, whatever is in it.
+TEST(DeepSpeedRun, TablesThatAreOffAreNone) {
+    const std::string batch = R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 1)";
+    const TrainingRun plain = deepspeed(batch + "}");
+    for (const std::string table :
+         {R"("data_efficiency": {"enabled": false, "data_routing": {"enabled": true}})",
+          R"("data_efficiency": {"enabled": true, "data_routing": {"enabled": false,
+                 "random_ltd": {"enabled": false, "total_layer_num": 12}}})",
+          R"("compression_training": {"weight_quantization": {"shared_parameters": {
+                 "enabled": false, "quantize_groups": 64}}})",
+          R"("autotuning": {"enabled": false, "arg_mappings": {"batch": "--batch"}})"}) {
+        const TrainingRun run = deepspeed(batch + ", " + table + "}");
+        EXPECT_EQ(run, plain) << table;
+    }
+}
+
+/// AutoTP: a batch of 16 in passes of 2 x 2 samples is that of 4 replicas, each of 4 devices.
+TEST(DeepSpeedRun, AutoTpDividesLayers) {
+    const TrainingRun run = deepspeed(
+        R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2,
+            "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 1},
+            "tensor_parallel": {"autotp_size": 4}})");
+    EXPECT_EQ(run.tensor_parallel, 4);
+    EXPECT_EQ(run.data_parallel, 4);
+    EXPECT_EQ(run.stages, 1);
+    EXPECT_FALSE(run.sequence_parallel);
 }
 
 /// DeepSpeed: "bfloat16 and fp16 modes cannot be simultaneously enabled".
