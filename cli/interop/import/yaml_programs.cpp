@@ -13,6 +13,7 @@
 #include "cli/interop/import/launch_tables.h"
 #include "cli/interop/import/measured_rows.h"
 #include "cli/interop/import/megatron_fragment.h"
+#include "cli/interop/import/program_keys.h"
 #include "core/base/error.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/yaml_settings.h"
@@ -111,7 +112,7 @@ void expect_size_of_file(const YamlProgram& program,
     }
 }
 
-Imported import_program(const YamlProgram& program, const ImportOptions& options) {
+Imported read_program(const YamlProgram& program, const ImportOptions& options) {
     const std::string place = input_name(options.file);
     const std::string text = read_input(options.file, largest_log);
     const bool is_log = &program == &nanotron_program && has_nanotron_log(text);
@@ -148,6 +149,19 @@ Imported import_program(const YamlProgram& program, const ImportOptions& options
                        is_log ? std::string_view(text) : std::string_view(),
                        {.batch = flags.global_batch_size});
     return imported;
+}
+
+/// With what readers of Megatron's flags say in the keys of the program.
+Imported import_program(const YamlProgram& program, const ImportOptions& options) {
+    try {
+        Imported imported = read_program(program, options);
+        for (std::string& note : imported.notes) {
+            note = in_keys_of(program.format, note);
+        }
+        return imported;
+    } catch (const Error& error) {
+        throw in_keys_of(program.format, error);
+    }
 }
 
 }  // namespace

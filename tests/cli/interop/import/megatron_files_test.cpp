@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <toml++/toml.h>
 
+#include "cli/interop/import/program_keys.h"
 #include "tests/cli/interop/import/megatron_import.h"
 
 namespace pipetwin::cli {
@@ -325,6 +326,35 @@ TEST_F(ImportMegatron, GptNeoxTakesTheInnerWidthOfAFactor) {
     EXPECT_EQ(parameters("expansion-factor: 2.001\n"),  // int(1024.5)
               usual - std::int64_t{1024} * 4 * (2 * 512 + 1));
     EXPECT_EQ(parameters("intermediate_size: 1792\n"), parameters("expansion_factor: 3.5\n"));
+}
+
+/// What readers of Megatron's flags say is said in GPT-NeoX's keys.
+TEST_F(ImportMegatron, GptNeoxsAnswersHaveItsKeys) {
+    const auto answer = [&](const std::string& yaml) {
+        const Outcome outcome = pipetwin({"import",
+                                          "neox",
+                                          file("n.yml", yaml),
+                                          "--devices",
+                                          "2",
+                                          "--device",
+                                          "a100-sxm-80",
+                                          "--vocabulary",
+                                          "50304",
+                                          "--force",
+                                          "--out",
+                                          path("x.toml")});
+        return outcome.err + outcome.out;
+    };
+    EXPECT_THAT(answer(neox_yaml("fp16:\n  enabled: true\n")),
+                AllOf(HasSubstr("fp16.enabled: the fragment says bf16"),
+                      HasSubstr("attention_config global: attention is estimated as separate"),
+                      Not(HasSubstr("--fp16")),
+                      Not(HasSubstr("--attention-backend"))));
+    EXPECT_EQ(in_keys_of("neox", "--num-layers 30 beside --num-layers-per-virtual-pipeline-stage"),
+              "num_layers 30 beside --num-layers-per-virtual-pipeline-stage");
+    EXPECT_EQ(in_keys_of("nemo", "no --seq-length: add --vocabulary N"),
+              "no model.encoder_seq_length: add --vocabulary N");
+    EXPECT_EQ(in_keys_of("megatron", "--num-layers 30"), "--num-layers 30");
 }
 
 TEST_F(ImportMegatron, GptNeoxsKeysAreRefusedByTheirNames) {
