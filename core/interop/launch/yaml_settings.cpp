@@ -319,13 +319,30 @@ class YamlReader {
         return values_.all()[number];
     }
 
-    /// Whether a key stands among the entries with the same plain value.
-    static bool says_again(const Entries& entries, const YamlValue& key, const YamlValue& held) {
-        return held.kind == Kind::Scalar && std::ranges::any_of(entries, [&](const auto& entry) {
-                   return entry.first->text == key.text && entry.second->kind == Kind::Scalar &&
-                          entry.second->text == held.text &&
-                          entry.second->is_plain == held.is_plain;
-               });
+    /// Notes a key that stands among the entries with the same plain value; refuses another value.
+    void take_again(const Entries& entries, const YamlValue& key, const YamlValue& held) {
+        const auto first = std::ranges::find(
+            entries, key.text, [](const auto& entry) { return entry.first->text; });
+        const bool is_merge = first == entries.end();  // "<<", which is no entry
+        const bool is_same =
+            !is_merge && held.kind == Kind::Scalar && first->second->kind == Kind::Scalar &&
+            first->second->text == held.text && first->second->is_plain == held.is_plain;
+        if (!is_same) {
+            values_.refuse(
+                key.at,
+                is_merge ? fmt::format("the key '{}' is here a second time", key.text)
+                         : fmt::format("the key '{}' is here a second time, first in line {}, with "
+                                       "another value",
+                                       key.text,
+                                       first->first->at.line + 1),
+                "keep one");
+        }
+        file_.notes.push_back(
+            fmt::format("{}: the key '{}' is here a second time, with the value "
+                        "that it has in line {}",
+                        values_.place_of(key.at),
+                        key.text,
+                        first->first->at.line + 1));
     }
 
     /// The keys and values of a mapping, and behind them those of the mappings that its key "<<"
@@ -343,12 +360,8 @@ class YamlReader {
                 refuse_key(key);
             }
             if (!known.insert(key.text).second) {
-                if (says_again(entries, key, held)) {
-                    continue;
-                }
-                values_.refuse(key.at,
-                               fmt::format("the key '{}' is here a second time", key.text),
-                               "keep one");
+                take_again(entries, key, held);
+                continue;
             }
             if (key.text == "<<") {
                 merged = &held;

@@ -119,10 +119,16 @@ TEST(YamlSettings, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
     EXPECT_EQ(refused("? [a]\n: 1\n"), "x.yaml:1:3: no name of a key here");
     EXPECT_EQ(refused("a: 1\n---\na: 2\n"),
               "x.yaml:2:1: a second document begins here, expected one");
-    EXPECT_EQ(refused("a: 1\na: 2\n"), "x.yaml:2:1: the key 'a' is here a second time");
-    EXPECT_EQ(parse_yaml_settings("a: 1\nb: x\na: 1\n", "x.yaml").settings.size(), 2U);
-    EXPECT_EQ(refused("a: 1\na: \"1\"\n"), "x.yaml:2:1: the key 'a' is here a second time");
-    EXPECT_EQ(refused("a:\n  \"b\": 1\n  b: 2\n"), "x.yaml:3:3: the key 'b' is here a second time");
+    const std::string again = " is here a second time, first in line 1, with another value";
+    EXPECT_EQ(refused("a: 1\na: 2\n"), "x.yaml:2:1: the key 'a'" + again);
+    EXPECT_EQ(refused("a: 1\na: \"1\"\n"), "x.yaml:2:1: the key 'a'" + again);
+    EXPECT_EQ(refused("a:\n  \"b\": 1\n  b: 2\n"),
+              "x.yaml:3:3: the key 'b' is here a second time, first in line 2, with another value");
+    const LaunchFile same = parse_yaml_settings("a: 1\nb: x\na: 1\n", "x.yaml");
+    EXPECT_EQ(same.settings.size(), 2U);
+    EXPECT_EQ(same.notes,
+              std::vector<std::string>{"x.yaml:3:1: the key 'a' is here a second time, with the "
+                                       "value that it has in line 1"});
     EXPECT_EQ(
         refused("a: 1\nb: [1,\n 2\n"),
         "x.yaml:2:4: '[1,' is not YAML that can be read here: end of sequence flow not found");
