@@ -60,9 +60,11 @@ class LoggedSteps {
                                                          "Running with args: {",
                                                          "json = {",
                                                          "Config param model_name:"};
-        begins_ = begins_ || std::ranges::any_of(starts, [line](std::string_view start) {
-                      return line.find(start) != std::string_view::npos;
-                  });
+        const bool is_start = std::ranges::any_of(starts, [line](std::string_view start) {
+            return line.find(start) != std::string_view::npos;
+        });
+        begins_ = begins_ || is_start;
+        begins_again_ = begins_again_ || (is_start && !log.steps.empty());
         take_step(line, number, log);
     }
 
@@ -102,7 +104,7 @@ class LoggedSteps {
     Passed repeats_{};
     Passed nan_reports_{};  ///< that have a loss nevertheless
     int nan_iterations_ = 0;
-    bool begins_again_ = false;   ///< a further block of arguments has come
+    bool begins_again_ = false;   ///< a further block of arguments, or start, has come
     bool repeats_again_ = false;  ///< the report before is one of a later start
     std::set<std::int64_t> seen_losses_{};
     bool has_block_ = false;

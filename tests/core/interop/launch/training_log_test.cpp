@@ -124,6 +124,23 @@ TEST(TrainingLog, TitanValidatesAndStartsAgain) {
     EXPECT_EQ(measured->steps, 2);
 }
 
+/// A run that stopped after few steps and was started anew: its second start repeats no more than
+/// the last reports, as other ranks may, but begins with the words of a start.
+TEST(TrainingLog, AShortSecondStartIsSaid) {
+    const auto step = [](int number) {
+        return fmt::format("step: {:2}  loss:  9.9  memory: 47.50GiB(60%)  tps: 4,096\n", number);
+    };
+    const std::string start = "[titan] - root - INFO - Training starts at step 1\n";
+    const TrainingLog again =
+        parse_training_log(start + step(1) + step(2) + start + step(1) + step(2) + step(3));
+    EXPECT_EQ(again.steps.size(), 3U);
+    ASSERT_EQ(again.notes.size(), 1U);
+    EXPECT_EQ(again.notes.front(),
+              "lines 5 to 6 repeat iterations that lines 2 to 3 report: of these the first start "
+              "was read, and the later 2 reports left out");
+    EXPECT_TRUE(parse_training_log(start + step(1) + step(1) + step(2) + step(2)).notes.empty());
+}
+
 /// The engine of pipelines says seconds, the timer of the other engines samples of all replicas by
 /// seconds.
 TEST(TrainingLog, DeepSpeedSaysTimesOrRates) {
