@@ -465,7 +465,7 @@ constexpr auto megatron_rows = std::to_array<MegatronFlagRow>({
     {"softmax-type",
      ChoiceFlag{&Flags::sinks, "vanilla off-by-one learnable null none", "learnable"}},
     {"attention-output-gate", &Flags::output_gate},
-    {"experimental-attention-variant", OwnFlag{take_variant, print_variant}},
+    {"experimental-attention-variant linear-attention-type", OwnFlag{take_variant, print_variant}},
     {"linear-attention-freq",
      OwnFlag{take_pattern<&Flags::linear_pattern>, print_pattern<&Flags::linear_pattern>}},
     {"hybrid-layer-pattern hybrid-override-pattern", WordFlag{&Flags::hybrid_pattern}},

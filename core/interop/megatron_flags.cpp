@@ -367,6 +367,13 @@ class FlagReader {
     void take_row(const MegatronFlagRow& row, const FlagAlias& alias, const Setting& setting) {
         const bool is_whole = std::holds_alternative<WholeFlag>(row.target) ||
                               std::holds_alternative<WholesFlag>(row.target);
+        const bool is_not_given = setting.is_key &&
+                                  setting.written.find("--") != std::string::npos &&
+                                  lower_case(all_words(setting)) == "false";
+        if (is_whole && is_not_given) {  // launchers leave a flag with `false` out
+            flags_.unused.push_back(setting.written);
+            return;
+        }
         if (is_whole || row.rule == FlagRule::Once) {
             once(setting, alias.name);
         }

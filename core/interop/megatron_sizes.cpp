@@ -118,7 +118,9 @@ void set_shard_group(MegatronSizes& sizes,
         throw Error(ErrorKind::BadInput,
                     place,
                     fmt::format("{}: {}", flag, fault),
-                    "take it out; --insist leaves it out, and says so in the result");
+                    sizes.replicas
+                        ? "take it out; --insist leaves it out, and says so in the result"
+                        : "add --devices N to the command, all of the run");
     }
     sizes.left_out.push_back(std::move(flag));
 }

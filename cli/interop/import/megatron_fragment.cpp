@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/number_text.h"
 #include "core/base/version.h"
+#include "core/base/word_list.h"
 #include "core/costs/devices/device_profile.h"
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack_choice.h"
@@ -125,6 +126,14 @@ class FlagsImport {
 
     // --- [model] ---
 
+    /// What the command can add to a file that describes no whole model.
+    std::string how_to_add_a_model() const {
+        return has_word("megatron swift", options_.format)
+                   ? fmt::format("--model NAME adds it, which is one of {}, or a config.json",
+                                 fmt::join(model_names(), ", "))
+                   : std::string("write the sizes into the file");
+    }
+
     std::string model_table() {
         const std::vector<std::string_view> missing = missing_sizes(flags_);
         if (!missing.empty() && flags_.adapters) {
@@ -141,9 +150,10 @@ class FlagsImport {
         if (!missing.empty()) {
             warn(
                 fmt::format("the file describes no whole model, {} {} missing: the fragment has no "
-                            "table [model]",
+                            "table [model]; {}",
                             fmt::join(missing, ", "),
-                            missing.size() == 1 ? "is" : "are"));
+                            missing.size() == 1 ? "is" : "are",
+                            how_to_add_a_model()));
             return {};
         }
         const DecoderModel model = megatron_model(flags_, place_);

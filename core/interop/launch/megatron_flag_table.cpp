@@ -34,7 +34,6 @@ constexpr auto refused = std::to_array<SettingGroup>({
     {"use-mp-args-from-checkpoint-args", "a checkpoint says how it is split", off_values},
     {"yaml-cfg", "the settings are in another file: import that file"},
     {"vision-pretraining", "the model is not a language model", off_values},
-    {"linear-attention-type", "attention is another one"},
     {"moe-use-upcycling", "a dense model becomes one of experts", off_values},
     {"sft variable-seq-lengths neat-pack packed-sequence "
      "enable-packed-sequences use-packed-sequence no-pad-to-seq-lengths "
@@ -546,6 +545,7 @@ constexpr std::string_view harmless =
     "mlflow-upload-performance-metrics mlflow-upload-tracelens-report mlflow-upload-traces "
     "mlp-chunks-for-prefill mmap-bin-files mmap-warmup mock-data model-author model-name "
     "model-type-hf moe-apply-probs-on-input moe-aux-loss-coeff moe-deepep-num-sms "
+    "moe-flex-dispatcher-num-sms "
     "moe-eval-capacity-factor moe-hybridep-num-sms moe-hybridep-num-sms-preprocessing "
     "moe-input-jitter-eps moe-loss-coeff moe-min-capacity "
     "moe-pad-experts-for-cuda-graph-inference moe-paged-stash-buffer-size-factor-cpu "
@@ -560,7 +560,8 @@ constexpr std::string_view harmless =
     "multiprocessing-context muon-coefficient-type muon-extra-scale-factor muon-fp32-matmul-prec "
     "muon-momentum muon-nesterov muon-no-split-qkv muon-num-ns-steps muon-scalar-optimizer "
     "muon-scale-mode muon-split-qkv muon-tp-mode muon-use-nesterov muon-use-syrk "
-    "mup-attn-scale-power mup-embedding-mult mup-output-mult mup-width-mult name "
+    "mup-attn-scale-power mup-base-hidden-size mup-embedding-mult mup-output-mult mup-width-mult "
+    "name "
     "nccl-all-reduce-for-prefill nccl-communicator-config-path no-align-grad-reduce "
     "no-align-param-gather no-barrier-with-level-1-timing no-check-for-nan-in-loss-and-grad "
     "no-ckpt-fully-parallel-save no-ckpt-load-validate-sharding-integrity "
