@@ -13,6 +13,7 @@
 #include "core/artifacts/file_kinds.h"
 #include "core/base/error.h"
 #include "core/interop/launch/logged_config.h"
+#include "core/interop/launch/neox_log.h"
 #include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/swift_arguments.h"
@@ -103,6 +104,9 @@ bool is_titan_json(std::string_view text) {
 
 /// The format of a text with a mark that no other has; none: it has none.
 std::optional<KnownFormat> format_by_mark(std::string_view text) {
+    if (has_neox_log(text)) {
+        return KnownFormat{.format = "neox", .words = "a log of GPT-NeoX"};
+    }
     if (has_printed_arguments(text)) {
         return KnownFormat{.format = "megatron",
                            .words = "a log with the arguments that Megatron prints"};

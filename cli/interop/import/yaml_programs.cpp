@@ -15,6 +15,7 @@
 #include "cli/interop/import/megatron_fragment.h"
 #include "cli/interop/import/program_keys.h"
 #include "core/base/error.h"
+#include "core/interop/launch/neox_log.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/program_flags.h"
@@ -115,13 +116,16 @@ void expect_size_of_file(const YamlProgram& program,
 Imported read_program(const YamlProgram& program, const ImportOptions& options) {
     const std::string place = input_name(options.file);
     const std::string text = read_input(options.file, largest_log);
-    const bool is_log = &program == &nanotron_program && has_nanotron_log(text);
+    const bool is_nanotron_log = &program == &nanotron_program && has_nanotron_log(text);
+    const bool is_neox_log = &program == &neox_program && has_neox_log(text);
+    const bool is_log = is_nanotron_log || is_neox_log;
     if (!is_log) {
         expect_size_of_file(program, text, place);
     }
     LaunchFile file =
-        is_log ? parse_nanotron_log(text, place)
-               : settings_of_program(program, text, place, given_variables(options, text));
+        is_nanotron_log ? parse_nanotron_log(text, place)
+        : is_neox_log   ? parse_neox_log(text, place)
+                        : settings_of_program(program, text, place, given_variables(options, text));
     expect_flag_options(options);
     if (options.devices && &program == &nanotron_program) {
         throw Error(ErrorKind::Usage,

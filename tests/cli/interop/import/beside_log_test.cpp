@@ -214,6 +214,44 @@ TEST_F(LogsBesidePredictions, OfTimersCorrectLayersAndMessagesApart) {
     EXPECT_NEAR(simulated.json()["calibration"]["messages_factor"].get<double>(), 1, 1e-3);
 }
 
+/// GPT-NeoX's lines end with whether a value is a default.
+TEST_F(LogsBesidePredictions, OfGptNeox) {
+    const std::string log =
+        "-------------------- arguments --------------------\n" +
+        lines_behind(
+            "  ",
+            {"attention_config ................ ['flash', 'flash', 'flash', 'flash']updated",
+             "checkpoint_activations .......... True........................updated",
+             "hidden_size ..................... 4096........................updated",
+             "max_position_embeddings ......... 2048........................updated",
+             "no_weight_tying ................. True........................updated",
+             "num_attention_heads ............. 32..........................updated",
+             "num_layers ...................... 4...........................updated",
+             "pipe_parallel_size .............. 2...........................updated",
+             "pos_emb ......................... rotary......................updated",
+             "precision ....................... bfloat16....................updated",
+             "seq_length ...................... 2048........................updated",
+             "train_batch_size ................ 64..........................updated",
+             "train_micro_batch_size_per_gpu .. 4...........................updated",
+             "gradient_accumulation_steps ..... 4...........................updated",
+             "world_size ...................... 8...........................updated",
+             "zero_optimization ............... {'stage': 1}updated",
+             "adlr_autoresume ................. False.......................default"}) +
+        "---------------- end of arguments ----------------\n"
+        " samples/sec: 20.0 | iteration        1/  320000 | elapsed time per iteration (ms): "
+        "9000.0 "
+        "| learning rate: 1.000E-04 |\n"
+        " samples/sec: 80.0 | iteration        2/  320000 | elapsed time per iteration (ms): 800.0 "
+        "| learning rate: 1.000E-04 |\n";
+    const nlohmann::json found = beside(log, {"--vocabulary", "50304"});
+    EXPECT_DOUBLE_EQ(found["measured_step_ms"].get<double>(), 800.0);
+    EXPECT_THAT(content_of(path("run.toml")),
+                AllOf(HasSubstr("stages = 2\n"),
+                      HasSubstr("data_parallel = 4\n"),
+                      HasSubstr("batch = 64\n")));
+    EXPECT_FALSE(found["changes"].empty());
+}
+
 /// The links between nodes are in no log: those that the device usually has are said.
 TEST_F(LogsBesidePredictions, NodesAreSaidOrNamed) {
     const std::string log = megatron_arguments + megatron_steps("");
