@@ -36,8 +36,8 @@ constexpr double most_memory = 2;
 
 /// Factors that messages, and the optimizer's update, may take: beyond them timers measured
 /// something else.
-constexpr FactorRange of_messages{.least = 1.0 / 8, .most = 8, .resolution = 1e-5};
-constexpr FactorRange of_update{.least = 1.0 / 10, .most = 10, .resolution = 1e-5};
+constexpr FactorRange range_of_messages{.least = 1.0 / 8, .most = 8, .resolution = 1e-5};
+constexpr FactorRange range_of_update{.least = 1.0 / 10, .most = 10, .resolution = 1e-5};
 
 }  // namespace
 
@@ -305,8 +305,9 @@ class RunFit {
         };
         const bool fits =
             (layers.empty() ||
-             fit_factor(&CostFactors::messages, of_messages, layers, of_pipeline)) &&
-            (pipelines.empty() || fit_factor(&CostFactors::update, of_update, pipelines, of_step));
+             fit_factor(&CostFactors::messages, range_of_messages, layers, of_pipeline)) &&
+            (pipelines.empty() ||
+             fit_factor(&CostFactors::update, range_of_update, pipelines, of_step));
         constexpr double close = 1e-3;
         return fits && std::abs(layer_distance(all_, own_, factors_.compute)) < close;
     }
@@ -475,10 +476,10 @@ class RunFit {
                 "of the optimizer's update ({:.3g} to {:.3g}) gives the measured step: {}; the "
                 "step may hold data loading, or timers may be of other steps",
                 left_out_timers_,
-                of_messages.least,
-                of_messages.most,
-                of_update.least,
-                of_update.most,
+                range_of_messages.least,
+                range_of_messages.most,
+                range_of_update.least,
+                range_of_update.most,
                 uses_layers_ ? "those of layers and the step decide" : "the step alone decides"));
         }
         for (std::size_t run = 0; run < runs_.size(); ++run) {

@@ -74,7 +74,7 @@ void each_piece(std::string_view json, const OfText& text, const OfBlank& blank)
     text(json.substr(std::min(begin, json.size())));
 }
 
-std::string place_of(std::string_view json, std::size_t at, std::string_view place) {
+std::string place_of_blank(std::string_view json, std::size_t at, std::string_view place) {
     const std::string_view before = json.substr(0, at);
     const std::size_t line = 1 + static_cast<std::size_t>(std::ranges::count(before, '\n'));
     const std::size_t start =
@@ -107,7 +107,7 @@ std::string with_filled_blanks(std::string_view json,
         [&](std::string_view name, std::size_t at, bool in_string) {
             const auto value = given.find(name);
             if (value == given.end()) {
-                first = open.empty() ? place_of(json, at, place) : first;
+                first = open.empty() ? place_of_blank(json, at, place) : first;
                 const std::string option = fmt::format("--variable {}=VALUE", name);
                 if (std::ranges::find(open, option) == open.end()) {
                     open.push_back(option);

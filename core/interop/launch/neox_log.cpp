@@ -19,7 +19,7 @@ namespace pipetwin {
 namespace {
 
 /// Arguments that follow from others (megatron/neox_arguments/arguments.py, calculate_derived).
-constexpr std::string_view derived =
+constexpr std::string_view derived_of_neox =
     "batch_size clip_grad config_files deepspeed deepspeed_config dynamic_loss_scale gas "
     "is_pipe_parallel local_rank lr optimizer_type params_dtype rank save_iters zero_stage "
     "zero_allgather_bucket_size zero_contiguous_gradients zero_reduce_bucket_size "
@@ -32,13 +32,13 @@ constexpr std::string_view of_the_run =
     "seq_length train_batch_size train_micro_batch_size_per_gpu world_size zero_optimization";
 
 /// "num_layers" and "4" of "  num_layers ......... 4..........updated".
-struct Argument {
+struct NeoxArgument {
     std::string_view name;
     std::string_view value;
     bool is_default = false;
 };
 
-std::optional<Argument> argument_in(std::string_view line) {
+std::optional<NeoxArgument> neox_argument_in(std::string_view line) {
     line = trimmed_line(line);
     const bool is_default = line.ends_with("default");
     if (!is_default && !line.ends_with("updated")) {
@@ -55,19 +55,19 @@ std::optional<Argument> argument_in(std::string_view line) {
     name.remove_prefix(name.rfind(' ') == std::string_view::npos ? 0 : name.rfind(' ') + 1);
     std::string_view value = line.substr(behind + 1);
     value = value.substr(0, value.find_last_not_of('.') + 1);
-    return Argument{.name = name, .value = trimmed_line(value), .is_default = is_default};
+    return NeoxArgument{.name = name, .value = trimmed_line(value), .is_default = is_default};
 }
 
-bool begins_block(std::string_view line) {
+bool begins_neox_block(std::string_view line) {
     return line.find("--- arguments ---") != std::string_view::npos;
 }
 
-bool ends_block(std::string_view line) {
+bool ends_neox_block(std::string_view line) {
     return line.find("--- end of arguments ---") != std::string_view::npos;
 }
 
 /// The value as JSON; a text where it is none of Python's.
-nlohmann::json value_of(std::string_view text) {
+nlohmann::json neox_value_of(std::string_view text) {
     try {
         return nlohmann::json::parse(json_of_python(text, "argument"));
     } catch (const Error&) {
@@ -81,9 +81,9 @@ bool has_neox_log(std::string_view text) {
     bool is_open = false;
     bool has_stages = false;
     for_each_log_line(text, [&](std::string_view line, int /*number*/) {
-        is_open = (is_open || begins_block(line)) && !ends_block(line);
+        is_open = (is_open || begins_neox_block(line)) && !ends_neox_block(line);
         if (is_open && !has_stages && line.find("pipe_parallel_size .") != std::string_view::npos) {
-            const std::optional<Argument> argument = argument_in(line);
+            const std::optional<NeoxArgument> argument = neox_argument_in(line);
             has_stages = argument && argument->name == "pipe_parallel_size";
         }
     });
@@ -97,13 +97,13 @@ LaunchFile parse_neox_log(std::string_view text, std::string_view place) {
     int open_line = 0;
     for_each_log_line(text, [&](std::string_view line, int number) {
         if (open.is_null()) {
-            if (begins_block(line)) {
+            if (begins_neox_block(line)) {
                 open = nlohmann::json::object();
                 open_line = number;
             }
             return;
         }
-        if (ends_block(line)) {
+        if (ends_neox_block(line)) {
             if (first.is_null()) {
                 first = std::exchange(open, nullptr);
                 first_line = open_line;
@@ -124,10 +124,10 @@ LaunchFile parse_neox_log(std::string_view text, std::string_view place) {
             open = nullptr;
             return;
         }
-        const std::optional<Argument> argument = argument_in(line);
-        if (argument && !argument->is_default && !has_word(derived, argument->name) &&
+        const std::optional<NeoxArgument> argument = neox_argument_in(line);
+        if (argument && !argument->is_default && !has_word(derived_of_neox, argument->name) &&
             argument->value != "None") {
-            open[std::string(argument->name)] = value_of(argument->value);
+            open[std::string(argument->name)] = neox_value_of(argument->value);
         }
     });
     if (first.is_null()) {
