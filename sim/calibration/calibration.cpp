@@ -314,7 +314,6 @@ class RunFit {
 
     /// By all timers that there are, else by those of layers, else by steps alone.
     void fit_times() {
-        std::ranges::for_each(all_, [this](std::size_t run) { expect_step_above(run); });
         while (uses_layers_ || uses_pipeline_) {
             if (fit_by_timers()) {
                 return;
@@ -324,6 +323,7 @@ class RunFit {
             factors_ = {.memory = factors_.memory};
             renew_partitions();
         }
+        std::ranges::for_each(all_, [this](std::size_t run) { expect_step_above(run); });
         fit_compute();
     }
 
