@@ -36,7 +36,7 @@ constexpr double most_memory = 2;
 
 /// Factors that messages, and the optimizer's update, may take: beyond them timers measured
 /// something else.
-constexpr FactorRange range_of_messages{.least = 1.0 / 8, .most = 8, .resolution = 1e-5};
+constexpr FactorRange range_of_messages{.least = 1.0 / 8, .most = 8};
 constexpr FactorRange range_of_update{.least = 1.0 / 10, .most = 10, .resolution = 1e-5};
 
 }  // namespace
