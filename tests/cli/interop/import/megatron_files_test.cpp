@@ -338,8 +338,6 @@ TEST_F(ImportMegatron, GptNeoxsAnswersHaveItsKeys) {
                                           "2",
                                           "--device",
                                           "a100-sxm-80",
-                                          "--vocabulary",
-                                          "50304",
                                           "--force",
                                           "--out",
                                           path("x.toml")});
