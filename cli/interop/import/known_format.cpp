@@ -13,7 +13,6 @@
 #include "core/artifacts/file_kinds.h"
 #include "core/base/error.h"
 #include "core/interop/launch/logged_config.h"
-#include "core/interop/launch/neox_log.h"
 #include "core/interop/launch/printed_arguments.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/swift_arguments.h"

@@ -18,7 +18,6 @@
 #include "core/costs/devices/shipped_profiles.h"
 #include "core/costs/devices/stack_choice.h"
 #include "core/costs/profile_json.h"
-#include "core/interop/launch/json_blanks.h"
 #include "core/interop/launch/logged_config.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/table_settings.h"

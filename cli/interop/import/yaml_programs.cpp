@@ -15,7 +15,6 @@
 #include "cli/interop/import/megatron_fragment.h"
 #include "cli/interop/import/program_keys.h"
 #include "core/base/error.h"
-#include "core/interop/launch/neox_log.h"
 #include "core/interop/launch/program_logs.h"
 #include "core/interop/launch/yaml_settings.h"
 #include "core/interop/program_flags.h"

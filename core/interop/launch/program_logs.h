@@ -56,4 +56,13 @@ bool has_bridge_summary(std::string_view text);
 /// Error(BadInput) where it has no end, two differ, or a value is none of Python's.
 PrintedText bridge_log_yaml(std::string_view text, std::string_view place);
 
+/// Whether GPT-NeoX printed its arguments (megatron/neox_arguments/arguments.py, print): a line for
+/// each, which ends with "updated" or "default".
+bool has_neox_log(std::string_view text);
+
+/// The arguments of a log that are not defaults, as GPT-NeoX's file has them, without those that it
+/// works out from others. Throws Error(BadInput) where the block has no end, and with the line of
+/// one that differs in what makes the run.
+LaunchFile parse_neox_log(std::string_view text, std::string_view place);
+
 }  // namespace pipetwin

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/launch/neox_log.h"
-
 #include <map>
 #include <string>
 
@@ -8,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "core/interop/launch/program_logs.h"
 #include "tests/support/error_of.h"
 
 namespace pipetwin {

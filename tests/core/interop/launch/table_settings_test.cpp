@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/interop/launch/json_blanks.h"
+#include "core/interop/launch/table_settings.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include "tests/support/error_of.h"
 
 namespace pipetwin {
-namespace json_blanks_test {
+namespace table_settings_test {
 
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -45,5 +45,5 @@ TEST(JsonBlanks, WithoutAValueAreAskedForAllAtOnce) {
     EXPECT_THAT(error.hint(), HasSubstr("--variable GB_SIZE=VALUE --variable mb=VALUE"));
 }
 
-}  // namespace json_blanks_test
+}  // namespace table_settings_test
 }  // namespace pipetwin
