@@ -164,6 +164,7 @@ class TokenModel:
 
     def __init__(self, model, weights, number):
         self.layers, self.weights, self.number = layers_of(model), weights, number
+        self.bias_update, self.copies = model.get("bias_update", 0), {}
         (self.table,) = [name for name in weights if name.endswith(".tokens")]
 
     def weight(self, name):
@@ -174,6 +175,13 @@ class TokenModel:
         """The mean over the positions of a micro-batch that have a target, all that this model has."""
         self.targets, self.auxiliary = targets, 0.0
         return self.chain(self.layers, "", tokens)
+
+    def move_biases(self):
+        """After a step (DeepSeek-V3, section 2.1.2), from what all its micro-batches have chosen."""
+        for name, copies in self.copies.items() if self.bias_update else ():
+            bias = self.weights[name + ".router.choice_bias"]
+            bias += self.bias_update * torch.sign(copies.double().mean() - copies).view_as(bias)
+        self.copies = {}
 
     def chain(self, layers, path, x):
         for index, spec in enumerate(layers):
@@ -224,11 +232,13 @@ class TokenModel:
         logits = exact(rows @ self.weight(name + ".router.weight"))
         is_sigmoid = spec.get("router", "softmax") == "sigmoid"
         scores = logits.sigmoid() if is_sigmoid else logits.softmax(-1)
-        groups = scores.unflatten(-1, (spec.get("router_groups", 1), -1))
+        bias = self.weights.get(name + ".router.choice_bias")
+        choosing = scores.detach() if bias is None else scores.detach() + exact(bias).flatten().to(scores.dtype)
+        groups = choosing.unflatten(-1, (spec.get("router_groups", 1), -1))
         of_groups = groups.topk(2, dim=-1).values.sum(-1) if is_sigmoid and groups.shape[-1] > 1 else groups.max(-1).values
         best = of_groups.topk(spec.get("router_groups_per_token", 1), dim=-1).indices
         may = torch.zeros_like(of_groups).scatter(1, best, 1.0).repeat_interleave(groups.shape[-1], dim=1) > 0
-        chosen = scores.masked_fill(~may, -1.0).topk(spec["experts_per_token"], dim=-1).indices
+        chosen = choosing.masked_fill(~may, -math.inf).topk(spec["experts_per_token"], dim=-1).indices
         weights = scores.gather(1, chosen)
         if spec.get("router_normalised", True):
             weights = weights / weights.sum(-1, keepdim=True)
@@ -239,7 +249,9 @@ class TokenModel:
             gates = rows[row] @ self.weight(f"{name}.{expert}.gate_up.weight")
             made = self.swiglu(spec, name, gates) @ self.weight(f"{name}.{expert}.down.weight")
             y = y.index_add(0, row, weights[row, place][:, None] * exact(made))
-        loads = torch.bincount(chosen.flatten(), minlength=count).to(scores.dtype) / chosen.numel()
+        copies = torch.bincount(chosen.flatten(), minlength=count)
+        self.copies[name] = self.copies.get(name, 0) + copies
+        loads = copies.to(scores.dtype) / chosen.numel()
         means = (scores / scores.sum(-1, keepdim=True)).mean(0)
         self.auxiliary = self.auxiliary + spec.get("auxiliary_loss", 0) * count * (loads * means).sum()
         return y.to(x.dtype).view_as(x) + shared

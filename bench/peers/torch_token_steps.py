@@ -151,6 +151,7 @@ def models():
         Case("a mixture of experts, as DeepSeek-V3 but for attention", moe(layers=3, **DEEPSEEK)),
         Case("many experts, unequal loads cost, tied", moe(experts=23, experts_per_token=3, auxiliary_loss=0.1, tied=True,
                                                            router_normalised=False)),
+        Case("sigmoids with biases that move", moe(bias_update=0.05, experts=8, **DEEPSEEK | {"router_groups": 4})),
         Case("sigmoids, unequal loads cost", moe(router="sigmoid", auxiliary_loss=0.1)),
         Case("GPT, tied", gpt(tied=True)),
         Case("GPT-2's GELU, by tanh", gpt(gelu="tanh")),
@@ -258,8 +259,9 @@ class Training:
         self.about = json.loads((folder / "steps.json").read_text())
         stored = read_safetensors(folder / "before.safetensors")
         exact = {name: stored.get(name + ".master", tensor) for name, tensor in stored.items() if not name.endswith(".master")}
-        self.weights = {name: tensor.requires_grad_() for name, tensor in exact.items()}
-        self.model = peer_of(case.model, self.weights, NUMBER[case.precision])
+        self.weights = {name: tensor.requires_grad_() for name, tensor in exact.items() if not name.endswith("choice_bias")}
+        self.biases = {name: tensor for name, tensor in exact.items() if name.endswith("choice_bias")}
+        self.model = peer_of(case.model, {**self.weights, **self.biases}, NUMBER[case.precision])
         self.optimizer = optimizer_of(case.training, self.weights)
         self.rates = rates_of(case.training, case.steps, self.optimizer)
 
@@ -286,6 +288,8 @@ class Training:
         norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), longest)
         self.optimizer.step()
         self.rates.step()
+        if hasattr(self.model, "move_biases"):
+            self.model.move_biases()
         return norm
 
 
@@ -309,6 +313,8 @@ def compare_steps(case, training):
             if not is_exact:
                 weight.grad.copy_(ours[name + ".gradient"])
         differences.add("norm", f"step {step}", numbers(about["grad_norms"][step - 1]), training.update())
+        for name, bias in training.biases.items():
+            differences.add("weights", f"{name}, step {step}", ours[name], bias)
         for name, weight in weights.items():
             differences.add("weights", f"{name}, step {step}", ours[name], weight)
             if is_exact:

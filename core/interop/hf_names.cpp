@@ -144,7 +144,8 @@ void add_experts(HfNamesMaker& make,
 bool is_mixtral(const LlamaSizes& sizes) {
     const Routing& routing = sizes.routing;
     return routing.scores == RouterScores::Softmax && routing.groups == 1 && routing.normalised &&
-           routing.scale == 1 && sizes.shared_feed_forward == 0 && sizes.dense_layers == 0;
+           routing.scale == 1 && routing.bias_update == 0 && sizes.shared_feed_forward == 0 &&
+           sizes.dense_layers == 0;
 }
 
 /// Llama keeps matrices as (outputs, inputs), and queries, keys, values, gates and the values that
@@ -215,7 +216,7 @@ HfNames hf_names(const ScenarioParts::ModelPart& model) {
             "\"moe\": of mixtures of experts weights of Hugging Face's are read and written "
             "for Mixtral's form alone: a softmax router without groups, experts in every "
             "block, and nothing beside them",
-            "leave out router, router_groups, router_normalised, router_scale, "
+            "leave out router, router_groups, router_normalised, router_scale, bias_update, "
             "shared_feed_forward and dense_layers");
     }
     throw Error(ErrorKind::BadInput,

@@ -26,6 +26,10 @@ struct Routing {
     /// arXiv 2101.03961, section 2.2): experts * sum over experts of (share of the choices) * (mean
     /// score over the rows, of sigmoids each over its row's sum).
     double auxiliary_loss = 0;
+    /// By which a bias of each expert moves with a mini-batch: up where fewer rows than the mean
+    /// have chosen it, down where more have. Only the choice sees it (arXiv 2412.19437, section
+    /// 2.1.2). 0: there is none.
+    double bias_update = 0;
 
     bool operator==(const Routing&) const = default;
 };

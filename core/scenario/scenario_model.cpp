@@ -605,7 +605,7 @@ constexpr ScenarioKey moe_seldom(ScenarioKey key) {
 }
 
 /// Beside those of a `llama`.
-constexpr std::array<ScenarioKey, 12> keys_of_experts{
+constexpr std::array<ScenarioKey, 13> keys_of_experts{
     keys::required<&Routing::experts>("experts", any_size).says("experts of a block"),
     keys::required<&Routing::per_row>("experts_per_token", any_size)
         .says("experts that each token goes through"),
@@ -638,6 +638,12 @@ constexpr std::array<ScenarioKey, 12> keys_of_experts{
               "the choices) * (mean score). Only its gradient counts: reported losses are without "
               "it",
               "0"),
+    moe_seldom<&Routing::bias_update>(
+        keys::number<&Routing::bias_update>("bias_update", {0, 1'000'000}))
+        .says("by which a bias of each expert moves after a step, up where fewer tokens of the "
+              "mini-batch than the mean have chosen it, else down; the choice is by scores and "
+              "biases, weights are of scores alone (DeepSeek-V3: 0.001)",
+              "0: no biases"),
     llama_size<&LlamaSizes::feed_forward>("feed_forward")
         .says("inner width of the feed-forward half of blocks without experts",
               "needed with `dense_layers`")};

@@ -7,7 +7,8 @@
 //     #include "exec/device/expert_kernel_list.h"
 
 /// choice (n, k) int32: the experts of each row, the best first; weights (n, k), in fp32 at least:
-/// theirs. Both follow from logits (n, experts) as the rule says.
+/// theirs. Both follow from logits (n, experts) as the rule says. bias (1, experts) of the type of
+/// weights, or empty: added to scores for the choice alone.
 PIPETWIN_KERNEL(route,
                 (const Routing& rule,
                  exec::ConstView logits,
@@ -44,5 +45,8 @@ PIPETWIN_KERNEL(weigh_copies,
 PIPETWIN_KERNEL(
     weigh_copies_backward,
     (exec::ConstView x, exec::ConstView dy, exec::ConstView places, exec::View dweights));
+/// Moves the bias (1, experts) by `step`: up where `copies` (1, experts) fp64 is below their mean,
+/// down where it is above.
+PIPETWIN_KERNEL(move_bias, (double step, exec::ConstView copies, exec::View bias));
 
 #undef PIPETWIN_KERNEL

@@ -10,6 +10,7 @@
 
 #include "core/base/as_index.h"
 #include "core/model/layer_spec.h"
+#include "exec/device/column_kernels.h"
 #include "exec/device/expert_kernels.h"
 #include "exec/layers/makers.h"
 
@@ -32,6 +33,9 @@ AnyView rows_of(const AnyView& matrix, std::int64_t begin, std::int64_t count) {
 ///
 /// The copies of rows are sorted by expert, so that each expert has one product over all of its
 /// own. An expert without rows has a gradient of zeros, so that replicas sum the same numbers.
+///
+/// With `bias_update` a step that has succeeded moves the biases of the choice by the copies of its
+/// whole mini-batch, in all replicas.
 ///
 /// Keeps its input, the logits, the choice, its weights and places, and x u. I puts the gradients
 /// of the logits and of x u in their places, and keeps p s(x u) for W.
@@ -68,6 +72,11 @@ class Experts final : public ExecutableLayer {
         router_ = maker.make(path + ".router.weight",
                              PaddedMatrix{.rows = width, .columns = routing_.experts},
                              {.role = Role::Weight, .inputs = width});
+        if (has_bias()) {
+            bias_ = maker.make_state(
+                path + ".router.choice_bias", format().exact(), routing_.experts, 0);
+            copies_of_batch_.values = maker.make_sums(2, routing_.experts);
+        }
         for (std::size_t e = 0; e < expert_.size(); ++e) {
             const std::string name = fmt::format("{}.{}", path, e);
             expert_[e].up = maker.make(name + ".gate_up.weight",
@@ -78,6 +87,25 @@ class Experts final : public ExecutableLayer {
                 PaddedMatrix{.rows = inner_, .columns = width},
                 {.role = ends_residual ? Role::ResidualWeight : Role::Weight, .inputs = inner_});
         }
+    }
+    Bytes state_bytes() const override {
+        return has_bias()
+                   ? exact_bytes(1, routing_.experts) + Bytes{norm_scratch_bytes(routing_.experts)}
+                   : Bytes{};
+    }
+    std::vector<Parameter*> state() override {
+        return has_bias() ? std::vector{&bias_} : std::vector<Parameter*>{};
+    }
+    std::vector<BatchMoments*> batch_moments() override {
+        return has_bias() ? std::vector{&copies_of_batch_} : std::vector<BatchMoments*>{};
+    }
+    void forget_batch() override { copies_of_batch_.rows = 0; }
+    void commit_batch(const Kernels& kernels) override {
+        if (copies_of_batch_.rows > 0) {
+            kernels.experts().move_bias(
+                routing_.bias_update, rows_of(View(copies_of_batch_.values), 1, 1), bias_.value);
+        }
+        forget_batch();
     }
     std::vector<Parameter*> parameters() override {
         std::vector<Parameter*> all{&router_};
@@ -102,10 +130,13 @@ class Experts final : public ExecutableLayer {
         keep(real(), n * routing_.per_row, 2 * inner_);
         const OfBackward own(kept);
         call.kernels.linear_forward(x, router_.value, {}, {}, own.logits);
-        experts.route(routing_, own.logits, {}, own.choice, own.weights);
+        experts.route(routing_, own.logits, bias_.value, own.choice, own.weights);
         count(call, own);
         experts.sort_copies(own.choice, copies_, own.places);
         const Room room(*this, call);
+        if (has_bias() && !call.evaluation && !call.recomputation) {
+            add_to_batch(call, room, n);
+        }
         experts.copy_rows(x, own.places, room.wide);
         for_each_expert([&](const Expert& expert, std::int64_t begin, std::int64_t count) {
             call.kernels.linear_forward(rows_of(ConstView(room.wide), begin, count),
@@ -190,7 +221,7 @@ class Experts final : public ExecutableLayer {
     /// Scratch memory of a call.
     struct Room {
         Room(const Experts& of, const LayerCall& call) : Room(of, call.samples) {
-            for (View* const view : {&wide, &inner, &gradient, &weights}) {
+            for (View* const view : {&wide, &inner, &gradient, &weights, &moments}) {
                 view->data = call.workspace + reinterpret_cast<std::uintptr_t>(view->data);
             }
         }
@@ -202,6 +233,7 @@ class Experts final : public ExecutableLayer {
             inner = next(of.real(), all, of.inner_);
             gradient = next(of.real(), all, of.inner_);
             weights = next(of.format().exact(), n, of.routing_.per_row);
+            moments = next(DType::F64, of.has_bias() ? 2 : 0, of.routing_.experts);
         }
         View next(DType type, std::int64_t height, std::int64_t width) {
             constexpr std::int64_t line = 64;
@@ -216,10 +248,24 @@ class Experts final : public ExecutableLayer {
         View inner;     ///< (n k, inner)
         View gradient;  ///< (n k, inner)
         View weights;   ///< (n, k)
+        View moments;   ///< (2, E) fp64
         Bytes end{};
     };
 
     std::int64_t copies(int samples) const { return rows(samples) * routing_.per_row; }
+
+    bool has_bias() const { return routing_.bias_update > 0; }
+
+    /// Adds the copies of a micro-batch to those of the mini-batch: as sums of squares around means
+    /// of 0, which are added up exactly.
+    void add_to_batch(const LayerCall& call, const Room& room, std::int64_t n) {
+        std::vector<double> moments(2 * copies_.size());
+        std::ranges::copy(copies_, moments.begin() + std::ssize(copies_));
+        call.kernels.upload(std::span<const double>(moments), room.moments);
+        call.kernels.columns().add_moments(
+            {.rows = n, .values = room.moments}, copies_of_batch_.rows, copies_of_batch_.values);
+        copies_of_batch_.rows += n;
+    }
 
     /// Finds how many rows each expert has; none where nothing is computed.
     void count(const LayerCall& call, const OfBackward& own) {
@@ -314,6 +360,8 @@ class Experts final : public ExecutableLayer {
     int inner_;
     std::vector<std::int32_t> copies_;  ///< [expert] of the call at work
     Parameter router_;
+    Parameter bias_;                ///< of the choice; empty without `bias_update`
+    BatchMoments copies_of_batch_;  ///< by expert, in the second row
     std::vector<Expert> expert_;
 };
 

@@ -306,6 +306,20 @@ void CpuExpertKernels::weigh_copies_backward(ConstView x,
     });
 }
 
+void CpuExpertKernels::move_bias(double step, ConstView copies, View bias) const {
+    const std::span<const double> counts(copies.as<double>(), as_index(copies.size()));
+    const double mean =
+        std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(counts.size());
+    with_type(bias.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        for (std::size_t expert = 0; expert < counts.size(); ++expert) {
+            const int sign = (counts[expert] < mean ? 1 : 0) - (counts[expert] > mean ? 1 : 0);
+            T& own = bias.as<T>()[expert];
+            own = stored<T>(computed(own) + static_cast<Computed<T>>(sign * step));
+        }
+    });
+}
+
 }  // namespace
 
 const ExpertKernels& cpu_expert_kernels() {

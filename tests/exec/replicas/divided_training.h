@@ -30,8 +30,9 @@ inline std::string to_string(Kind kind) {
 }
 
 /// A block as in a Llama, and one of so many experts that some have no rows in a micro-batch, with
-/// a half beside them. A loss of unequal loads depends on the micro-batches.
-inline Model model_of_experts(double auxiliary_loss) {
+/// a half beside them. A loss of unequal loads depends on the micro-batches, and biases on
+/// what all replicas have chosen.
+inline Model model_of_experts(double auxiliary_loss, double bias_update) {
     return llama_model({.layers = 2,
                         .d_model = 10,
                         .heads = 4,
@@ -44,7 +45,8 @@ inline Model model_of_experts(double auxiliary_loss) {
                                     .scores = RouterScores::Sigmoid,
                                     .groups = 4,
                                     .chosen_groups = 2,
-                                    .auxiliary_loss = auxiliary_loss},
+                                    .auxiliary_loss = auxiliary_loss,
+                                    .bias_update = bias_update},
                         .expert_feed_forward = 6,
                         .shared_feed_forward = 4,
                         .dense_layers = 1});
@@ -54,7 +56,7 @@ inline Model model_of_experts(double auxiliary_loss) {
 /// keys and values, or 1, which all devices have.
 inline Model model_of(Kind kind, double dropout = 0) {
     if (kind == Kind::Experts) {
-        return model_of_experts(0);
+        return model_of_experts(0, 0);
     }
     const bool tied = kind == Kind::TiedGpt || kind == Kind::TiedLlama;
     if (kind == Kind::Llama || kind == Kind::TiedLlama || kind == Kind::SharedHeads) {

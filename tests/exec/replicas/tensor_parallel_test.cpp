@@ -494,9 +494,10 @@ Drawn drawn_layout(std::mt19937_64& random) {
     plain.overlap_reduction = false;
     plain.schedule = shape.schedule == "gpipe" ? "gpipe" : "1f1b";
     const double extra = any({0, 1}) * 0.1;
-    return {.model = kind == Kind::Experts ? model_of_experts(extra) : model_of(kind, extra),
-            .shape = shape,
-            .plain = plain};
+    return {
+        .model = kind == Kind::Experts ? model_of_experts(extra, extra / 5) : model_of(kind, extra),
+        .shape = shape,
+        .plain = plain};
 }
 
 /// Losses and weights have the bits of one stage, and peaks are those of the plan.
