@@ -301,6 +301,11 @@ void take_pattern(const Setting& setting, MegatronReading& reading) {
     for (std::size_t i = 1; i < setting.values.size(); ++i) {
         texts.push_back(setting.values[i].text);
     }
+    // A launcher that writes the keys of a YAML file into a command quotes the pattern there.
+    if (std::string& only = texts.front(); setting.is_key && texts.size() == 1 && only.size() > 2 &&
+                                           only.starts_with('\'') && only.ends_with('\'')) {
+        only = only.substr(1, only.size() - 2);
+    }
     const bool is_list = texts.size() > 1 || setting.is_list;
     const bool is_written_out = texts.front().starts_with('[');
     reading.flags.*pattern =

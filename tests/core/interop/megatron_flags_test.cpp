@@ -482,6 +482,21 @@ TEST(MegatronYaml, AFileOfMegatronBridgeUsesOtherNames) {
 }
 
 /// Primus's own pre_trainer.yaml and trainer_base.yaml have `bf16: true`.
+/// Launchers of such files give no flag for `false`, and quote patterns for the shell.
+TEST(MegatronYaml, KeysWithDashesAreFlagsOfACommand) {
+    const MegatronFlags flags = parse(
+        "MODEL_ARGS:\n"
+        "  --num-layers: 4\n"
+        "  --num-layers-per-virtual-pipeline-stage: false\n"
+        "  --moe-layer-freq: \"'([0]*1+[1]*3)'\"\n"
+        "  --linear-attention-type: gated_delta_net\n");
+    EXPECT_EQ(flags.layers, 4);
+    EXPECT_FALSE(flags.virtual_stage_layers);
+    EXPECT_EQ(flags.expert_pattern, "([0]*1+[1]*3)");
+    EXPECT_EQ(flags.attention_variant, "gated_delta_net");
+    EXPECT_EQ(error_of([] { parse("model:\n  num_layers: false\n"); }).kind(), ErrorKind::BadInput);
+}
+
 TEST(MegatronYaml, DefaultsOfAPrimusTrainerAreTold) {
     const std::string head =
         "modules:\n  pre_trainer:\n    config: pre_trainer.yaml\n    overrides:\n";
