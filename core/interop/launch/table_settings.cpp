@@ -14,6 +14,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/word_list.h"
 #include "core/text/json_text.h"
 
 namespace pipetwin {
@@ -196,7 +197,7 @@ std::optional<Blank> blank_at(std::string_view text, bool in_string) {
     }
     const std::string_view name = name_at(text);
     const bool is_word = !in_string && name.size() > 1 && name[0] >= 'A' && name[0] <= 'Z' &&
-                         std::ranges::none_of(name, [](char c) { return c >= 'a' && c <= 'z'; });
+                         !has_word("NaN Infinity True False None", name);
     return is_word ? std::optional(Blank{.name = name, .length = name.size()}) : std::nullopt;
 }
 

@@ -17,9 +17,9 @@ LaunchFile parse_toml_settings(std::string_view text, std::string_view place);
 /// null is left out. Throws Error(BadInput) as `parse_json`, and for a text that is no object.
 LaunchFile parse_json_settings(std::string_view text, std::string_view place);
 
-/// JSON in which a script fills blanks: "${NAME}" and "$NAME" anywhere, and words in capitals of
-/// two letters or more outside of strings ("train_batch_size": GB_SIZE). Returns the text with each
-/// blank written "${NAME}".
+/// JSON in which a script fills blanks: "${NAME}" and "$NAME" anywhere, and words outside of
+/// strings that begin with a capital and are none of Python's ("train_batch_size": GB_SIZE).
+/// Returns the text with each blank written "${NAME}".
 std::string with_marked_blanks(std::string_view json);
 
 /// Fills the blanks of such a text by the given values: outside of strings a value that is no

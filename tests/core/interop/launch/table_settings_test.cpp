@@ -18,16 +18,18 @@ std::string filled(std::string_view json, const LaunchVariables& given) {
 }
 
 TEST(JsonBlanks, AreFilledByTheGivenValues) {
-    EXPECT_EQ(nlohmann::json::parse(filled(
-                  R"({"train_batch_size" : GB_SIZE, "zero": {"stage": ${stage}}, "on": LTD_ON,
+    EXPECT_EQ(
+        nlohmann::json::parse(filled(
+            R"({"train_batch_size" : GB_SIZE, "zero": {"stage": ${stage}}, "on": LTD_ON, "least": CL_1st_MIN,
                       "type": $KIND, "path": "${ROOT}/a"})",
-                  {{"GB_SIZE", "16"},
-                   {"stage", "2"},
-                   {"LTD_ON", "false"},
-                   {"KIND", "Adam"},
-                   {"ROOT", "/data"}})),
-              nlohmann::json::parse(
-                  R"({"train_batch_size": 16, "zero": {"stage": 2}, "on": false,
+            {{"GB_SIZE", "16"},
+             {"stage", "2"},
+             {"LTD_ON", "false"},
+             {"CL_1st_MIN", "8"},
+             {"KIND", "Adam"},
+             {"ROOT", "/data"}})),
+        nlohmann::json::parse(
+            R"({"train_batch_size": 16, "zero": {"stage": 2}, "on": false, "least": 8,
                       "type": "Adam", "path": "/data/a"})"));
 }
 
