@@ -79,6 +79,16 @@ void refuse_standard_output(const CLI::App& command, const std::filesystem::path
     const CLI::Option& option = *command.get_option("--out");
     if (out == "-" && option.get_group() != options_without_effect) {
         const std::string name = value_name(option);
+        const auto says_manual = [](const CLI::Option* given) {
+            return given->get_positional() && given->results() == CLI::results_t{"man"};
+        };
+        if (command.get_name() == "completion" &&
+            std::ranges::any_of(command.get_options(), says_manual)) {
+            throw Error(ErrorKind::Usage,
+                        "--out",
+                        "'-' is no folder, and the manual has a page for each command",
+                        "name one: pipetwin completion man --out man1");
+        }
         throw Error(
             ErrorKind::Usage,
             "--out",

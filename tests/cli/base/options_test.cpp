@@ -70,6 +70,16 @@ const std::map<std::string, std::vector<std::string>> options_without_effect{
     {"demo", {"--set", "--seed"}},
     {"completion", {"--set", "--seed", "--verbose"}}};
 
+/// The hint is followed: without --out there is no manual.
+TEST(Options, AFolderForTheManualIsAskedForInPlaceOfADash) {
+    const Outcome manual = pipetwin({"completion", "man", "--out", "-"});
+    EXPECT_EQ(manual.code, 2);
+    EXPECT_THAT(manual.err, HasSubstr("pipetwin completion man --out man1"));
+    const Outcome script = pipetwin({"completion", "bash", "--out", "-"});
+    EXPECT_EQ(script.code, 2);
+    EXPECT_THAT(script.err, HasSubstr("leave it out, or write --out FILE"));
+}
+
 TEST(Help, ListsTheSharedOptionsThatTheCommandUses) {
     for (const auto& [command, without_effect] : options_without_effect) {
         const Outcome outcome = pipetwin({command, "--help"});
