@@ -50,6 +50,11 @@ constexpr std::array run_files{run_file::plan,
                                run_file::report_html,
                                run_file::config,
                                run_file::megatron_flags,
+                               run_file::sbatch,
+                               run_file::launch,
+                               run_file::torch_schedule,
+                               run_file::torch_loader,
+                               run_file::commands,
                                run_file::torchtitan};
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {

@@ -39,6 +39,11 @@ constexpr std::string_view flight = "flight";             ///< a folder, of seve
 constexpr std::string_view config = "model.config.json";  ///< of `plan MODEL`: the model's own
 constexpr std::string_view megatron_flags = "megatron-flags.txt";  ///< of `plan MODEL`, as is:
 constexpr std::string_view torchtitan = "torchtitan.json";
+constexpr std::string_view sbatch = "job.sbatch";
+constexpr std::string_view launch = "launch.sh";
+constexpr std::string_view torch_schedule = "torch-schedule.csv";
+constexpr std::string_view torch_loader = "load_schedule.py";
+constexpr std::string_view commands = "commands.sh";
 }  // namespace run_file
 
 /// A folder that this process alone writes to: it holds a lock on the file `lock` in it, with its

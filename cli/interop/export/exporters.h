@@ -79,6 +79,11 @@ Exported export_torchtitan_python(const ExportSource& source,
                                   const ExportOptions& options,
                                   Console& console);
 
+/// A script that each node runs: torchrun with Megatron-LM.
+Exported export_launch_script(const ExportSource& source,
+                              const ExportOptions& options,
+                              Console& console);
+
 /// An override of a recipe of Megatron-Bridge.
 Exported export_bridge(const ExportSource& source, const ExportOptions& options, Console& console);
 

@@ -38,6 +38,11 @@ Exported export_slurm_script(const ExportSource& source, const ExportOptions&, C
     return of_plan(placed, print_slurm_script(placed));
 }
 
+Exported export_launch_script(const ExportSource& source, const ExportOptions&, Console&) {
+    const ExportSource::Placed placed = source.placed();
+    return of_plan(placed, print_launch_script(placed));
+}
+
 Exported export_kubernetes_job(const ExportSource& source, const ExportOptions&, Console&) {
     const ExportSource::Placed placed = source.placed();
     return of_plan(placed, print_kubernetes_job(placed));

@@ -13,7 +13,7 @@ namespace pipetwin::cli {
 
 /// A plan in the words of another training system, or the reason why it cannot be said in them.
 struct PlanExport {
-    std::string_view format;           ///< as `export` names it
+    std::string_view format;           ///< as `export` names it, where it has it
     std::string_view file;             ///< its name in the folder of the plan
     std::string content{};             ///< empty: there is none
     std::vector<std::string> notes{};  ///< settings that go with it, and what differs
@@ -21,7 +21,8 @@ struct PlanExport {
     std::string hint{};                ///< what would help then
 };
 
-/// The plan of a folder in the formats of Megatron-LM and torchtitan. `config`: the model's
+/// The plan of a folder in the formats of Megatron-LM, torchtitan and PyTorch, with scripts that
+/// start it, and the commands that go on from there. `config`: the model's
 /// config.json, empty where it is not known; costs do not hold the sizes. Throws Error where the
 /// folder holds no plan.
 std::vector<PlanExport> plan_exports(const std::filesystem::path& folder,

@@ -57,6 +57,31 @@ srun --kill-on-bad-exit=1 \
     "${{DATA[@]}}" "${{OUTPUT[@]}}"
 )sh";
 
+constexpr std::string_view launch_settings = R"sh(
+# FILL IN what is yours, here or in the environment.
+MEGATRON=${{MEGATRON:-$HOME/Megatron-LM}}  # a checkout of github.com/NVIDIA/Megatron-LM
+HEAD=${{HEAD:-localhost}}                  # the name of the first node
+NODE=${{NODE:-0}}                          # this node's number: 0 to {last_node}
+PORT=${{PORT:-29500}}                      # a free one on the first node
+CHECKPOINTS=${{CHECKPOINTS:-}}             # a folder; empty: none are written
+
+# FILL IN the data: --data-path PREFIX, and its --tokenizer-type and --tokenizer-model.
+DATA=({data})
+)sh";
+
+constexpr std::string_view launch_start = R"sh(
+OUTPUT=(
+    --log-interval 10
+    --eval-iters 0
+    ${{CHECKPOINTS:+--save "$CHECKPOINTS" --load "$CHECKPOINTS" --save-interval 1000}}
+)
+
+exec torchrun --nnodes {nodes} --nproc-per-node {per_node} --node-rank "$NODE" \
+    --master-addr "$HEAD" --master-port "$PORT" \
+    "$MEGATRON/pretrain_gpt.py" "${{MODEL[@]}}" "${{PARALLEL[@]}}" "${{TRAINING[@]}}" \
+    "${{DATA[@]}}" "${{OUTPUT[@]}}"
+)sh";
+
 constexpr std::string_view kubernetes_settings = R"yaml(
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -106,6 +131,27 @@ std::string shell_array(const FlagGroup& group) {
     return text + ")\n";
 }
 
+/// What both scripts of a shell set before they start: an environment, and the flags.
+std::string shell_flags(const PlacedPlan& plan, const MegatronJob& job) {
+    std::string text;
+    if (has_own_streams(job)) {
+        text += "\nunset CUDA_DEVICE_MAX_CONNECTIONS  # Megatron-FSDP needs streams of its own\n";
+    } else {
+        text +=
+            "\n# As Megatron's examples: messages of tensor parallelism begin before products.\n"
+            "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
+    }
+    if (!job.plan.knows_model) {
+        text +=
+            "\n# FILL IN the sizes of the model: --hidden-size, --num-attention-heads, "
+            "--seq-length, ...";
+    }
+    for (const FlagGroup& group : flag_groups(plan, job)) {
+        text += shell_array(group);
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string print_slurm_script(const PlacedPlan& plan) {
@@ -122,22 +168,26 @@ std::string print_slurm_script(const PlacedPlan& plan) {
         job.nodes.per_node);
     text += "\nset -euo pipefail\n";
     text += fmt::format(fmt::runtime(slurm_settings), fmt::arg("data", stand_in_data(job)));
-    if (has_own_streams(job)) {
-        text += "\nunset CUDA_DEVICE_MAX_CONNECTIONS  # Megatron-FSDP needs streams of its own\n";
-    } else {
-        text +=
-            "\n# As Megatron's examples: messages of tensor parallelism begin before products.\n"
-            "export CUDA_DEVICE_MAX_CONNECTIONS=1\n";
-    }
-    if (!job.plan.knows_model) {
-        text +=
-            "\n# FILL IN the sizes of the model: --hidden-size, --num-attention-heads, "
-            "--seq-length, ...";
-    }
-    for (const FlagGroup& group : flag_groups(plan, job)) {
-        text += shell_array(group);
-    }
+    text += shell_flags(plan, job);
     return text + fmt::format(fmt::runtime(slurm_start),
+                              fmt::arg("nodes", job.nodes.nodes),
+                              fmt::arg("per_node", job.nodes.per_node));
+}
+
+std::string print_launch_script(const PlacedPlan& plan) {
+    const MegatronJob job = megatron_job(plan);
+    std::string text =
+        "#!/bin/bash\n" +
+        heading(plan,
+                job,
+                fmt::format("Megatron-LM by torchrun: run it on each of the nodes ({})",
+                            job.nodes.nodes));
+    text += "\nset -euo pipefail\n";
+    text += fmt::format(fmt::runtime(launch_settings),
+                        fmt::arg("data", stand_in_data(job)),
+                        fmt::arg("last_node", job.nodes.nodes - 1));
+    text += shell_flags(plan, job);
+    return text + fmt::format(fmt::runtime(launch_start),
                               fmt::arg("nodes", job.nodes.nodes),
                               fmt::arg("per_node", job.nodes.per_node));
 }

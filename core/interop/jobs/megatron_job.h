@@ -55,6 +55,10 @@ MegatronPlanFlags megatron_plan_flags(const PlacedPlan& plan, PlanNotes& notes);
 /// Error(BadInput) about the first key that Megatron cannot say.
 std::string print_slurm_script(const PlacedPlan& plan);
 
+/// A script that each node runs where there is no Slurm: torchrun with Megatron-LM and the flags of
+/// a plan. Throws alike.
+std::string print_launch_script(const PlacedPlan& plan);
+
 /// A TrainJob of Kubeflow's trainer that does the same. Throws alike.
 std::string print_kubernetes_job(const PlacedPlan& plan);
 
