@@ -12,6 +12,7 @@
 
 #include "cli/base/plain_options.h"
 #include "core/base/error.h"
+#include "core/costs/devices/shipped_profiles.h"
 
 namespace pipetwin::cli {
 
@@ -76,12 +77,16 @@ std::string as_whole_number(std::string_view text) {
 }  // namespace
 
 std::string_view list_example(std::string_view option) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> examples{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 9> examples{
         {{"--schedule", "gpipe,1f1b"},
          {"--stages", "2,4"},
          {"--micro-batches", "8,16"},
          {"--recompute", "none,always"},
-         {"--skips", "0:3,1:2"}}};
+         {"--skips", "0:3,1:2"},
+         {"--nodes", "4,8"},
+         {"--price", "2.5,4"},
+         {"--cluster", "8x-h100-sxm,8x-h200-sxm"},
+         {"--stack", "megatron-bridge-2026,torchtitan-2026"}}};
     const auto* const found =
         std::ranges::find(examples, option, &std::pair<std::string_view, std::string_view>::first);
     return found == examples.end() ? "1,2" : found->second;
@@ -141,7 +146,14 @@ std::vector<std::string> whole_numbers(std::string_view option, const std::strin
 std::string list_with(const std::string& extra, const std::vector<std::string>& args) {
     const auto at = std::ranges::find(args, extra);
     const auto is_option = [](const std::string& word) { return word.starts_with("--"); };
-    const auto is_list = [](std::string_view name) {
+    const auto is_list = [&extra](std::string_view name) {
+        if (name == "--nodes") {  // of 'plan' alone
+            return whole_number(extra).has_value();
+        }
+        if (name == "--cluster") {
+            const std::vector<std::string> clusters = cluster_names();
+            return std::ranges::count(clusters, extra) > 0;
+        }
         const auto costs = cost_options();
         const auto cost = std::ranges::find(costs, name, &CostOption::name);
         return std::ranges::count(list_options, name) > 0 ||

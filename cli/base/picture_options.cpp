@@ -66,11 +66,15 @@ void add_pictures(CLI::App& app,
 }
 
 void check_pictures(const PictureOptions& pictures) {
+    check_pictures_beside(pictures, false);
+}
+
+void check_pictures_beside(const PictureOptions& pictures, bool other_picture) {
     refuse_other_picture("--svg", pictures.svg, ".svg");
     refuse_other_picture("--pdf", pictures.pdf, ".pdf");
     refuse_other_picture("--png", pictures.png, ".png");
     const FigureLook& look = pictures.look;
-    if (!pictures.any() && look != FigureLook{}) {
+    if (!pictures.any() && !other_picture && look != FigureLook{}) {
         throw Error(ErrorKind::Usage,
                     option_of_look(look),
                     "it is for a picture, but none is asked for",

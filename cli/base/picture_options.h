@@ -42,6 +42,10 @@ void add_pictures(CLI::App& app,
 /// look without a picture.
 void check_pictures(const PictureOptions& pictures);
 
+/// Throws as `check_pictures`, but for a look without a picture where `other_picture` says that
+/// another option names one.
+void check_pictures_beside(const PictureOptions& pictures, bool other_picture);
+
 /// Throws Error(Usage) for a file of `option` whose name has the ending of another kind of file
 /// than `ending` (".svg", ".pdf" or ".png").
 void refuse_other_picture(const std::string& option,

@@ -314,8 +314,12 @@ std::string example_of(const CLI::Option& option) {
          {"--failing-devices", "64"},
          {"--checkpoint-every", "100"},
          {"--checkpoint-s", "10"},
-         {"--restart-s", "60"}});
+         {"--restart-s", "60"},
+         {"--days", "30"}});
     const std::vector<std::string> words = choices_of(option);
+    if (option.get_type_name() == "DATE") {  // '--from' of other commands is a number
+        return "2027-03-31";
+    }
     const auto* const found = std::ranges::find(
         examples, option.get_name(), &std::pair<std::string_view, std::string_view>::first);
     return !words.empty()            ? words.front()
@@ -452,6 +456,12 @@ Error usage_error(const CLI::ParseError& error,
         near.clear();
     }
     const std::string example = example_of(*option);
+    if (name == "--days" && std::ranges::count(*written, '-') == 2 && !written->starts_with('-')) {
+        return {ErrorKind::Usage,
+                name,
+                fmt::format("'{}', expected {}", *written, expected_of(*option)),
+                fmt::format("a day is that of --until {}", *written)};
+    }
     return {ErrorKind::Usage,
             name,
             fmt::format("'{}', expected {}", *written, expected_of(*option)),

@@ -19,7 +19,10 @@
 #include "cli/base/stop_wish.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/no_plan.h"
+#include "cli/commands/plan_combinations.h"
+#include "cli/commands/plan_lists.h"
 #include "cli/commands/plan_options.h"
+#include "cli/commands/plan_question.h"
 #include "cli/commands/sweep.h"
 #include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
@@ -89,29 +92,6 @@ void show_largest(const Scenario& scenario,
         return;
     }
     console.result(calibration_text(calibration, console) + largest_text(answer, console));
-}
-
-/// The search: its profile and model, and its result.
-struct Planned {
-    Profile profile;
-    Model model;
-    sim::SearchResult result;
-
-    const sim::FoundPlan& best() const { return result.ranked.front(); }
-};
-
-Planned planned(const Scenario& scenario,
-                Profile profile,
-                const sim::NodesOfModel& nodes,
-                bool every_cell,
-                Console& console) {
-    expect_unit_of_limit(scenario, profile);
-    Model model = scenario_model(scenario, &profile);
-    sim::SearchResult result = search_with_progress(scenario, model, profile, every_cell, console);
-    if (result.ranked.empty()) {
-        throw no_plan(scenario, model, profile, nodes, result, console);
-    }
-    return {.profile = std::move(profile), .model = std::move(model), .result = std::move(result)};
 }
 
 struct NamedOrder {
@@ -193,15 +173,6 @@ void write_best(RunFolder& folder,
     folder.finish(exec::disk_patience);
 }
 
-/// What a search plans for: a scenario, or what follows from a model's name.
-struct Asked {
-    Scenario scenario;
-    sim::FoundProfile found;
-    bool is_model = false;
-    std::string config{};  ///< the model's config.json, or empty
-    sim::NodesOfModel nodes{};
-};
-
 /// Writes the plan in the words of other systems beside it.
 std::vector<PlanExport> write_exports(RunFolder& folder, const Asked& question) {
     if (!question.config.empty()) {  // `export` reads the sizes of the model there
@@ -215,74 +186,6 @@ std::vector<PlanExport> write_exports(RunFolder& folder, const Asked& question) 
     }
     folder.finish(exec::disk_patience);
     return exports;
-}
-
-sim::ModelQuestion question_of(const PlanOptions& options) {
-    const std::string name = options.scenario.filename().string();
-    const std::filesystem::path costs =
-        options.common.out.empty()
-            ? std::filesystem::path(name + ".profile.json")
-            : std::filesystem::absolute(options.common.out) / run_file::profile;
-    return {.model = options.scenario,
-            .cluster = options.cluster,
-            .nodes = options.nodes,
-            .sequence = options.sequence,
-            .batch_tokens = options.batch_tokens,
-            .precision = options.precision,
-            .stack = options.stack,
-            .whole_blocks = options.whole_blocks,
-            .overrides = options.common.overrides,
-            .costs_file = costs};
-}
-
-/// Takes notes on the costs.
-using Tell = std::function<void(const std::string& note)>;
-
-Asked asked(const PlanOptions& options, const Tell& tell) {
-    if (!names_model(options)) {
-        Scenario scenario =
-            read_scenario(options.scenario, options.common.overrides, Unwritten::Auto);
-        sim::FoundProfile found = sim::find_profile(scenario, options.profile, options.common.out);
-        tell(fmt::format("costs: {}", found.file.string()));
-        if (!options.largest) {
-            sim::open_division(scenario, found.profile);
-        }
-        return {.scenario = std::move(scenario), .found = std::move(found)};
-    }
-    if (!options.profile.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--profile",
-                    fmt::format("the costs of the model '{}' are estimated for the devices of "
-                                "--cluster, expected a scenario beside other costs",
-                                options.scenario.string()),
-                    fmt::format("plan with the costs in place of the model: pipetwin plan {} "
-                                "--cluster NAME",
-                                options.profile.string()));
-    }
-    if (!options.calibration.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "--calibrate",
-                    fmt::format("measured runs have a batch and devices of their own, expected a "
-                                "scenario in place of the model '{}'",
-                                options.scenario.string()),
-                    "write its costs with 'pipetwin import hf', and name them in a scenario "
-                    "(docs/tutorials/choose-a-configuration.md)");
-    }
-    sim::expect_model_file(options.scenario);
-    if (options.cluster.empty()) {
-        throw Error(ErrorKind::Usage,
-                    "plan",
-                    fmt::format("'{}' is a model, not a scenario, and --cluster is missing",
-                                options.scenario.string()),
-                    cluster_hint());
-    }
-    sim::ModelOnCluster model = sim::model_on_cluster(question_of(options));
-    std::ranges::for_each(model.notes, tell);
-    return {.scenario = std::move(model.scenario),
-            .found = std::move(model.found),
-            .is_model = true,
-            .config = std::move(model.config),
-            .nodes = std::move(model.nodes)};
 }
 
 sim::EveryShape shapes_with_progress(const Scenario& scenario,
@@ -317,19 +220,7 @@ struct Findings {
 };
 
 AnswerParts Findings::answer() const {
-    return {.model = options.scenario.filename().string(),
-            .cluster = options.cluster,
-            .nodes = options.nodes,
-            .sequence = static_cast<int>(plan.profile.tokens_per_sample),
-            .tokens = options.tokens,
-            .price = options.price,
-            .sizes = model_sizes(question.config, plan.profile),
-            .scenario = question.scenario,
-            .profile = plan.profile,
-            .best = prediction,
-            .plan = plan.best(),
-            .shapes = shapes,
-            .search = plan.result};
+    return answer_parts(options, question, plan, prediction, shapes);
 }
 
 Json findings_json(const Findings& found) {
@@ -423,6 +314,10 @@ std::vector<SweepCell> swept_plans(const PlanOptions& options, Console& console)
 }
 
 void execute_plan(const PlanOptions& options, Console& console) {
+    if (!options.combinations.empty()) {
+        plan_combinations(options, console);
+        return;
+    }
     if (!options.swept.empty()) {
         show_sweep([&] { return swept_plans(options, console); },
                    {.csv = options.csv},
@@ -497,7 +392,7 @@ void execute_plan(const PlanOptions& options, Console& console) {
                                        : scenario.file.filename().string(),
                      plan.result);
         write_output(options.heat_map,
-                     figure_bytes(render_heat_map(found.picture, options.look),
+                     figure_bytes(render_heat_map(found.picture, options.pictures.look),
                                   format_of_picture("--heatmap", options.heat_map)),
                      console);
     }
@@ -516,10 +411,12 @@ Command declare_plan(CLI::App& app) {
     const auto swept = std::make_shared<std::vector<std::string>>();
     add_plan_options(app, *options);
     add_sweep_of_plans(app, *options, *swept);
+    add_combinations(app, *options);
     Command command = scenario_command(options, execute_plan);
     command.complete = [options, swept](const std::vector<std::string>&, CommonOptions& common) {
         complete_plan(*options, common);
         options->swept = swept_keys(*swept, common.overrides);
+        complete_combinations(*options, common);
         if (!options->swept.empty() && !common.out.empty()) {
             throw Error(ErrorKind::Usage,
                         "--out",

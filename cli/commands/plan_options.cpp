@@ -19,6 +19,7 @@
 #include "cli/base/output_file.h"
 #include "cli/base/plan_grammar.h"
 #include "cli/base/value_words.h"
+#include "cli/commands/plan_lists.h"
 #include "cli/figures/figures.h"
 #include "cli/interop/exchange.h"
 #include "core/base/error.h"
@@ -70,21 +71,26 @@ std::string searched_list(const std::vector<std::string>& lists) {
 
 /// The first option that says something of a model by its name; empty: none is given.
 std::string_view option_of_question(const PlanOptions& plan) {
-    return plan.nodes != 1                   ? "--nodes"
+    return !plan.node_list.empty()           ? "--nodes"
            : plan.sequence                   ? "--sequence"
            : plan.batch_tokens               ? "--batch-tokens"
            : plan.precision                  ? "--precision"
            : plan.stack && names_model(plan) ? "--stack"
            : plan.whole_blocks               ? "--whole-blocks"
            : plan.tokens                     ? "--tokens"
-                                             : "";
+                                             : option_of_table(plan);
 }
 
 /// What to do with an option of a model beside a scenario.
 std::string hint_beside_scenario(const PlanOptions& plan, std::string_view option) {
     if (option == "--tokens") {
         return fmt::format("leave {} out: days and cost are for a model with --cluster",
-                           plan.price ? "--tokens and --price" : "--tokens");
+                           plan.price() ? "--tokens and --price" : "--tokens");
+    }
+    if (option == option_of_table(plan)) {
+        return fmt::format(
+            "leave {} out: it belongs to a table of a model on clusters (docs/planning.md)",
+            option);
     }
     if (option == "--whole-blocks") {
         return "leave --whole-blocks out: pipetwin import hf --whole-blocks writes costs of whole "
@@ -146,12 +152,14 @@ void add_question(CLI::App& app, PlanOptions& options) {
            "--cluster",
            options.cluster,
            "Kind of node in the cluster to plan for: a name that 'pipetwin devices' lists, or a "
-           "file")
+           "file; several make a table")
         ->check(suggests(NameList::Clusters))
-        ->type_name("NAME");
-    app.add_option("--nodes", options.nodes, "Number of nodes in the cluster (default 1)")
-        ->check(CLI::Range(1, 1 << 16))
-        ->type_name("N");
+        ->type_name("NAME[,NAME...]");
+    app.add_option("--nodes",
+                   options.node_list,
+                   "Number of nodes in the cluster (default 1); several make a table")
+        ->check([](const std::string& text) { return text.empty() ? "empty" : ""; })
+        ->type_name("N[,N...]");
     add_sequence(app, options.sequence, "Tokens per sample; 8k is 8192 (default 4096)");
     tokens("--batch-tokens",
            options.batch_tokens,
@@ -168,7 +176,8 @@ void add_question(CLI::App& app, PlanOptions& options) {
               options.stack,
               "Training software whose rates the costs of a model have, as 'pipetwin devices' "
               "names it, or a stack's file (default: the newest of Megatron that knows the "
-              "device; none: rates of the device alone); of a scenario: cluster.stack");
+              "device; none: rates of the device alone); several make a table; of a scenario: "
+              "cluster.stack");
     app.add_option("--schedule",
                    options.schedules,
                    "Search only these schedules, as in 1f1b,interleaved-1f1b (default: those that "
@@ -184,11 +193,14 @@ void add_question(CLI::App& app, PlanOptions& options) {
         options.tokens,
         "Tokens of the whole training run (k is 1,000): adds days and device hours to the answer");
     app.add_option("--price",
-                   options.price,
-                   "Price of one device hour, in any currency: adds the cost to the answer")
+                   options.prices,
+                   "Price of one device hour, in any currency: adds the cost to the answer; of "
+                   "several clusters one for each")
         ->check(finite_in(CLI::PositiveNumber))
-        ->type_name("X")
+        ->delimiter(',')
+        ->type_name("X[,X...]")
         ->needs("--tokens");
+    take_one_word(*app.get_option("--price"));
 }
 
 }  // namespace
@@ -217,10 +229,6 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
            "Draw a heat map of the fastest plan for each number of stages and micro-batches, as "
            "*.svg, *.pdf or *.png")
         ->type_name("FILE.svg");
-    add_figure_look(app, options.look);
-    for (const char* const of_picture : {"--width", "--legend", "--title"}) {
-        app.get_option(of_picture)->needs("--heatmap");
-    }
     app.add_option("--order-out",
                    options.order_out,
                    "Model with branches: also try another order of its layers, and write the costs "
@@ -247,12 +255,11 @@ void add_sweep_of_plans(CLI::App& app, PlanOptions& options, std::vector<std::st
          {"--heatmap", "--order-out", "--hybrid", "--largest", "--calibrate", "--mfu"}) {
         app.get_option("--sweep")->excludes(other);
     }
-    app.add_option("--csv", options.csv, "Write the table of --sweep as CSV")
-        ->type_name("FILE.csv")
-        ->needs("--sweep");
+    app.add_option("--csv", options.csv, "Write the table of combinations, or of --sweep, as CSV")
+        ->type_name("FILE.csv");
 }
 
-void complete_plan(const PlanOptions& options, CommonOptions& common) {
+void complete_plan(PlanOptions& options, CommonOptions& common) {
     refuse_unquoted_schedules(common.overrides);
     if (options.batch_tokens) {
         refuse_key_of_option("--batch-tokens", "training.batch", common.overrides);

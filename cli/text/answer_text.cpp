@@ -11,6 +11,7 @@
 #include "cli/text/evidence_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
+#include "cli/text/scale_text.h"
 #include "cli/text/sentences.h"
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
@@ -22,28 +23,13 @@
 #include "core/scenario/cluster/network_notes.h"
 #include "core/scenario/rank_device.h"
 #include "sim/questions/prediction.h"
+#include "sim/questions/training_bill.h"
 
 namespace pipetwin::cli {
 
 namespace {
 
 constexpr double least_headroom = 0.05;
-
-/// Numbers of a bill, with as many digits as they mean: "57,100", "4.67 million".
-std::string rounded(double number) {
-    if (number >= 1e12) {
-        return fmt::format("{:.3g} trillion", number / 1e12);
-    }
-    if (number >= 1e9) {
-        return fmt::format("{:.3g} billion", number / 1e9);
-    }
-    if (number >= 1e6) {
-        return fmt::format("{:.3g} million", number / 1e6);
-    }
-    const double unit = number >= 1e4 ? 100 : number >= 100 ? 1 : 0.01;
-    const double whole = std::round(number / unit) * unit;
-    return number < 100 ? fmt::format("{:.3g}", number) : with_separators(std::llround(whole));
-}
 
 double ratio(Bytes part, Bytes whole) {
     return static_cast<double>(part.count) / static_cast<double>(whole.count);
@@ -95,9 +81,10 @@ std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer
     }
     lines.push_back("step " + step);
     std::ranges::move(evidence_lines(parts.best.outlook.nearest), std::back_inserter(lines));
+    std::ranges::move(scale_lines(parts.best.outlook), std::back_inserter(lines));
     lines.push_back(fmt::format("{} tokens/s, {} per device",
-                                rounded(answer.tokens_per_second),
-                                rounded(answer.tokens_per_second / answer.devices)));
+                                bill_number(answer.tokens_per_second),
+                                bill_number(answer.tokens_per_second / answer.devices)));
     if (answer.utilisation) {
         const UtilisationWords words = utilisation_words(parts.best.outlook.flops_count);
         lines.push_back(
@@ -140,11 +127,6 @@ std::string shape_text(const sim::Shape& shape) {
         fmt::format("{}x{}x{}", shape.stages, shape.data_parallel, shape.tensor_parallel);
     return shape.context_parallel > 1 ? fmt::format("{} CP {}", text, shape.context_parallel)
                                       : text;
-}
-
-/// The name of a plan in the table of shapes: with an "s" where devices divide the sequence.
-std::string plan_name(const sim::FoundPlan& plan) {
-    return shape_text(plan.candidate.shape) + (divides_sequence(plan) ? "s" : "");
 }
 
 /// The fastest of the listed plans that leaves enough memory: "1x8x4s is 0.66 % slower and leaves
@@ -202,11 +184,11 @@ std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answ
         return {"--tokens N, such as 15T, adds days, device hours and, with --price, the cost"};
     }
     std::string line = fmt::format("{} tokens: {} days, {} device hours",
-                                   rounded(*parts.tokens),
-                                   rounded(*answer.days),
-                                   rounded(*answer.device_hours));
+                                   bill_number(*parts.tokens),
+                                   bill_number(*answer.days),
+                                   bill_number(*answer.device_hours));
     if (answer.cost) {
-        line += fmt::format(", cost {} at {:g} per hour", rounded(*answer.cost), *parts.price);
+        line += fmt::format(", cost {} at {:g} per hour", bill_number(*answer.cost), *parts.price);
     }
     const int all = parts.scenario.cluster.count;
     if (answer.devices < all) {
@@ -214,10 +196,10 @@ std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answ
         line += answer.cost ? fmt::format(", for the {} used; all {} cost {}",
                                           answer.devices,
                                           all,
-                                          rounded(more * *answer.cost))
+                                          bill_number(more * *answer.cost))
                             : fmt::format(" of the {} used, {} of all {}",
                                           answer.devices,
-                                          rounded(more * *answer.device_hours),
+                                          bill_number(more * *answer.device_hours),
                                           all);
     }
     return {line};
@@ -297,6 +279,25 @@ Json number_json(const std::optional<double>& number) {
 
 }  // namespace
 
+std::string bill_number(double number) {
+    if (number >= 1e12) {
+        return fmt::format("{:.3g} trillion", number / 1e12);
+    }
+    if (number >= 1e9) {
+        return fmt::format("{:.3g} billion", number / 1e9);
+    }
+    if (number >= 1e6) {
+        return fmt::format("{:.3g} million", number / 1e6);
+    }
+    const double unit = number >= 1e4 ? 100 : number >= 100 ? 1 : 0.01;
+    const double whole = std::round(number / unit) * unit;
+    return number < 100 ? fmt::format("{:.3g}", number) : with_separators(std::llround(whole));
+}
+
+std::string plan_name(const sim::FoundPlan& plan) {
+    return shape_text(plan.candidate.shape) + (divides_sequence(plan) ? "s" : "");
+}
+
 std::optional<std::int64_t> known_parameters(const Profile& profile) {
     std::int64_t sum = 0;
     for (const LayerCost& layer : profile.layers) {
@@ -363,16 +364,15 @@ Answer answer_of(const AnswerParts& parts) {
     answer.tokens_per_step = double{1} * parts.scenario.training.batch * parts.sequence;
     answer.tokens_per_second = answer.tokens_per_step / answer.seconds_per_step;
     answer.utilisation = parts.best.outlook.utilisation();
-    if (parts.tokens) {
-        constexpr double seconds_of_a_day = 86'400;
-        constexpr double seconds_of_an_hour = 3600;
-        const double seconds = *parts.tokens / answer.tokens_per_second;
-        answer.days = seconds / seconds_of_a_day;
-        answer.device_hours = seconds / seconds_of_an_hour * answer.devices;
-        if (parts.price) {
-            answer.cost = *answer.device_hours * *parts.price;
-        }
-    }
+    const sim::TrainingBill bill =
+        sim::training_bill({.step = parts.plan.step,
+                            .tokens_per_second = answer.tokens_per_second,
+                            .devices = answer.devices,
+                            .tokens = parts.tokens,
+                            .price = parts.price});
+    answer.days = bill.days;
+    answer.device_hours = bill.device_hours;
+    answer.cost = bill.cost;
     return answer;
 }
 
@@ -428,6 +428,7 @@ Json answer_json(const AnswerParts& parts) {
             {"days", number_json(answer.days)},
             {"device_hours", number_json(answer.device_hours)},
             {"cost", number_json(answer.cost)},
+            {"loss_by_scale", scale_json(parts.best.outlook)},
             {"warnings", std::move(warnings)},
             {"shapes", std::move(shapes)},
             {"front", sim::time_memory_front(parts.shapes.plans)}};

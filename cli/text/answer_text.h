@@ -79,6 +79,13 @@ struct Answer {
 
 Answer answer_of(const AnswerParts& parts);
 
+/// A number of a bill with as many digits as it means: "57,100", "4.67 million".
+std::string bill_number(double number);
+
+/// The shape of a plan as the tables name it: "2x8x4s", with an "s" where devices divide the
+/// sequence.
+std::string plan_name(const sim::FoundPlan& plan);
+
 /// The answer first, then the best plan of every shape and which of them save memory.
 std::string answer_text(const AnswerParts& parts, const Console& console);
 

@@ -156,7 +156,8 @@ Json violation_json(const Violation& violation) {
             {"why", violation.why}};
 }
 
-/// Milliseconds between which a measured step is to be expected; null for measured costs.
+}  // namespace
+
 Json interval_json(const std::optional<ErrorRange>& error, Duration predicted_step) {
     if (!error) {
         return nullptr;
@@ -169,8 +170,6 @@ Json interval_json(const std::optional<ErrorRange>& error, Duration predicted_st
             {"largest_measured_devices",
              error->largest_measured > 0 ? Json(error->largest_measured) : Json()}};
 }
-
-}  // namespace
 
 Json peak_json(const MemoryUse& peak, bool known) {
     const auto count = [known](Bytes bytes) { return known ? Json(bytes.count) : Json(nullptr); };

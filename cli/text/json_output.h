@@ -36,6 +36,8 @@ Json peak_json(const MemoryUse& peak, bool known);
 Json prediction_json(const sim::Prediction& prediction);
 /// A prediction with its explanation.
 Json explained_json(const sim::Prediction& prediction, const sim::Explanation& explanation);
+/// Between what times a measured step is to be expected, and the runs that say so; null for none.
+Json interval_json(const std::optional<ErrorRange>& error, Duration predicted_step);
 /// Where a step's time went, in milliseconds.
 Json breakdown_json(const Breakdown& breakdown);
 /// A measured step, as in metrics.jsonl.

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/base/progress.h"
-#include "cli/base/stop_wish.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
@@ -44,6 +42,34 @@ sim::SearchResult search_with_progress(const Scenario& scenario,
                         ? "nothing fits"
                         : fmt::format("best {}", format_duration(result.ranked.front().step)));
     return result;
+}
+
+bool PartOfTask::goes_on(double share, std::string_view detail) const {
+    progress.update(begin + length * share,
+                    detail.empty() ? what : fmt::format("{}, {}", what, detail));
+    return !stop.is_asked();
+}
+
+PartOfTask PartOfTask::between(double from, double to) const {
+    return {.progress = progress,
+            .stop = stop,
+            .what = what,
+            .begin = begin + length * from,
+            .length = length * (to - from)};
+}
+
+sim::SearchResult search_in_part(const Scenario& scenario,
+                                 const Model& model,
+                                 const Profile& profile,
+                                 const PartOfTask& part) {
+    sim::SearchOptions options;
+    options.progress = [&part](const sim::SearchProgress& now) {
+        return part.goes_on(now.share,
+                            now.best ? fmt::format("best {}; Ctrl-C ends with what is found",
+                                                   format_duration(*now.best))
+                                     : "nothing fits yet");
+    };
+    return sim::search_plans(scenario, model, profile, options);
 }
 
 std::string planned_text(const Scenario& scenario, const sim::SearchResult& result) {

@@ -132,18 +132,6 @@ std::string samples_text(const SweepCell& cell) {
     return rate ? fmt::format("{:.4g}", *rate) : "";
 }
 
-/// A field of CSV, in quotes where it needs them.
-std::string csv_field(const std::string& text) {
-    if (text.find_first_of(",\"\n") == std::string::npos) {
-        return text;
-    }
-    std::string quoted = "\"";
-    for (const char c : text) {
-        quoted += c == '"' ? "\"\"" : std::string(1, c);
-    }
-    return quoted + '"';
-}
-
 /// "llama-8b, pipeline.stages = 2: ", or nothing for plain numbers.
 std::string lead_of(const SweepCell& cell) {
     std::string lead = cell.scenario;

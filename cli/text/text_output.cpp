@@ -378,6 +378,17 @@ std::string percent_text(double share) {
     return fmt::format("{:.2f} %", 100 * share);
 }
 
+std::string csv_field(const std::string& text) {
+    if (text.find_first_of(",\"\n") == std::string::npos) {
+        return text;
+    }
+    std::string quoted = "\"";
+    for (const char c : text) {
+        quoted += c == '"' ? "\"\"" : std::string(1, c);
+    }
+    return quoted + '"';
+}
+
 std::string error_text(double percent) {
     return fmt::format("{:+.2f} %", percent);
 }

@@ -43,6 +43,9 @@ std::string percent_text(double share);
 /// The axes along which devices share layers, samples and experts: "tensor, expert parallelism".
 std::string inner_parallelism(const Plan& plan);
 
+/// A field of CSV, in quotes where it needs them.
+std::string csv_field(const std::string& text);
+
 /// The error of a prediction: "+1.25 %".
 std::string error_text(double percent);
 

@@ -56,22 +56,35 @@ std::optional<double> dense_rate(const Plan& plan,
     return sum * plan->replicas * plan->rank_devices();
 }
 
-std::vector<NearRun> nearest_to(const Plan& plan,
-                                const SettledScenario& scenario,
-                                const Profile& profile) {
+RunLike run_like(const Plan& plan, const SettledScenario& scenario, const Profile& profile) {
     double parameters = 0;
     for (const LayerCost& layer : profile.layers) {
         parameters += static_cast<double>(layer.parameter_count);
     }
     const std::string& device = scenario.cluster.device;
-    return nearest_runs(
-        *shipped_evidence(),
-        {.stack = profile.stack,
-         .device = device.empty() || device == this_machine ? profile.device : device,
-         .precision = profile.precision,
-         .parameters = std::max(1.0, parameters),
-         .experts = routes_experts(profile),
-         .devices = static_cast<int>(device_count(plan))});
+    return {.stack = profile.stack,
+            .device = device.empty() || device == this_machine ? profile.device : device,
+            .precision = profile.precision,
+            .parameters = std::max(1.0, parameters),
+            .experts = routes_experts(profile),
+            .devices = static_cast<int>(device_count(plan))};
+}
+
+ScaleAssumption scale_assumption(const Plan& plan,
+                                 const SettledScenario& scenario,
+                                 const Profile& profile,
+                                 const RunLike& like,
+                                 const Stack& stack) {
+    const std::vector<ScaleSeries> series = scale_series(*shipped_evidence());
+    const std::optional<double>& of_scenario = scenario.cluster.device_spread;
+    const Fact<double>& of_stack = stack.collectives.straggler;
+    return {.devices = like.devices,
+            .slowest = slowest_device(scenario, profile, plan.rank_count()),
+            .deviation = of_scenario.value_or(of_stack.value),
+            .source = of_scenario ? std::string() : of_stack.source,
+            .nearest = nearest_series(series, like),
+            .unexplained_loss = median_unexplained_loss(series),
+            .series = static_cast<int>(series.size())};
 }
 
 }  // namespace
@@ -110,7 +123,11 @@ Outlook outlook(const Plan& plan,
     const std::shared_ptr<const Stack> stack = stack_of(scenario, profile);
     outlook.stack = stack ? stack->name : std::string();
     if (!profile.stack.empty()) {
-        outlook.nearest = nearest_to(plan, scenario, profile);
+        const RunLike like = run_like(plan, scenario, profile);
+        outlook.nearest = nearest_runs(*shipped_evidence(), like);
+        if (stack) {
+            outlook.scale = scale_assumption(plan, scenario, profile, like, *stack);
+        }
     }
     return outlook;
 }

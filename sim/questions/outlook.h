@@ -8,6 +8,7 @@
 
 #include "core/artifacts/model_flops.h"
 #include "core/costs/devices/evidence.h"
+#include "core/costs/devices/scale_series.h"
 #include "core/costs/estimate_error.h"
 #include "core/costs/profile.h"
 #include "core/timeline/metrics.h"
@@ -20,6 +21,19 @@ struct SettledScenario;
 }  // namespace pipetwin
 
 namespace pipetwin::sim {
+
+/// What the number of devices adds to a step beside its messages: an assumption, and published runs
+/// to judge it by.
+struct ScaleAssumption {
+    int devices = 1;
+    /// Computation takes so many times as long as on the mean device: `slowest_device`.
+    double slowest = 1;
+    double deviation = 0;  ///< standard deviation of the devices' speeds, of which that follows
+    std::string source{};  ///< of the deviation: keys of the stack's [sources]; empty: a scenario
+    std::optional<ScaleSeries> nearest{};      ///< to the plan, of all series
+    std::optional<double> unexplained_loss{};  ///< the median of all series
+    int series = 0;                            ///< their number
+};
 
 /// What follows from a predicted step beside its times.
 struct Outlook {
@@ -39,6 +53,8 @@ struct Outlook {
     std::string stack;  ///< of the costs, else of the cluster; empty: none
     /// Published runs with a stack that are nearest to the plan; empty without a stack.
     std::vector<NearRun> nearest;
+    /// None for costs without a stack.
+    std::optional<ScaleAssumption> scale;
 
     /// Model FLOPs utilisation by the count that is shown.
     std::optional<double> utilisation() const;

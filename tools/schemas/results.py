@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands print with --json: {name of the schema: (title, shape)}."""
 from notation import ANYTHING, Maybe, Shared, Words
-from shared import (CALIBRATION, COMPARISON, EVIDENCE, EXPLANATION, HEAD, MEMORY_BESIDE, PEAK, PREDICTION, RECOMPUTE, RUNS,
+from shared import (CALIBRATION, COMPARISON, EVIDENCE, EXPLANATION, HEAD, INTERVAL, MEMORY_BESIDE, PEAK, PREDICTION, RECOMPUTE, RUNS,
                     STEP, TRANSLATIONS, VARIED)
 
 SHAPE = {
@@ -20,7 +20,14 @@ ANSWER = {
     "parameters": "integer?", "devices": "integer", "devices_of_cluster": "integer", "device": "string",
     "tokens_per_step": "number", "tokens_per_second": "number", "tokens_per_second_per_device": "number",
     "model_flops_utilisation": "number?", "mfu_definition": "string", "headroom": "number?", "days": "number?",
-    "device_hours": "number?", "cost": "number?", "warnings": ["string"], "shapes": [FOUND], "front": ["integer"],
+    "device_hours": "number?", "cost": "number?",
+    "loss_by_scale": Maybe({
+        "devices": "integer", "slowest_device": "number", "deviation": "number",
+        "nearest": Maybe({"model": "string", "device": "string", "precision": "string", "stack": "string", "year": "integer",
+                          "from_devices": "integer", "to_devices": "integer", "measured_loss": "number",
+                          "predicted_loss": "number", "source": "string"}),
+        "unexplained_loss": "number?", "series": "integer"}),
+    "warnings": ["string"], "shapes": [FOUND], "front": ["integer"],
     "written": Maybe({"folder": "string",
                       "exports": [{"format": "string", "file": "string?", "notes": ["string"], "why_not": "string?"}]})}
 HYBRID = {
@@ -34,6 +41,19 @@ PLAN = {
     "searched": "integer", "pruned": "integer",
     "infeasible": [{"why": "string", "count": "integer", "example": {**SHAPE, **DIVISIONS}}],
     "heat_map?": [FOUND], "hybrid?": HYBRID, "calibration": CALIBRATION, "answer": Maybe(ANSWER)}
+PLAN_TABLE = {
+    **HEAD, "model": "string", "tokens": "number?",
+    "assumptions": {"mtbf_hours": "number", "checkpoint_s": "number", "restart_s": "number"},
+    "deadline": Maybe({"days": "number", "from": "string?", "until": "string?"}),
+    "best": "integer?", "front": ["integer"],
+    "rows": [{
+        "cluster": "string", "nodes": "integer", "stack": "string?", "price": "number?", "plan": Maybe(FOUND),
+        "answer": Maybe({key: ANSWER[key] for key in ANSWER if key not in ("shapes", "front", "written")}),
+        "interval": INTERVAL,
+        "costs_stack": "string?", "evidence": EVIDENCE,
+        "failures": Maybe({"share": "number", "checkpoint_every": "integer", "failures": "number?", "more_days": "number?",
+                           "more_cost": "number?", "days": "number?", "device_hours": "number?", "cost": "number?"}),
+        "complete": "boolean?", "in_time": "boolean?", "why_not": "string?"}]}
 LARGEST = {
     **HEAD,
     "largest": {
@@ -122,6 +142,7 @@ RESULTS = {
     "simulate": ("A prediction: simulate", {**PREDICTION, "explanation": EXPLANATION, **VARIED, "calibration": CALIBRATION}),
     "sweep": ("Plans side by side: sweep, simulate and plan with several values", SWEEP),
     "plan": ("A search for plans: plan", PLAN),
+    "plan-table": ("Plans of several clusters, numbers of nodes and stacks: plan", PLAN_TABLE),
     "plan-largest": ("The largest model that fits: plan --largest", LARGEST),
     "model": ("The units of a model: model", MODEL),
     "train": ("The last step of a training: train, launch", {**HEAD, **STEP, "memory_beside": MEMORY_BESIDE,

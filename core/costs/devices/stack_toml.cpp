@@ -639,6 +639,21 @@ Stack parse_stack(std::string_view text, std::string place) {
     return StackReader(text, std::move(place)).read();
 }
 
+std::vector<std::string> source_texts(std::string_view text,
+                                      std::string place,
+                                      std::string_view keys) {
+    constexpr string_view between = ", ";
+    const TomlDocument document(text, std::move(place), {}, "docs/devices.md");
+    const TomlTable sources = document.root().table("sources");
+    std::vector<std::string> texts;
+    for (string_view rest = keys; !rest.empty();) {
+        const std::size_t end = std::min(rest.find(between), rest.size());
+        texts.push_back(sources.text(rest.substr(0, end)).value_or(""));
+        rest.remove_prefix(std::min(end + between.size(), rest.size()));
+    }
+    return texts;
+}
+
 namespace {
 
 /// A string of TOML: one of JSON is one, too.

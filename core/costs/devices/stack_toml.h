@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/costs/devices/stack.h"
 
@@ -13,6 +14,12 @@ namespace pipetwin {
 /// file explains. Throws Error(BadInput) with `place`, line, column, what was found and what was
 /// expected.
 Stack parse_stack(std::string_view text, std::string place);
+
+/// What the file of a stack says of its sources `keys`, with ", " between them, as a fact has them:
+/// one text for each. Throws as `parse_stack`.
+std::vector<std::string> source_texts(std::string_view text,
+                                      std::string place,
+                                      std::string_view keys);
 
 /// The source of what was calibrated, in the table [sources] of its file.
 inline constexpr std::string_view source_of_runs = "measured-runs";

@@ -51,16 +51,22 @@ class EveryView : public InFolder {
         measured.timelines.noise = noise;
         std::ofstream(trace) << print_chrome_trace(measured);
     }
-    std::string html() const { return content_of(folder() / "run" / "report.html"); }
+    std::string html() const { return content_of(folder() / run_ / "report.html"); }
     nlohmann::json report() const {
-        return nlohmann::json::parse(content_of(folder() / "run" / "report.json"));
+        return nlohmann::json::parse(content_of(folder() / run_ / "report.json"));
     }
-    nlohmann::json compared() const { return pipetwin({"compare", path("run"), "--json"}).json(); }
-    std::string text() const { return pipetwin({"compare", path("run")}).out; }
-    gui::RunData window() const { return gui::load_run(path("run")); }
+    nlohmann::json compared() const { return pipetwin({"compare", path(run_), "--json"}).json(); }
+    std::string text() const { return pipetwin({"compare", path(run_)}).out; }
+    gui::RunData window() const { return gui::load_run(path(run_)); }
+    /// Lets the views be those of another run of the folder.
+    void look_at(const std::string& run) { run_ = run; }
+    void expect_same_figures() const;
+
+  private:
+    std::string run_ = "run";
 };
 
-TEST_F(EveryView, HasTheSameFigures) {
+void EveryView::expect_same_figures() const {
     const nlohmann::json compared = this->compared();
     EXPECT_EQ(report()["comparison"], compared);
     // One word, one figure: the bubble of the prediction is that of the comparison.
@@ -106,6 +112,42 @@ TEST_F(EveryView, HasTheSameFigures) {
               std::ranges::max_element(both.peaks, {}, &PeakDelta::measured)->measured);
     EXPECT_DOUBLE_EQ(compared["replay"]["error_percent"].get<double>(),
                      both.replay.value().error_percent());
+}
+
+TEST_F(EveryView, HasTheSameFigures) {
+    expect_same_figures();
+}
+
+TEST_F(EveryView, OfTenRunsHasTheFiguresThatTheRunPrinted) {
+    const std::vector<std::vector<std::string>> ways{
+        {"pipeline.schedule=gpipe"},
+        {"pipeline.schedule=1f1b", "pipeline.micro_batches=2"},
+        {"pipeline.schedule=1f1b", "pipeline.micro_batches=8"},
+        {"pipeline.schedule=zb-h1"},
+        {"pipeline.schedule=gpipe", "pipeline.recompute=always"},
+        {"pipeline.schedule=1f1b", "pipeline.recompute=except-last"},
+        {"pipeline.schedule=1f1b", "pipeline.stages=3", "cluster.count=3"},
+        {"pipeline.schedule=naive", "pipeline.micro_batches=1"},
+        {"pipeline.schedule=1f1b", "pipeline.stages=1"},
+        {"pipeline.schedule=1f1b", "training.steps=6"}};
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+        const std::string name = fmt::format("run{}", i);
+        std::vector<std::string> args{"run",
+                                      path("s.toml"),
+                                      "--profile",
+                                      path("costs.profile.json"),
+                                      "--out",
+                                      path(name),
+                                      "--json"};
+        for (const std::string& key : ways[i]) {
+            args.insert(args.end(), {"--set", key});
+        }
+        const Outcome run = pipetwin(args);
+        ASSERT_EQ(run.code, 0) << ways[i].front() << run.err;
+        look_at(name);
+        EXPECT_EQ(run.json(), report()) << ways[i].front();
+        expect_same_figures();
+    }
 }
 
 /// A step of the window had another bubble than the run, and the list of runs a third one.
