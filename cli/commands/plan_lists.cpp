@@ -98,18 +98,22 @@ void expect_price_of_each(const PlanOptions& options, std::size_t clusters) {
     if (prices <= 1 || prices == clusters) {
         return;
     }
-    const std::string decimal =
-        prices == 2 ? fmt::format("did you mean '{:g}.{:g}'?", options.prices[0], options.prices[1])
-                    : "";
+    if (clusters == 1) {
+        throw Error(
+            ErrorKind::Usage,
+            "--price",
+            fmt::format("'{:g}', expected a number above zero, and one for each cluster",
+                        fmt::join(options.prices, ",")),
+            prices == 2
+                ? fmt::format("did you mean '{:g}.{:g}'?", options.prices[0], options.prices[1])
+                : std::string("write it as in --price 2.5"));
+    }
     throw Error(ErrorKind::Usage,
                 "--price",
                 fmt::format("{}, expected one, or one for each of the {}",
                             counted(prices, "price"),
                             counted(clusters, "cluster")),
-                clusters == 1 && !decimal.empty()
-                    ? decimal
-                    : fmt::format("name one for each in the order of --cluster, as in --price {}",
-                                  clusters == 1 ? "2.5" : "2.5,4"));
+                "name one for each in the order of --cluster, as in --price 2.5,4");
 }
 
 /// Throws Error(Usage) for a deadline that is none.
@@ -264,6 +268,12 @@ void complete_combinations(PlanOptions& options, const CommonOptions& common) {
     }
     expect_price_of_each(options, std::max<std::size_t>(1, clusters.size()));
     expect_deadline(options);
+    if (clusters.empty() && options.heat_map.empty() && options.pictures.look != FigureLook{}) {
+        throw Error(ErrorKind::Usage,
+                    option_of_look(options.pictures.look),
+                    "it is for a picture, but none is asked for",
+                    "name one: --heatmap FILE.svg");
+    }
     check_pictures_beside(options.pictures, !options.heat_map.empty());
     const bool is_table =
         !option_of_table(options).empty() || (!options.csv.empty() && options.swept.empty());

@@ -181,7 +181,7 @@ TEST_F(PlanTableMistakes, FailuresPricesAndForms) {
         {{"--restart-s", "soon"}, "--restart-s", "'soon'", "--restart-s 60"},
         {{"--nodes", "1,2", "--tokens", "1T", "--price", "2,3"},
          "--price",
-         "2 prices, expected one",
+         "'2,3', expected a number above zero",
          "'2.3'"},
         {{"--nodes", "1,2", "--price", "2"}, "--price", "needs --tokens", "--tokens"},
         {{"--nodes", "1,2", "--tokens", "1T", "--price", "-2"}, "--price", "'-2'", "--price 2.5"},
