@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/ascii.h"
+#include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/base/version.h"
 
@@ -112,7 +113,10 @@ std::string text_of(const CLI::ParseError& error,
         words_of_option != choices.end()
             ? fmt::format("one of {}", fmt::join(words_of_option->second, ", "))
         : name == "--size"    ? "WIDTHxHEIGHT from 200 to 16384, such as 1920x1080"
+        : name == "--at"      ? "a place such as step=3,rank=1,ms=12.5"
         : name == "--replica" ? "a whole number of zero or more"
+        : name == "--nodes"   ? "a whole number above 0"
+        : name == "--cluster" ? "the name of a kind of node, such as 8x-h100-sxm"
                               : "the name of a file";
     std::string_view near;
     if (words_of_option != choices.end()) {
@@ -144,7 +148,8 @@ const std::vector<std::string>& view_names() {
                                                 "groups",
                                                 "start",
                                                 "playground",
-                                                "side-by-side"};
+                                                "side-by-side",
+                                                "plan"};
     return names;
 }
 
@@ -156,6 +161,7 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     std::string theme;
     std::string parsed_view;
     int parsed_replica = 0;
+    ParsedOptions parsed;
     app.add_option(
            "run",
            runs,
@@ -172,7 +178,7 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option(
            "--view",
            parsed_view,
-           fmt::format("page or panel to show, one of {}; runs is the panel Compare runs, run is "
+           fmt::format("page or panel to show, one of {}; runs is the table of the comparison, run is "
                        "the panel Train",
                        fmt::join(view_names(), ", ")))
         ->option_text("NAME")
@@ -180,9 +186,16 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option("--replica", parsed_replica, "replica to show")
         ->option_text("N=0")
         ->check(CLI::NonNegativeNumber);
+    app.add_option(
+           "--cluster", parsed.options.cluster, "kind of node that --view plan plans a model on")
+        ->option_text("NAME");
+    app.add_option("--nodes", parsed.options.nodes, "number of nodes that --view plan plans on")
+        ->option_text("N=1")
+        ->check(CLI::PositiveNumber);
+    std::string place;
+    app.add_option("--at", place, "place of the run to show")->option_text("step=N,rank=N,ms=X");
     app.set_version_flag("--version", fmt::format("pipetwin-gui {}", program_version()));
 
-    ParsedOptions parsed;
     const std::vector<std::string> words = arguments;
     try {
         std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
@@ -198,6 +211,16 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     if (std::string wrong = wrong_ending_text(screenshot); !wrong.empty()) {
         parsed.end = EarlyEnd{.exit_code = usage_exit, .text = std::move(wrong)};
         return parsed;
+    }
+    parsed.options.has_place = !place.empty();
+    if (parsed.options.has_place) {
+        try {
+            parsed.options.at = parse_place(place, "--at");
+        } catch (const Error& error) {
+            parsed.end = EarlyEnd{.exit_code = usage_exit,
+                                  .text = usage_text(error.place(), error.text(), error.hint())};
+            return parsed;
+        }
     }
     if (!screenshot.empty()) {
         parsed.options.screenshot = screenshot;

@@ -8,6 +8,7 @@
 
 #include <QSize>
 
+#include "core/timeline/linked_place.h"
 #include "gui/base/palette.h"
 
 namespace pipetwin::gui {
@@ -19,9 +20,14 @@ struct Options {
     int width = 1280;
     int height = 800;
     std::optional<Theme> theme;
-    int replica = 0;  ///< of a run with several: the one that is shown
+    LinkedPlace at{};  ///< the place of the run that is shown
+    bool has_place = false;
+    int replica = 0;      ///< of a run with several: the one that is shown
+    std::string cluster;  ///< of a model that is planned; empty: the usual
+    int nodes = 1;        ///< of a model that is planned
     /// What is shown first, a name of `view_names`; "" for the timeline, or the start page where
-    /// there are no runs. "side-by-side" shows the runs below each other.
+    /// there are no runs. "side-by-side" shows the runs below each other, "plan" plans the first of
+    /// them.
     std::string view;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include <QLabel>
@@ -171,6 +172,13 @@ void CriticalPathPanel::set_colors(const Palette& palette) {
     setPalette(widget_palette(palette));
 }
 
+void CriticalPathPanel::set_range(RangeFilterPointer range) {
+    range_ = std::move(range);
+    if (run_ != nullptr && step_ >= 0 && !working_.isRunning()) {
+        show_paths();
+    }
+}
+
 CriticalPathPanel::Both CriticalPathPanel::both_of(const std::shared_ptr<const RunData>& run,
                                                    int step) {
     Both paths;
@@ -218,6 +226,9 @@ QString CriticalPathPanel::sentence() const {
         sentences += side == Side::Predicted
                          ? tr("%1, in %2 parts.").arg(step).arg(analysis->critical_path().size())
                          : step + QStringLiteral(". ") + simulation_sentence(*analysis, shares);
+    }
+    if (range_ != nullptr) {
+        sentences += tr("The lists of actions show the selected range alone.");
     }
     sentences +=
         tr("The column \"10 % less\" shows how much time the step saves if a part takes "
@@ -283,10 +294,18 @@ void CriticalPathPanel::show_shares() {
 
 void CriticalPathPanel::show_actions(Side side) {
     const auto analysis = paths_[place(side)].analysis;
-    const int rows = analysis == nullptr ? 0 : static_cast<int>(analysis->critical_path().size());
-    const auto piece = [analysis](int row) -> const PathPiece& {
-        return analysis->critical_path()[as_index(row)];
-    };
+    std::vector<PathPiece> pieces;
+    if (analysis != nullptr) {
+        std::ranges::copy_if(
+            analysis->critical_path(), std::back_inserter(pieces), [&](const PathPiece& at) {
+                SpanRef ref = at.ref;
+                ref.step = step_;
+                return range_ == nullptr || range_->touches(ref, at.begin, at.end);
+            });
+    }
+    const int rows = static_cast<int>(pieces.size());
+    const auto content = std::make_shared<const std::vector<PathPiece>>(std::move(pieces));
+    const auto piece = [content](int row) -> const PathPiece& { return (*content)[as_index(row)]; };
     const QString name = analysis == nullptr ? QString() : heading_of_chain(*run_, side);
     const int digits = rows == 0 ? 0 : digits_for(analysis->length(), analysis->length() / rows);
     actions_[place(side)]->show(

@@ -12,6 +12,7 @@
 #include "gui/base/text_table.h"
 #include "gui/timeline/selection.h"
 #include "gui/view/analysis/path_shares.h"
+#include "gui/view/timeline/range_filter.h"
 
 class QLabel;
 class QSplitter;
@@ -29,6 +30,8 @@ class CriticalPathPanel : public QWidget {
 
     void show_run(std::shared_ptr<const RunData> run);
     void set_colors(const Palette& palette);
+    /// Lists only the parts that touch the range; null: all. The shares stay those of the step.
+    void set_range(RangeFilterPointer range);
 
   signals:
     /// The longest chains of both sides of the step that is shown, for the timeline to mark.
@@ -55,6 +58,7 @@ class CriticalPathPanel : public QWidget {
 
     Selection* selection_;
     std::shared_ptr<const RunData> run_;
+    RangeFilterPointer range_;
     int step_ = -1;
     QFutureWatcher<Both> working_;
     Both paths_;

@@ -239,9 +239,20 @@ void ErrorPanel::show_run(std::shared_ptr<const RunData> run) {
         show_summary(nullptr);
         return;
     }
+    want();
+}
+
+void ErrorPanel::set_range(RangeFilterPointer range) {
+    range_ = std::move(range);
+    if (run_ != nullptr) {
+        want();
+    }
+}
+
+void ErrorPanel::want() {
     sentence_->setText(tr("Computing the errors ..."));
-    working_.setFuture(QtConcurrent::run(workers(), [run = run_] {
-        return std::make_shared<const ErrorSummary>(error_summary(*run));
+    working_.setFuture(QtConcurrent::run(workers(), [run = run_, range = range_] {
+        return std::make_shared<const ErrorSummary>(error_summary(*run, range.get()));
     }));
 }
 
@@ -252,8 +263,10 @@ void ErrorPanel::set_colors(const Palette& palette) {
 
 void ErrorPanel::show_summary(const Result& summary) {
     summary_ = summary;
-    const QString text =
-        summary == nullptr ? tr("No run is open.") : text_of(sentence_of(*summary));
+    const QString text = summary == nullptr ? tr("No run is open.")
+                         : range_ != nullptr && summary->costs.empty() && run_->comparison
+                             ? tr("No action with an error lies in the selected range.")
+                             : text_of(sentence_of(*summary));
     sentence_->setText(unbroken(text));
     sentence_->setAccessibleName(text);
     const bool any = summary != nullptr && !summary->costs.empty();

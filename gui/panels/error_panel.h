@@ -56,6 +56,8 @@ class ErrorPanel : public QWidget {
 
     void show_run(std::shared_ptr<const RunData> run);
     void set_colors(const Palette& palette);
+    /// Sums up only the actions that touch the range; null: all.
+    void set_range(RangeFilterPointer range);
 
   signals:
     /// The selection has gone there.
@@ -66,12 +68,14 @@ class ErrorPanel : public QWidget {
   private:
     using Result = std::shared_ptr<const ErrorSummary>;
 
+    void want();
     void show_summary(const Result& summary);
     void show_histogram(int row);
     void go(const std::optional<SpanRef>& ref);
 
     Selection* selection_;
     std::shared_ptr<const RunData> run_;
+    RangeFilterPointer range_;
     QFutureWatcher<Result> working_;
     Result summary_;
     QLabel* sentence_;

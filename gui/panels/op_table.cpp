@@ -361,8 +361,14 @@ void OpTablePanel::set_colors(const Palette& palette) {
     setPalette(widget_palette(palette));
 }
 
+void OpTablePanel::set_range(RangeFilterPointer range) {
+    range_ = std::move(range);
+    filter();
+}
+
 void OpTablePanel::filter() {
-    if (const auto filter = parse_filter(line_->text().toStdString())) {
+    if (auto filter = parse_filter(line_->text().toStdString())) {
+        filter->range = range_;
         count_->setText(tr("..."));
         proxy_->set_filter(*filter);
     } else {
@@ -376,6 +382,9 @@ void OpTablePanel::show_count() {
     QString text = all == 0       ? tr("No run is open.")
                    : found == all ? tr("%L1 actions").arg(all)
                                   : tr("%L1 of %L2 actions").arg(found).arg(all);
+    if (range_ != nullptr) {
+        text += range_->has_range() ? tr(", in the selected range") : tr(", of the shown ranks");
+    }
     if (proxy_->rowCount() < found) {
         text += tr(", the first %L1 listed").arg(proxy_->rowCount());
     }

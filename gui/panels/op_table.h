@@ -98,6 +98,8 @@ class OpTablePanel : public QWidget {
 
     void show_run(std::shared_ptr<const RunData> run);
     void set_colors(const Palette& palette);
+    /// Lists only what lies in the range; null: everything.
+    void set_range(RangeFilterPointer range);
 
   signals:
     /// The selection has gone there.
@@ -118,6 +120,7 @@ class OpTablePanel : public QWidget {
     OpFilterProxy* proxy_;
     QTableView* view_;
     QFutureWatcher<std::shared_ptr<const OpRows>> finding_critical_;
+    RangeFilterPointer range_;
     bool following_ = false;  ///< the table follows the selection, not the other way
 };
 

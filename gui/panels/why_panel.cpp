@@ -95,16 +95,37 @@ void WaitModel::show_chain(const std::shared_ptr<const StepAnalysis>& analysis, 
     endResetModel();
 }
 
-void WaitModel::show_longest(const std::shared_ptr<const StepAnalysis>& analysis, int step) {
+namespace {
+
+/// Whether the wait before an action, or after the last one of a rank, touches the range.
+bool touches(const RangeFilter& range, const StepAnalysis& analysis, const IdleTime& idle) {
+    const RowIndex* const row = analysis.run().twin.row(idle.ref);
+    if (row == nullptr) {
+        return false;
+    }
+    const Duration end =
+        idle.ref.cell < row->size() ? row->ready(idle.ref.cell) : analysis.length();
+    return range.touches(idle.ref, end - idle.wait, end);
+}
+
+}  // namespace
+
+void WaitModel::show_longest(const std::shared_ptr<const StepAnalysis>& analysis,
+                             int step,
+                             const RangeFilter* range) {
     beginResetModel();
     analysis_ = analysis;
     is_chain_ = false;
     chain_.clear();
-    const auto& all = analysis->idle_times();
-    const auto shown = static_cast<std::ptrdiff_t>(std::min(all.size(), most_rows));
-    longest_.assign(all.begin(), all.begin() + shown);
-    for (IdleTime& idle : longest_) {
+    longest_.clear();
+    for (IdleTime idle : analysis->idle_times()) {
         idle.ref.step = step;
+        if (longest_.size() == most_rows) {
+            break;
+        }
+        if (range == nullptr || touches(*range, *analysis, idle)) {
+            longest_.push_back(idle);
+        }
     }
     endResetModel();
 }
@@ -308,6 +329,14 @@ std::optional<SpanRef> WhyPanel::explained() const {
     return selection_->span() ? selection_->span() : end_;
 }
 
+void WhyPanel::set_range(RangeFilterPointer range) {
+    range_ = std::move(range);
+    if (run_ != nullptr && !run_->empty() && !explained() && !loader_.is_working() &&
+        loader_.get() != nullptr) {
+        show_step();
+    }
+}
+
 void WhyPanel::set_colors(const Palette& palette) {
     setPalette(widget_palette(palette));
 }
@@ -392,10 +421,12 @@ void WhyPanel::show_step() {
     const StepAnalysis& analysis = *loader_.get();
     const bool lists_waits = analysis.note().empty() && analysis.idle().wait > Duration{};
     say(text_of(idle_sentence(analysis)),
-        lists_waits ? tr("The list shows the longest waits. Select an action or idle time to see "
-                         "its causes.")
-                    : text_of(analysis.note()));
-    model_->show_longest(loader_.share(), run_->main_step());
+        lists_waits && range_ != nullptr
+            ? tr("The list shows the waits in the selected range, or of the shown ranks, alone.")
+        : lists_waits ? tr("The list shows the longest waits. Select an action or idle time to see "
+                           "its causes.")
+                      : text_of(analysis.note()));
+    model_->show_longest(loader_.share(), run_->main_step(), range_.get());
     view_->setColumnHidden(WaitModel::OfWaitColumn, true);
     view_->show();
     emit chain_changed({}, {});

@@ -10,6 +10,7 @@
 #include "gui/base/palette.h"
 #include "gui/panels/analysis_loader.h"
 #include "gui/timeline/selection.h"
+#include "gui/view/timeline/range_filter.h"
 
 class QLabel;
 class QPushButton;
@@ -37,7 +38,10 @@ class WaitModel : public QAbstractTableModel {
 
     void clear();
     void show_chain(const std::shared_ptr<const StepAnalysis>& analysis, const SpanRef& of);
-    void show_longest(const std::shared_ptr<const StepAnalysis>& analysis, int step);
+    /// `range` leaves out waits that do not touch it; null: none.
+    void show_longest(const std::shared_ptr<const StepAnalysis>& analysis,
+                      int step,
+                      const RangeFilter* range);
 
     bool is_chain() const { return is_chain_; }
 
@@ -74,6 +78,8 @@ class WhyPanel : public QWidget {
 
     void show_run(std::shared_ptr<const RunData> run);
     void set_colors(const Palette& palette);
+    /// Lists only waits that touch the range; null: all.
+    void set_range(RangeFilterPointer range);
 
   public slots:
     /// Goes to the action that the selected one waited for; does nothing without a selection or
@@ -118,7 +124,8 @@ class WhyPanel : public QWidget {
     AnalysisLoader loader_;
     std::shared_ptr<const RunData> run_;
     std::optional<SpanRef> end_;  ///< end of a row that is explained while nothing is selected
-    Step pending_ = Step::None;   ///< to be done when the analysis is there
+    RangeFilterPointer range_;
+    Step pending_ = Step::None;  ///< to be done when the analysis is there
     QLabel* sentence_;
     QLabel* note_;
     QPushButton* all_;  ///< back to the waits of the step

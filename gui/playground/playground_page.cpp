@@ -182,6 +182,12 @@ QWidget* PlaygroundPage::build_bubble() {
             emit run_wanted(step_->run);
         }
     });
+    auto* const add = new QPushButton(tr("Add to comparison"), box);
+    set_tip(*add, tr("Show the step beside others, with what differs and why"));
+    connect(add, &QPushButton::clicked, this, &PlaygroundPage::comparison_wanted);
+    auto* const buttons = new QHBoxLayout;
+    buttons->addWidget(add);
+    buttons->addWidget(show);
     auto* const grid = new QGridLayout(box);
     grid->setContentsMargins(0, 0, page_gap, 0);
     grid->setColumnStretch(1, 1);
@@ -194,7 +200,7 @@ QWidget* PlaygroundPage::build_bubble() {
     grid->addWidget(measured_, 0, 1);
     grid->addWidget(formula_, 1, 1);
     grid->addWidget(where_, 2, 1, 1, 2);
-    grid->addWidget(show, 0, 2, Qt::AlignRight);
+    grid->addLayout(buttons, 0, 2, Qt::AlignRight);
     grid->addWidget(legend_, 1, 2, Qt::AlignRight);
     return box;
 }

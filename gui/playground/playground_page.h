@@ -44,6 +44,8 @@ class PlaygroundPage : public QWidget {
   signals:
     /// The step of the latest settings is shown.
     void settled();
+    /// The step is to be compared with others.
+    void comparison_wanted();
     /// The run is to be shown with all panels of the window.
     void run_wanted(std::shared_ptr<const pipetwin::gui::RunData> run);
 

@@ -55,6 +55,10 @@ QString name_of(const std::vector<std::filesystem::path>& paths) {
     return names.join(QStringLiteral(" + "));
 }
 
+QString name_of_shown(const RunData& run) {
+    return run.title.empty() ? name_of(paths_of(run)) : qt(run.title);
+}
+
 QString whole_paths(const std::vector<std::filesystem::path>& paths) {
     QStringList lines;
     for (const std::filesystem::path& path : paths) {
@@ -64,7 +68,7 @@ QString whole_paths(const std::vector<std::filesystem::path>& paths) {
 }
 
 RunHeadline headline_of(const RunData& run) {
-    RunHeadline headline{.paths = paths_of(run), .plan = plan_line(run)};
+    RunHeadline headline{.paths = paths_of(run), .title = run.title, .plan = plan_line(run)};
     headline.planned = run.planned;
     if (run.predicted) {
         headline.predicted_step = run.predicted->step;
@@ -87,10 +91,16 @@ std::vector<std::filesystem::path> paths_of(const RunData& run) {
     return paths;
 }
 
+int RunListModel::row_of(const RunData& run) const {
+    const auto same = std::ranges::find_if(runs_, [&run](const RunHeadline& one) {
+        return one.paths == paths_of(run) && one.title == run.title;
+    });
+    return same == runs_.end() ? -1 : static_cast<int>(same - runs_.begin());
+}
+
 void RunListModel::add(const RunData& run) {
-    const auto same = std::ranges::find(runs_, paths_of(run), &RunHeadline::paths);
-    if (same != runs_.end()) {
-        *same = headline_of(run);
+    if (const int row = row_of(run); row >= 0) {
+        runs_[as_index(row)] = headline_of(run);
         emit dataChanged(index(0, 0), index(rowCount() - 1, column_count - 1));
         return;
     }
@@ -170,7 +180,7 @@ QString RunListModel::throughput_difference(const RunHeadline& run) const {
 QString RunListModel::text(const RunHeadline& run, int column) const {
     switch (column) {
         case Name:
-            return name_of(run.paths);
+            return run.title.empty() ? name_of(run.paths) : qt(run.title);
         case Plan:
             return qt(run.plan);
         case PredictedStep:
@@ -292,9 +302,17 @@ CompareRunsPanel::CompareRunsPanel(QWidget* parent)
         buttons->addWidget(button);
         buttons_.push_back(button);
     };
-    add(tr("Make baseline"), [this] { make_current_baseline(); });
+    add(tr("Make baseline"), [this] {
+        if (const RunHeadline* const run = current()) {
+            emit baseline_wanted(*run);
+        }
+    });
     add(tr("Open"), [this] { open_current(); });
-    add(tr("Remove"), [this] { remove_current(); });
+    add(tr("Remove"), [this] {
+        if (const RunHeadline* const run = current()) {
+            emit remove_wanted(*run);
+        }
+    });
     buttons->addStretch(1);
     auto* const across = new QHBoxLayout(this);
     across->addWidget(table_, 1);
@@ -350,23 +368,23 @@ void CompareRunsPanel::add(const RunData& run) {
     model_->add(run);
 }
 
-void CompareRunsPanel::make_baseline(const std::vector<std::filesystem::path>& paths) {
-    const auto at = std::ranges::find(model_->runs(), paths, &RunHeadline::paths);
-    model_->set_baseline(static_cast<int>(at - model_->runs().begin()));
+void CompareRunsPanel::remove(const RunData& run) {
+    model_->remove(model_->row_of(run));
 }
 
-void CompareRunsPanel::make_current_baseline() {
-    model_->set_baseline(std::max(0, table_->currentIndex().row()));
+void CompareRunsPanel::make_baseline(const RunData& run) {
+    model_->set_baseline(model_->row_of(run));
 }
 
-void CompareRunsPanel::remove_current() {
-    model_->remove(table_->currentIndex().row());
+/// The run of the current row; null without one.
+const RunHeadline* CompareRunsPanel::current() const {
+    const int row = table_->currentIndex().row();
+    return row >= 0 && row < model_->rowCount() ? &model_->runs()[as_index(row)] : nullptr;
 }
 
 void CompareRunsPanel::open_current() {
-    const int row = table_->currentIndex().row();
-    if (row >= 0 && row < model_->rowCount()) {
-        emit open_wanted(model_->runs()[as_index(row)].paths);
+    if (const RunHeadline* const run = current()) {
+        emit open_wanted(*run);
     }
 }
 

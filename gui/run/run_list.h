@@ -18,6 +18,7 @@ namespace pipetwin::gui {
 /// Figures by which runs are compared. None where a side does not know it.
 struct RunHeadline {
     std::vector<std::filesystem::path> paths;  ///< at least one; the others laid over it
+    std::string title{};                       ///< of what no file holds; else ""
     std::string plan;                          ///< "gpipe, 2 ranks, 8 micro-batches"
     std::optional<Duration> predicted_step{};
     std::optional<Duration> measured_step{};
@@ -36,6 +37,9 @@ std::vector<std::filesystem::path> paths_of(const RunData& run);
 
 /// Name of a run for the user: the names of its folders and files, "a + b".
 QString name_of(const std::vector<std::filesystem::path>& paths);
+
+/// Name of a run for the user: its title, else the names of its files.
+QString name_of_shown(const RunData& run);
 
 /// The full paths, a line each.
 QString whole_paths(const std::vector<std::filesystem::path>& paths);
@@ -68,6 +72,8 @@ class RunListModel : public QAbstractTableModel {
     const std::vector<RunHeadline>& runs() const { return runs_; }
     int baseline() const { return baseline_; }
     void set_baseline(int row);
+    /// The row of the run of these files and this title; -1: none.
+    int row_of(const RunData& run) const;
 
     int rowCount(const QModelIndex& parent = {}) const override;
     int columnCount(const QModelIndex& parent = {}) const override;
@@ -94,15 +100,17 @@ class CompareRunsPanel : public QWidget {
     explicit CompareRunsPanel(QWidget* parent = nullptr);
 
     void add(const RunData& run);
+    void remove(const RunData& run);
 
-    /// Makes the run of these paths the baseline; does nothing if it is not in the list.
-    void make_baseline(const std::vector<std::filesystem::path>& paths);
-    void make_current_baseline();
+    /// Makes the run the baseline; does nothing if it is not in the list.
+    void make_baseline(const RunData& run);
 
     RunListModel& model() { return *model_; }
 
   signals:
-    void open_wanted(const std::vector<std::filesystem::path>& paths);
+    void open_wanted(const pipetwin::gui::RunHeadline& run);
+    void baseline_wanted(const pipetwin::gui::RunHeadline& run);
+    void remove_wanted(const pipetwin::gui::RunHeadline& run);
 
   protected:
     bool eventFilter(QObject* watched, QEvent* event) override;
@@ -111,8 +119,8 @@ class CompareRunsPanel : public QWidget {
     void hide_empty_columns();
     void fit_names();
     void enable_buttons();
-    void remove_current();
     void open_current();
+    const RunHeadline* current() const;
 
     RunListModel* model_;
     QTableView* table_;

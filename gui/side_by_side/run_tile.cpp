@@ -19,6 +19,7 @@
 #include "core/base/short_number.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
+#include "gui/base/sentence.h"
 #include "gui/run/run_list.h"
 #include "gui/timeline/timeline_painter.h"
 #include "gui/timeline/timeline_view.h"
@@ -88,6 +89,7 @@ std::shared_ptr<const RunData> main_step_alone(std::shared_ptr<const RunData> ru
     auto alone = std::make_shared<RunData>();
     alone->path = run->path;
     alone->over = run->over;
+    alone->title = run->title;
     alone->schedule_name = run->schedule_name;
     alone->micro_batches = run->micro_batches;
     alone->planned = run->planned;
@@ -117,7 +119,7 @@ RunPicture::RunPicture(std::shared_ptr<const RunData> run, QWidget* parent)
     scene_.places = StepPlaces(run_->twin, Alignment::Start);
     setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     setCursor(Qt::PointingHandCursor);
-    setAccessibleName(tr("Timeline of %1").arg(name_of(paths_of(*run_))));
+    setAccessibleName(tr("Timeline of %1").arg(name_of_shown(*run_)));
 }
 
 void RunPicture::set_colors(const Palette& palette) {
@@ -215,7 +217,7 @@ RunTile::RunTile(std::shared_ptr<const RunData> run, QWidget* parent)
 
 QWidget* RunTile::build_head() {
     auto* const head = new QWidget(this);
-    QString name = name_of(paths_of(*run_));
+    QString name = name_of_shown(*run_);
     set_tip(*this, whole_paths(paths_of(*run_)));
     name_ = new QPushButton(name.replace('&', QLatin1String("&&")), head);
     name_->setFlat(true);
@@ -230,13 +232,22 @@ QWidget* RunTile::build_head() {
     auto* const remove = new QToolButton(head);
     remove->setText(QStringLiteral("\u00d7"));
     remove->setAutoRaise(true);
-    remove->setAccessibleName(tr("Remove %1").arg(name_of(paths_of(*run_))));
+    remove->setAccessibleName(tr("Remove %1").arg(name_of_shown(*run_)));
     connect(remove, &QToolButton::clicked, this, &RunTile::remove_wanted);
-    auto* const row = new QHBoxLayout(head);
-    row->setContentsMargins(4, 2, 4, 0);
+    why_ = plain_label(head);
+    why_->setWordWrap(true);
+    why_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    why_->setContentsMargins(6, 0, 0, 2);  // below the name
+    why_->hide();
+    auto* const column = new QVBoxLayout(head);
+    column->setContentsMargins(4, 2, 4, 0);
+    column->setSpacing(0);
+    auto* const row = new QHBoxLayout;
     row->addWidget(name_, 0, Qt::AlignTop);
     row->addWidget(figures_, 1);
     row->addWidget(remove, 0, Qt::AlignTop);
+    column->addLayout(row);
+    column->addWidget(why_);
     return head;
 }
 
@@ -248,6 +259,13 @@ void RunTile::set_colors(const Palette& palette) {
 
 int RunTile::head_height(int width) const {
     return head_->layout()->heightForWidth(width);
+}
+
+void RunTile::explain(const QString& why, bool has_room) {
+    explained_ = why;
+    why_->setText(unbroken(why));
+    why_->setVisible(has_room && !why.isEmpty());
+    set_tip(*figures_, has_room ? QString() : why);
 }
 
 Duration RunTile::step() const {

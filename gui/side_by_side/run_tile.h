@@ -76,6 +76,12 @@ class RunTile : public QWidget {
     /// Says the figures again, with the step beside that of the first run; null: there is none.
     void compare_with(const RunTile* first);
 
+    /// Says why the step differs from that of the baseline, in a line below the figures where there
+    /// is room for it, else as the tooltip; "" says nothing.
+    void explain(const QString& why, bool has_room);
+    /// What was said of it.
+    const QString& explanation() const { return explained_; }
+
     const std::shared_ptr<const RunData>& run() const { return run_; }
     /// The rows; null where the run has none.
     RunPicture* picture() const { return picture_; }
@@ -98,6 +104,8 @@ class RunTile : public QWidget {
     QWidget* head_ = nullptr;
     QPushButton* name_ = nullptr;
     QLabel* figures_ = nullptr;
+    QLabel* why_ = nullptr;
+    QString explained_;
     RunPicture* picture_ = nullptr;
 };
 

@@ -16,12 +16,15 @@
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
 #include "core/base/short_number.h"
+#include "core/schedule/generators/generate.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/workers.h"
 #include "gui/run/run_list.h"
 #include "gui/start/examples.h"
 #include "gui/timeline/legend.h"
+#include "gui/view/analysis/difference.h"
+#include "gui/view/analysis/step_analysis.h"
 #include "gui/view/run/planned_run.h"
 
 namespace pipetwin::gui {
@@ -39,8 +42,9 @@ SideBySidePage::SideBySidePage(QWidget* parent)
     : QWidget(parent),
       how_many_(plain_label(this)),
       legend_(new Legend(this)),
-      area_(new QScrollArea(this)) {
-    setAccessibleName(tr("Side by side"));
+      area_(new QScrollArea(this)),
+      table_(new CompareRunsPanel(this)) {
+    setAccessibleName(tr("Comparison"));
     auto* const list = new QWidget(area_);
     column_ = new QVBoxLayout(list);
     column_->setContentsMargins(head_margin, 0, head_margin, head_margin);
@@ -56,6 +60,27 @@ SideBySidePage::SideBySidePage(QWidget* parent)
     whole->setSpacing(0);
     whole->addWidget(build_head());
     whole->addWidget(area_, 1);
+    whole->addWidget(table_);
+    table_->hide();
+    connect(table_, &CompareRunsPanel::baseline_wanted, this, [this](const RunHeadline& run) {
+        if (const RunTile* const tile = tile_of(run)) {
+            make_first(*tile->run());
+        }
+    });
+    connect(table_, &CompareRunsPanel::open_wanted, this, [this](const RunHeadline& run) {
+        if (const RunTile* const tile = tile_of(run)) {
+            emit chosen(tile->run());
+        }
+    });
+    connect(table_, &CompareRunsPanel::remove_wanted, this, [this](const RunHeadline& run) {
+        if (RunTile* const tile = tile_of(run)) {
+            remove(tile);
+        }
+    });
+    connect(&explaining_,
+            &QFutureWatcher<Sentences>::finished,
+            this,
+            &SideBySidePage::finish_explaining);
     connect(&reading_, &QFutureWatcher<RunPointer>::finished, this, [this] {
         if (reads_) {
             add(reading_.result());
@@ -67,7 +92,9 @@ SideBySidePage::SideBySidePage(QWidget* parent)
 
 SideBySidePage::~SideBySidePage() {
     reading_.disconnect(this);
+    explaining_.disconnect(this);
     reading_.waitForFinished();
+    explaining_.waitForFinished();
 }
 
 QWidget* SideBySidePage::build_head() {
@@ -81,6 +108,17 @@ QWidget* SideBySidePage::build_head() {
         row->addWidget(button);
     };
     add_button(tr("Add..."), &SideBySidePage::open_wanted);
+    auto* const add_schedule = new QPushButton(tr("Add schedule"), head);
+    set_tip(*add_schedule, tr("Add a schedule of the pipeline that the playground has"));
+    auto* const schedules = new QMenu(add_schedule);
+    for (const ScheduleName& known : known_schedules()) {
+        const QString name = text_of(std::string(known.name));
+        connect(schedules->addAction(name), &QAction::triggered, this, [this, name] {
+            emit schedule_wanted(name);
+        });
+    }
+    add_schedule->setMenu(schedules);
+    row->addWidget(add_schedule);
     auto* const add_example = new QPushButton(tr("Add example"), head);
     auto* const menu = new QMenu(add_example);
     for (const Example& example : examples()) {
@@ -92,6 +130,11 @@ QWidget* SideBySidePage::build_head() {
     add_example->setEnabled(!menu->isEmpty());
     row->addWidget(add_example);
     add_button(tr("Whole step"), &SideBySidePage::show_all_of_it);
+    table_button_ = new QPushButton(tr("Table"), head);
+    table_button_->setCheckable(true);
+    set_tip(*table_button_, tr("Step, bubble, memory and throughput of each run beside the first"));
+    connect(table_button_, &QPushButton::toggled, this, &SideBySidePage::show_table);
+    row->addWidget(table_button_);
     add_button(tr("Remove all"), &SideBySidePage::clear);
     row->addStretch(1);
     row->addWidget(legend_);
@@ -141,9 +184,7 @@ RunTile* SideBySidePage::make_tile(RunPointer run) {
 
 void SideBySidePage::add(RunPointer run) {
     RunTile* const tile = make_tile(std::move(run));
-    const auto same = std::ranges::find_if(tiles_, [tile](const RunTile* other) {
-        return paths_of(*other->run()) == paths_of(*tile->run());
-    });
+    const auto same = std::ranges::find(tiles_, tile_of(*tile->run()));
     if (same == tiles_.end()) {
         column_->insertWidget(static_cast<int>(tiles_.size()), tile);
         tiles_.push_back(tile);
@@ -153,14 +194,110 @@ void SideBySidePage::add(RunPointer run) {
         old->hide();
         old->deleteLater();
     }
+    if (!tile->run()->empty()) {
+        table_->add(*tile->run());
+    }
     show_all_of_it();
+    explain();
+}
+
+/// The tile of the run of these files and this title; null where there is none.
+RunTile* SideBySidePage::tile_of(const RunData& run) const {
+    const auto found = std::ranges::find_if(tiles_, [&run](const RunTile* tile) {
+        return paths_of(*tile->run()) == paths_of(run) && tile->run()->title == run.title;
+    });
+    return found == tiles_.end() ? nullptr : *found;
+}
+
+RunTile* SideBySidePage::tile_of(const RunHeadline& run) const {
+    const auto found = std::ranges::find_if(tiles_, [&run](const RunTile* tile) {
+        return paths_of(*tile->run()) == run.paths && tile->run()->title == run.title;
+    });
+    return found == tiles_.end() ? nullptr : *found;
+}
+
+void SideBySidePage::make_first(const RunData& run) {
+    const auto found = std::ranges::find(tiles_, tile_of(run));
+    if (found == tiles_.end()) {
+        return;
+    }
+    std::rotate(tiles_.begin(), found, std::next(found));
+    column_->removeWidget(tiles_.front());
+    column_->insertWidget(0, tiles_.front());
+    table_->make_baseline(run);
+    show_part();
+    explain();
+}
+
+QWidget& SideBySidePage::pictures() {
+    return *area_->widget();
+}
+
+void SideBySidePage::show_table(bool shown) {
+    table_button_->setChecked(shown);
+    table_->setVisible(shown);
+}
+
+/// Compares every step with that of the first, on a worker.
+void SideBySidePage::explain() {
+    if (explaining_.isRunning()) {
+        explains_again_ = true;
+        return;
+    }
+    std::vector<RunPointer> runs;
+    for (const RunTile* const tile : tiles_) {
+        if (tile->picture() != nullptr) {
+            runs.push_back(tile->run());
+        }
+    }
+    if (runs.empty()) {
+        return;
+    }
+    explaining_.setFuture(QtConcurrent::run(workers(), [runs = std::move(runs)]() {
+        Sentences sentences;
+        const auto step_of = [](const RunPointer& run) {
+            return analysis_of(run, shown_side(*run), run->main_step());
+        };
+        const auto first = step_of(runs.front());
+        const std::string name = name_of_shown(*runs.front()).toStdString();
+        for (const RunPointer& run : runs) {
+            sentences.emplace_back(run,
+                                   run == runs.front()
+                                       ? QString()
+                                       : text_of(difference_sentence(*step_of(run), *first, name)));
+        }
+        return sentences;
+    }));
+}
+
+/// A run that has gone or changed since is not spoken of.
+void SideBySidePage::finish_explaining() {
+    if (std::exchange(explains_again_, false)) {
+        explain();
+        return;
+    }
+    constexpr std::size_t most_with_room = 4;
+    for (const auto& [run, sentence] : explaining_.result()) {
+        for (RunTile* const tile : tiles_) {
+            if (tile->run() == run) {
+                tile->explain(sentence, tiles_.size() <= most_with_room);
+            }
+        }
+    }
+    show_part();
+    emit explained();
 }
 
 void SideBySidePage::remove(RunTile* tile) {
     std::erase(tiles_, tile);
+    table_->remove(*tile->run());
+    if (!tiles_.empty()) {
+        table_->make_baseline(*tiles_.front()->run());
+    }
     tile->hide();
     tile->deleteLater();
     show_all_of_it();
+    explain();
 }
 
 void SideBySidePage::clear() {

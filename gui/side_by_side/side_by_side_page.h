@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <QFutureWatcher>
@@ -12,15 +13,19 @@
 #include "gui/side_by_side/run_tile.h"
 
 class QLabel;
+class QPushButton;
 class QScrollArea;
 class QVBoxLayout;
 
 namespace pipetwin::gui {
 
+class CompareRunsPanel;
 class Legend;
+struct RunHeadline;
 
-/// Several runs below each other on one time axis, each with its name, its step time and its
-/// bubble. All axes begin with their step; zooming and moving in one is done in all.
+/// The comparison: several runs below each other on one time axis, each with its name, its step
+/// time, its bubble, and why its step differs from that of the first, and a table of their figures.
+/// All axes begin with their step; zooming and moving in one is done in all.
 class SideBySidePage : public QWidget {
     Q_OBJECT
 
@@ -40,6 +45,17 @@ class SideBySidePage : public QWidget {
     /// The tiles, top to bottom.
     const std::vector<RunTile*>& tiles() const { return tiles_; }
 
+    /// Makes a run the one that the others are compared with: it moves to the top.
+    void make_first(const RunData& run);
+
+    /// The pictures of all runs, below each other.
+    QWidget& pictures();
+
+    /// The table of figures.
+    CompareRunsPanel& table() { return *table_; }
+    /// Shows the table of figures, or hides it.
+    void show_table(bool shown);
+
     /// The part of the steps that is seen.
     const TimeRange& part() const { return part_; }
     void show_all_of_it();
@@ -49,10 +65,14 @@ class SideBySidePage : public QWidget {
     void chosen(std::shared_ptr<const pipetwin::gui::RunData> run);
     /// More runs are to be opened.
     void open_wanted();
+    /// A schedule of the playground's pipeline is to be added.
+    void schedule_wanted(const QString& schedule);
     /// An example is to be added.
     void example_wanted(const std::filesystem::path& file);
     /// All runs that were asked for have been read.
     void settled();
+    /// It is said of every run why its step differs from that of the first.
+    void explained();
 
   protected:
     bool eventFilter(QObject* watched, QEvent* event) override;
@@ -69,6 +89,10 @@ class SideBySidePage : public QWidget {
     void show_part();
     int row_height() const;
     void say_how_many();
+    RunTile* tile_of(const RunData& run) const;
+    RunTile* tile_of(const RunHeadline& run) const;
+    void explain();
+    void finish_explaining();
     Duration longest() const;
 
     Palette palette_;
@@ -85,7 +109,13 @@ class SideBySidePage : public QWidget {
     };
     std::vector<Unread> unread_;
     QFutureWatcher<RunPointer> reading_;
-    bool reads_ = false;  ///< what is being read is still wanted
+    using Sentences = std::vector<std::pair<RunPointer, QString>>;
+
+    CompareRunsPanel* table_;
+    QPushButton* table_button_ = nullptr;
+    QFutureWatcher<Sentences> explaining_;
+    bool explains_again_ = false;  ///< the runs have changed since the worker began
+    bool reads_ = false;           ///< what is being read is still wanted
 };
 
 }  // namespace pipetwin::gui

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include <QImage>
 #include <QStringList>
 
 class QSettings;
@@ -21,6 +22,11 @@ class RecentFiles {
     /// Puts a path in front of the others.
     void add(const std::filesystem::path& path);
     void remove(const QString& path);
+
+    /// Keeps a small picture of what was opened, for the list.
+    void set_picture(const std::filesystem::path& path, const QImage& picture);
+    /// The picture; null where there is none.
+    QImage picture(const QString& path) const;
     void clear();
 
     /// Whether the file or folder can be found now.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gui/start/start_page.h"
 
+#include <algorithm>
 #include <memory>
 
 #include <QCheckBox>
@@ -18,6 +19,7 @@
 
 #include "gui/base/plain_text.h"
 #include "gui/start/examples.h"
+#include "gui/start/task_button.h"
 
 namespace pipetwin::gui {
 
@@ -135,6 +137,7 @@ StartPage::StartPage(RecentFiles recent, QWidget* parent)
     column->setSpacing(page_spacing);
     column->addWidget(title);
     column->addWidget(about);
+    column->addLayout(build_tasks(page));
     column->addSpacing(page_spacing);
     column->addLayout(columns);
     column->addStretch(1);
@@ -153,6 +156,39 @@ QLabel* StartPage::heading(const QString& text, QWidget* parent) {
     QLabel* const label = plain_label(parent, text);
     label->setFont(scaled_font(*label, heading_scale));
     return label;
+}
+
+/// What the program is for, in three pictures.
+QLayout* StartPage::build_tasks(QWidget* parent) {
+    auto* const row = new QHBoxLayout;
+    row->setSpacing(page_margin);
+    const auto add = [&](const QString& name, const QString& about, auto picture, auto act) {
+        auto* const task = new TaskButton(name, about, picture, parent);
+        connect(task, &QPushButton::clicked, this, act);
+        row->addWidget(task, 1);
+        tasks_.push_back(task);
+    };
+    add(tr("Plan a cluster"),
+        tr("Which plan trains a model fastest on your nodes, with its memory and its evidence"),
+        &paint_plans,
+        [this] { emit plan_wanted(); });
+    add(tr("Compare schedules"),
+        tr("Two schedules on one time axis, and what makes one of them faster"),
+        &paint_schedules,
+        [this] { emit comparison_wanted(); });
+    add(tr("Look at a run"),
+        tr("What each rank of an example does, when, and why it waits; Open... shows yours"),
+        &paint_run,
+        [this] {
+            const std::vector<Example> all = examples();
+            const auto usual = std::ranges::find(all, QStringLiteral("gpt-text"), &Example::name);
+            if (all.empty()) {
+                emit open_wanted();
+            } else {
+                emit file_wanted((usual == all.end() ? all.front() : *usual).file);
+            }
+        });
+    return row;
 }
 
 /// The ways to begin, and below them the recent files.
@@ -274,6 +310,13 @@ QWidget* StartPage::file_line(const QString& path) {
         recent_.remove(path);
         show_recent();
     });
+    constexpr int picture_width = 64;
+    auto* const picture = new QLabel(line);
+    picture->setFixedWidth(picture_width);
+    if (const QImage image = recent_.picture(path); !image.isNull()) {
+        picture->setPixmap(QPixmap::fromImage(image));
+    }
+    row->addWidget(picture);
     row->addWidget(open, 1);
     row->addWidget(remove);
     return line;
@@ -301,6 +344,9 @@ void StartPage::show_recent() {
 
 void StartPage::set_colors(const Palette& palette) {
     const QPalette colors = widget_palette(palette);
+    for (TaskButton* const task : tasks_) {
+        task->set_colors(palette);
+    }
     setStyleSheet(QStringLiteral("QPushButton#Begin { border: 1px solid %1; border-radius: 5px;"
                                  "background: %2; color: %3; }"
                                  "QPushButton#Begin:focus, QPushButton#Begin:hover {"

@@ -19,6 +19,8 @@ class QVBoxLayout;
 
 namespace pipetwin::gui {
 
+class TaskButton;
+
 /// The page of a window in which nothing is open: what the program is, and every way to begin.
 class StartPage : public QWidget {
     Q_OBJECT
@@ -33,7 +35,11 @@ class StartPage : public QWidget {
 
   signals:
     void open_wanted();
+    void plan_wanted();
     void playground_wanted();
+    /// Two schedules are to be compared.
+    void comparison_wanted();
+    /// Files are to be chosen and compared.
     void compare_wanted();
     /// An example or a recent file was chosen.
     void file_wanted(const std::filesystem::path& file);
@@ -41,6 +47,7 @@ class StartPage : public QWidget {
     void several_wanted(const std::vector<std::filesystem::path>& files);
 
   private:
+    QLayout* build_tasks(QWidget* parent);
     QWidget* build_buttons();
     QLayout* build_head_of_examples(QWidget* parent);
     QWidget* build_examples();
@@ -54,6 +61,7 @@ class StartPage : public QWidget {
     QScrollArea* area_;
     QVBoxLayout* recent_lines_ = nullptr;
     QPushButton* together_ = nullptr;  ///< opens the ticked examples side by side
+    std::vector<TaskButton*> tasks_;
     std::vector<std::pair<QCheckBox*, std::filesystem::path>> ticks_;  ///< of every example
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gui/timeline/export_view.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <QBuffer>
@@ -10,6 +11,7 @@
 #include <QSvgGenerator>
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/text/json_text.h"
 #include "gui/timeline/timeline_painter.h"
@@ -21,54 +23,74 @@ namespace {
 constexpr int pixel_ratio = 2;
 constexpr int dots_per_inch = 96;
 
-void paint(QPaintDevice& device, const TimelineScene& scene, const QFont& font) {
-    TimelineScene still = scene;  // without what follows the mouse
-    still.hovered.reset();
-    still.cursor_x.reset();
+/// Something to be painted.
+struct Painting {
+    QSize size;
+    const std::function<void(QPainter&)>& draw;
+};
+
+void paint(QPaintDevice& device, const Painting& painting) {
     QPainter painter(&device);
-    painter.setFont(font);
-    paint_timeline(painter, still);
+    painting.draw(painter);
 }
 
-void draw_png(const TimelineScene& scene, const QFont& font, QBuffer& file) {
-    QImage image(scene.size * pixel_ratio, QImage::Format_RGB32);
+void draw_png(const Painting& painting, QBuffer& file) {
+    QImage image(painting.size * pixel_ratio, QImage::Format_RGB32);
     image.setDevicePixelRatio(pixel_ratio);
-    paint(image, scene, font);
+    image.fill(Qt::white);
+    paint(image, painting);
     image.save(&file, "PNG");
 }
 
-void draw_svg(const TimelineScene& scene, const QFont& font, QBuffer& file) {
+void draw_svg(const Painting& painting, QBuffer& file) {
     QSvgGenerator svg;
     svg.setOutputDevice(&file);
-    svg.setSize(scene.size);
-    svg.setViewBox(QRect(QPoint(0, 0), scene.size));
+    svg.setSize(painting.size);
+    svg.setViewBox(QRect(QPoint(0, 0), painting.size));
     svg.setTitle(QStringLiteral("pipetwin"));
-    paint(svg, scene, font);
+    paint(svg, painting);
 }
 
-void draw_pdf(const TimelineScene& scene, const QFont& font, QBuffer& file) {
+void draw_pdf(const Painting& painting, QBuffer& file) {
     QPdfWriter pdf(&file);
     pdf.setResolution(dots_per_inch);
     pdf.setPageMargins({});
     constexpr double points_per_inch = 72;
     pdf.setPageSize(
-        QPageSize(QSizeF(scene.size) * points_per_inch / dots_per_inch, QPageSize::Point));
+        QPageSize(QSizeF(painting.size) * points_per_inch / dots_per_inch, QPageSize::Point));
     pdf.setTitle(QStringLiteral("pipetwin"));
-    paint(pdf, scene, font);
+    paint(pdf, painting);
 }
 
 }  // namespace
 
-std::string export_scene(const TimelineScene& scene,
-                         const QFont& font,
-                         const std::filesystem::path& file) {
-    const std::string ending = file.extension().string();
+std::string export_painting(const QSize& size,
+                            const std::function<void(QPainter&)>& draw,
+                            const std::filesystem::path& file) {
+    std::string ending = file.extension().string();
+    std::ranges::transform(ending, ending.begin(), ascii::lower);
     if (ending != ".png" && ending != ".svg" && ending != ".pdf") {
         return fmt::format(
             "{}: '{}' is not a picture format, expected .png, .svg or .pdf", file.string(), ending);
     }
-    const auto draw = ending == ".png" ? &draw_png : ending == ".svg" ? &draw_svg : &draw_pdf;
-    return write_drawing(file, [&](QBuffer& drawing) { draw(scene, font, drawing); });
+    const auto write = ending == ".png" ? &draw_png : ending == ".svg" ? &draw_svg : &draw_pdf;
+    const Painting painting{.size = size, .draw = draw};
+    return write_drawing(file, [&](QBuffer& drawing) { write(painting, drawing); });
+}
+
+std::string export_scene(const TimelineScene& scene,
+                         const QFont& font,
+                         const std::filesystem::path& file) {
+    TimelineScene still = scene;  // without what follows the mouse
+    still.hovered.reset();
+    still.cursor_x.reset();
+    return export_painting(
+        scene.size,
+        [&](QPainter& painter) {
+            painter.setFont(font);
+            paint_timeline(painter, still);
+        },
+        file);
 }
 
 std::string write_drawing(const std::filesystem::path& file,

@@ -10,8 +10,15 @@
 #include "gui/timeline/timeline_scene.h"
 
 class QBuffer;
+class QPainter;
 
 namespace pipetwin::gui {
+
+/// Writes what `draw` paints into an area of that size as a picture in the format of the file's
+/// ending, as `export_scene` does.
+std::string export_painting(const QSize& size,
+                            const std::function<void(QPainter&)>& draw,
+                            const std::filesystem::path& file);
 
 /// Writes the scene as a picture in the format of the file's ending: .png (two pixels for one),
 /// .svg or .pdf. Returns an empty text, or a sentence on why it could not: with the file, what is

@@ -6,6 +6,7 @@
 
 #include <QApplication>
 #include <QBuffer>
+#include <QFile>
 #include <QLocale>
 #include <QScreen>
 #include <QSettings>
@@ -16,6 +17,8 @@
 #include "gui/base/application_icon.h"
 #include "gui/base/options.h"
 #include "gui/base/widget_style.h"
+#include "gui/planning/planning_form.h"
+#include "gui/planning/planning_page.h"
 #include "gui/timeline/export_view.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/window/main_window.h"
@@ -47,6 +50,7 @@ void leave_out_complaints(QtMsgType /*type*/,
 }
 
 const char* const side_by_side = "side-by-side";  ///< name of a page
+const char* const plan_page = "plan";             ///< another one
 
 /// Whether the run could be read whole; prints what could not.
 bool is_complete(const RunData& run) {
@@ -56,9 +60,26 @@ bool is_complete(const RunData& run) {
     return run.problems.empty();
 }
 
+/// Asks for the plan of the model or scenario of the command line; without one the page waits.
+void ask_for_plan(MainWindow& window, const Options& options) {
+    PlanningForm& form = window.planning().form();
+    if (!options.cluster.empty()) {
+        form.set_cluster(QString::fromStdString(options.cluster));
+    }
+    form.set_nodes(options.nodes);
+    if (!options.runs.empty()) {
+        form.set_model(QFile::decodeName(options.runs.front().c_str()));
+        window.planning().ask();
+    }
+}
+
 /// Reads the runs of the command line at once and shows them; false where something is wrong with
 /// one.
 bool show_runs(MainWindow& window, const Options& options) {
+    if (options.view == plan_page) {
+        ask_for_plan(window, options);
+        return true;
+    }
     const bool is_beside = options.view == side_by_side;
     RunData run =
         is_beside || options.runs.empty() ? RunData{} : load_runs(options.runs, options.replica);
@@ -73,6 +94,9 @@ bool show_runs(MainWindow& window, const Options& options) {
     }
     const bool complete = is_complete(run);
     window.show_run(std::move(run));
+    if (options.has_place) {
+        window.go_to(options.at);
+    }
     return complete;
 }
 
@@ -124,9 +148,14 @@ int run_program(int argc, char** argv, const Options& options) {
     }
     window.timeline().set_animated(true);
     window.show_view(QString::fromStdString(options.view));
-    if (options.view == side_by_side) {
+    if (options.view == plan_page) {
+        ask_for_plan(window, options);
+    } else if (options.view == side_by_side) {
         window.compare(options.runs, options.replica);
     } else if (!options.runs.empty()) {
+        if (options.has_place) {
+            window.go_to_when_read(options.at);
+        }
         window.open_all(options.runs, options.replica);
     }
     window.show();

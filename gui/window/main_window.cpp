@@ -25,6 +25,7 @@
 #include "gui/base/finder.h"
 #include "gui/base/plain_text.h"
 #include "gui/base/text_table.h"
+#include "gui/base/thumbnail.h"
 #include "gui/base/workers.h"
 #include "gui/panels/critical_path_panel.h"
 #include "gui/panels/details_panel.h"
@@ -33,10 +34,12 @@
 #include "gui/panels/op_table.h"
 #include "gui/panels/translations_panel.h"
 #include "gui/panels/why_panel.h"
+#include "gui/planning/planning_page.h"
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
 #include "gui/side_by_side/side_by_side_page.h"
+#include "gui/start/recent_files.h"
 #include "gui/start/start_page.h"
 #include "gui/timeline/legend.h"
 #include "gui/timeline/minimap_view.h"
@@ -45,6 +48,8 @@
 #include "gui/timeline/track_panel.h"
 #include "gui/view/analysis/action_details.h"
 #include "gui/view/timeline/overview.h"
+#include "gui/view/timeline/place_in_run.h"
+#include "gui/view/timeline/range_filter.h"
 #include "gui/view/timeline/search.h"
 #include "gui/view/timeline/skip_arcs.h"
 #include "gui/what_if/heat_map_panel.h"
@@ -83,7 +88,6 @@ MainWindow::MainWindow(QSettings* settings, QWidget* parent)
       critical_path_(new CriticalPathPanel(selection_, this)),
       translations_(new TranslationsPanel(this)),
       groups_(new GroupsPanel(this)),
-      runs_(new CompareRunsPanel(this)),
       training_(new RunPanel({}, this)),
       legend_(new Legend(this)),
       step_(plain_label(this)),
@@ -126,7 +130,11 @@ void MainWindow::connect_panels() {
         follow_step();
     });
     connect(timeline_, &TimelineView::view_changed, this, &MainWindow::follow_step);
-    connect(selection_, &Selection::range_changed, this, &MainWindow::show_range);
+    connect(selection_, &Selection::range_changed, this, [this] {
+        show_range();
+        filter_panels();
+    });
+    connect(timeline_, &TimelineView::tracks_changed, this, &MainWindow::filter_panels);
     connect(what_if_, &WhatIfPanel::run_changed, this, &MainWindow::draw_what_if);
     connect(what_if_, &WhatIfPanel::settings_changed, this, &MainWindow::show_heat_map);
     connect(what_if_, &WhatIfPanel::settled, this, &MainWindow::show_heat_map);
@@ -149,10 +157,6 @@ void MainWindow::connect_panels() {
                 critical_ = critical;
                 mark_critical();
             });
-    connect(
-        runs_, &CompareRunsPanel::open_wanted, this, [this](const std::vector<fs::path>& paths) {
-            open_all(paths);
-        });
 }
 
 void MainWindow::connect_run() {
@@ -176,7 +180,6 @@ void MainWindow::build_panels() {
     add_panel(below_, errors_, "errors", tr("Errors"));
     add_panel(below_, heat_map_, "heat-map", tr("Heat map"));
     add_panel(below_, critical_path_, "critical-path", tr("Critical path"));
-    add_panel(below_, runs_, "runs", tr("Compare runs"));
     add_panel(below_, training_, "run", tr("Train"));
     add_panel(below_, translations_, "translations", tr("Translations"));
     add_panel(below_, groups_, "groups", tr("Groups"));
@@ -245,7 +248,13 @@ void MainWindow::add_panel(QTabWidget* tabs,
 }
 
 void MainWindow::show_view(const QString& name) {
-    show_page(name);
+    show_page(name == QLatin1String("runs") ? QStringLiteral("side-by-side") : name);
+    if (name == QLatin1String("runs")) {
+        side_by_side().show_table(true);
+        if (side_by_side().tiles().empty() && !run_->empty()) {
+            side_by_side().add(run_);  // to begin with
+        }
+    }
     for (QTabWidget* const tabs : {right_, below_}) {
         for (int i = 0; i < tabs->count(); ++i) {
             if (tabs->widget(i)->objectName() == name) {
@@ -309,11 +318,13 @@ void MainWindow::show_run(RunData run) {
     if (!run.empty()) {
         remember(run.path);
         run_ = std::make_shared<const RunData>(std::move(run));
+        if (settings_ != nullptr && !run_->path.empty()) {
+            constexpr QSize size(64, 24);
+            RecentFiles(settings_).set_picture(run_->path,
+                                               thumbnail_of(*run_, size, palette_of(theme_)));
+        }
         timeline_->show_run(run_);
         take_run(run_);
-        if (!run_->path.empty()) {  // else it is from the playground
-            runs_->add(*run_);
-        }
         what_if_->show_run(run_);
         if (!run_->scenario.empty()) {
             training_->prepare(run_->scenario);
@@ -342,7 +353,7 @@ void MainWindow::exchange_run(RunData run) {
 }
 
 QString MainWindow::name_of_run() const {
-    return run_->path.empty() ? tr("Playground") : name_of(paths_of(*run_));
+    return name_of_shown(*run_);
 }
 
 void MainWindow::name_run() {
@@ -375,6 +386,7 @@ void MainWindow::take_run(std::shared_ptr<const RunData> run) {
     show_tab(translations_, !run_->translations.empty());
     groups_->show_run(run_);
     show_tab(groups_, !run_->groups.empty());
+    filter_panels();
 }
 
 /// Shows the tab of a panel below, or hides it; then another panel is in front.
@@ -462,6 +474,9 @@ void MainWindow::set_theme(Theme theme) {
     if (playground_ != nullptr) {
         playground_->set_colors(palette);
     }
+    if (planning_ != nullptr) {
+        planning_->set_colors(palette);
+    }
     if (side_by_side_ != nullptr) {
         side_by_side_->set_colors(palette);
     }
@@ -484,6 +499,10 @@ QWidget* MainWindow::build_header() {
     row->addWidget(title_);
     row->addWidget(plan_);
     row->addWidget(train_);
+    auto* const add = new QPushButton(tr("Add to comparison"), header);
+    set_tip(*add, tr("Show this run beside others, with what differs and why"));
+    connect(add, &QPushButton::clicked, this, &MainWindow::add_to_comparison);
+    row->addWidget(add);
     row->addStretch(1);
     row->addWidget(legend_);
     return header;
@@ -563,6 +582,32 @@ void MainWindow::show_range() {
         }
     }
     range_->setText(parts.join(QStringLiteral("   ")));
+}
+
+/// The lists of all panels are about the selected range and the shown ranks.
+void MainWindow::filter_panels() {
+    RangeFilterPointer filter;
+    const Tracks& tracks = timeline_->tracks();
+    std::vector<bool> is_shown(tracks.size(), true);
+    for (const Track& track : tracks) {
+        if (std::cmp_less(track.rank, is_shown.size())) {
+            is_shown[as_index(track.rank)] = !track.hidden;
+        }
+    }
+    const std::optional<TimeRange>& range = selection_->range();
+    if (!run_->empty() && (range || std::ranges::count(is_shown, false) > 0)) {
+        filter = std::make_shared<const RangeFilter>(timeline_->scene().places,
+                                                     range ? range->begin : Duration{},
+                                                     range ? range->end : Duration{},
+                                                     std::move(is_shown));
+    } else if (!is_filtered_) {
+        return;
+    }
+    is_filtered_ = filter != nullptr;
+    why_->set_range(filter);
+    actions_->set_range(filter);
+    errors_->set_range(filter);
+    critical_path_->set_range(filter);
 }
 
 void MainWindow::build_search() {

@@ -20,9 +20,14 @@ class QSplitter;
 class QStackedWidget;
 class QTabWidget;
 
+namespace pipetwin {
+
+struct LinkedPlace;
+
+}  // namespace pipetwin
+
 namespace pipetwin::gui {
 
-class CompareRunsPanel;
 class CriticalPathPanel;
 class DetailsPanel;
 class ErrorPanel;
@@ -32,6 +37,7 @@ class HeatMapPanel;
 class Legend;
 class MinimapView;
 class OpTablePanel;
+class PlanningPage;
 class PlaygroundPage;
 class RunPanel;
 class SearchLine;
@@ -80,7 +86,16 @@ class MainWindow : public QMainWindow {
     /// Brings a panel to the front, or shows a page: by its name in `view_names`.
     void show_view(const QString& name);
 
-    /// Name of the page that is shown: "start", "timeline", "playground" or "side-by-side".
+    /// Shows a place of the run that is shown; a banner says where there is none.
+    void go_to(const LinkedPlace& place);
+    /// The place to show when what is being read has come.
+    void go_to_when_read(const LinkedPlace& place);
+    /// The command that opens the shown run at the selected action, or at the step in sight; "" of
+    /// what no file holds.
+    QString link() const;
+
+    /// Name of the page that is shown: "start", "timeline", "plan", "playground" or
+    /// "side-by-side".
     QString page() const;
 
     /// Reads runs on a worker and shows them below each other on one time axis, beside those that
@@ -88,8 +103,14 @@ class MainWindow : public QMainWindow {
     void compare(std::vector<std::filesystem::path> paths, int replica = 0);
     /// Shows a run that was read beside the others.
     void compare(std::shared_ptr<const RunData> run);
+    /// Shows what the page shows beside the others: the run or its what-if, the step of the
+    /// playground, or the selected plan.
+    void add_to_comparison();
+    /// Compares the playground's pipeline by this schedule with the others.
+    void add_schedule(const QString& schedule);
 
     PlaygroundPage& playground();
+    PlanningPage& planning();
     SideBySidePage& side_by_side();
 
     /// Waits until nothing is computed any more that will be shown: for pictures and tests.
@@ -183,6 +204,8 @@ class MainWindow : public QMainWindow {
     void show_page(const QString& name);
     void show_about();
     void show_training();
+    std::shared_ptr<const RunData> shown_run();
+    void begin_comparison();
 
     // Files: main_window_files.cpp.
     QString last_folder() const;
@@ -191,6 +214,8 @@ class MainWindow : public QMainWindow {
     void choose_folder();
     void choose_overlay();
     void choose_export();
+    void copy_link();
+    QString banner_message() const;
     void show_read(RunData read);
     void remember(const std::filesystem::path& path);
 
@@ -201,6 +226,7 @@ class MainWindow : public QMainWindow {
     void name_run();
     QString name_of_run() const;
     void name_window();
+    QString window_name() const;
     /// False on the start page, too, where the run of before is still there.
     bool shows_run() const;
     void draw_what_if(const std::shared_ptr<const RunData>& run);
@@ -210,6 +236,7 @@ class MainWindow : public QMainWindow {
     void show_step();
     void follow_step();
     void show_range();
+    void filter_panels();
     void ask_for_command();
     void ask_for_rank();
     void go_to_rank(int rank);
@@ -223,6 +250,7 @@ class MainWindow : public QMainWindow {
     std::vector<std::filesystem::path> paths_;  ///< what it was read from
     QString folder_;  ///< of what was opened last; empty where nothing was
     QFutureWatcher<RunData> reading_;
+    std::unique_ptr<LinkedPlace> wanted_place_;  ///< in what is being read; null: none
     bool view_stays_ = false;  ///< what is being read is another replica of what is shown
 
     Selection* selection_;
@@ -241,7 +269,6 @@ class MainWindow : public QMainWindow {
     CriticalPathPanel* critical_path_;
     TranslationsPanel* translations_;
     GroupsPanel* groups_;
-    CompareRunsPanel* runs_;
     RunPanel* training_;
     Legend* legend_;
     Finder* finder_ = nullptr;
@@ -250,6 +277,7 @@ class MainWindow : public QMainWindow {
     QStackedWidget* pages_ = nullptr;
     StartPage* start_ = nullptr;
     PlaygroundPage* playground_ = nullptr;    ///< null before it is shown first
+    PlanningPage* planning_ = nullptr;        ///< null before it is shown first
     SideBySidePage* side_by_side_ = nullptr;  ///< null before it is shown first
     QPushButton* train_ = nullptr;            ///< of the scenario that is shown
     QLabel* title_ = nullptr;
@@ -263,6 +291,7 @@ class MainWindow : public QMainWindow {
     QAction* right_shown_ = nullptr;  ///< whether the panels at the right are to be seen
     QAction* below_shown_ = nullptr;
     std::vector<SpanRef> critical_;  ///< of both sides of the step that is spoken of
+    bool is_filtered_ = false;       ///< the panels list a part of the run
     bool marks_critical_ = false;
     int step_in_words_ = 0;
     QMenu* recent_ = nullptr;

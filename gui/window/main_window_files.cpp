@@ -8,15 +8,20 @@
 #include <QFileInfo>
 #include <QLabel>
 #include <QMimeData>
+#include <QPainter>
+#include <QRegularExpression>
 #include <QUrl>
 #include <QtConcurrentRun>
 
 #include "gui/base/workers.h"
+#include "gui/planning/planning_page.h"
 #include "gui/run/run_list.h"
+#include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/open_dialog.h"
 #include "gui/start/recent_files.h"
 #include "gui/timeline/export_view.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/timeline/place_in_run.h"
 #include "gui/window/main_window.h"
 
 /// Files of the window: which ones a user chooses or drops, and how they are opened.
@@ -77,6 +82,9 @@ void MainWindow::show_read(RunData read) {
         show_run(std::move(read));
     }
     enable_commands();
+    if (const auto place = std::exchange(wanted_place_, nullptr)) {
+        go_to(*place);
+    }
     emit opened();
 }
 
@@ -152,16 +160,41 @@ void MainWindow::remember(const fs::path& path) {
     }
 }
 
+/// Exports what is seen: the timeline of a run or of the playground, the pictures of a comparison,
+/// an answer of the page that plans.
 void MainWindow::choose_export() {
-    const QString chosen =
-        QFileDialog::getSaveFileName(this,
-                                     tr("Export the timeline"),
-                                     name_of(paths_of(*run_)) + QStringLiteral(".svg"),
-                                     tr("Pictures (*.png *.svg *.pdf)"));
-    if (!chosen.isEmpty()) {
-        show_banner(QString::fromStdString(
-            export_scene(timeline_->scene(), timeline_->font(), to_path(chosen))));
+    const TimelineView* view = nullptr;
+    QWidget* widget = nullptr;
+    QString name = window_name();
+    if (page() == QLatin1String("side-by-side")) {
+        widget = &side_by_side().pictures();
+    } else if (page() == QLatin1String("plan")) {
+        widget = &planning().answer_widget();
+    } else {
+        view = &seen_timeline();
     }
+    QString chosen = QFileDialog::getSaveFileName(
+        this,
+        tr("Export what is seen"),
+        name.replace(QRegularExpression(QStringLiteral("[^A-Za-z0-9._+-]+")), QStringLiteral("-")) +
+            QStringLiteral(".svg"),
+        tr("Pictures (*.png *.svg *.pdf)"));
+    if (chosen.isEmpty()) {
+        return;
+    }
+    if (QFileInfo(chosen).suffix().isEmpty()) {
+        chosen += QStringLiteral(".svg");
+    }
+    const fs::path file = to_path(chosen);
+    const std::string failed =
+        view != nullptr
+            ? export_scene(view->scene(), view->font(), file)
+            : export_painting(
+                  widget->size(), [widget](QPainter& painter) { widget->render(&painter); }, file);
+    show_banner(
+        failed.empty()
+            ? tr("Exported what is seen to %1").arg(to_text(fs::absolute(file).lexically_normal()))
+            : QString::fromStdString(failed));
 }
 
 }  // namespace pipetwin::gui

@@ -25,6 +25,7 @@
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
+#include "gui/side_by_side/side_by_side_page.h"
 #include "gui/start/recent_files.h"
 #include "gui/timeline/timeline_view.h"
 #include "gui/view/analysis/glossary.h"
@@ -113,8 +114,16 @@ void MainWindow::build_run_menu() {
     report_ = add_action(menu, "report", tr("Open &report"), {}, [this] {
         open_report(run_->path / "report.html");
     });
+    add_action(menu,
+               "add_to_comparison",
+               tr("Add to &comparison"),
+               {Qt::CTRL | Qt::SHIFT | Qt::Key_B},
+               [this] { add_to_comparison(); });
     add_action(menu, "baseline", tr("Set as &baseline"), {Qt::CTRL | Qt::Key_B}, [this] {
-        runs_->make_baseline(paths_of(*run_));
+        if (const std::shared_ptr<const RunData> run = shown_run()) {
+            compare(run);
+            side_by_side().make_first(*run);
+        }
     });
     follow_ =
         add_switch(menu, "follow", tr("&Follow the latest step"), {Qt::Key_L}, true, [](bool) {});
@@ -181,6 +190,9 @@ void MainWindow::build_edit_menu() {
         ask_for_command();
     });
     menu->addSeparator();
+    add_action(menu, "copy_link", tr("Copy &link"), {Qt::CTRL | Qt::SHIFT | Qt::Key_C}, [this] {
+        copy_link();
+    });
     add_action(menu, "rebind", tr("Change &keys..."), {}, [this] { rebind_keys(); });
 }
 
@@ -464,7 +476,9 @@ void MainWindow::build_help_menu() {
 void MainWindow::enable_commands() {
     std::error_code failed;
     reload_->setEnabled(!paths_.empty());
-    export_->setEnabled(!run_->empty());
+    export_->setEnabled(
+        pages_ != nullptr &&
+        (shows_run() || (page() != QLatin1String("start") && page() != QLatin1String("timeline"))));
     report_->setEnabled(!run_->path.empty() &&
                         std::filesystem::exists(run_->path / "report.html", failed));
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <QAction>
 #include <QDesktopServices>
 #include <QDialogButtonBox>
 #include <QFile>
 #include <QHBoxLayout>
+#include <QKeySequence>
 #include <QLabel>
 #include <QMenu>
 #include <QMenuBar>
@@ -15,9 +17,12 @@
 #include <QToolButton>
 #include <QUrl>
 #include <QVBoxLayout>
+#include <fmt/format.h>
 
 #include "core/base/version.h"
 #include "gui/base/plain_text.h"
+#include "gui/planning/planning_page.h"
+#include "gui/playground/playground_controls.h"
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_list.h"
 #include "gui/run/run_panel.h"
@@ -25,6 +30,7 @@
 #include "gui/start/examples.h"
 #include "gui/start/start_page.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/analysis/action_details.h"
 #include "gui/window/main_window.h"
 
 /// The pages of the window: the start, a run, the playground, and several runs side by side.
@@ -35,6 +41,7 @@ namespace {
 const QString start_page = QStringLiteral("start");
 const QString run_page = QStringLiteral("timeline");
 const QString playground_page = QStringLiteral("playground");
+const QString plan_page = QStringLiteral("plan");
 const QString side_by_side_page = QStringLiteral("side-by-side");
 
 }  // namespace
@@ -48,6 +55,8 @@ QWidget* MainWindow::build_pages(QWidget* run) {
     pages_->addWidget(start_);
     pages_->addWidget(run);
     connect(start_, &StartPage::open_wanted, this, &MainWindow::choose_files);
+    connect(start_, &StartPage::plan_wanted, this, [this] { show_page(plan_page); });
+    connect(start_, &StartPage::comparison_wanted, this, &MainWindow::begin_comparison);
     connect(start_, &StartPage::playground_wanted, this, [this] { show_page(playground_page); });
     connect(start_, &StartPage::compare_wanted, this, &MainWindow::choose_to_compare);
     connect(start_, &StartPage::file_wanted, this, &MainWindow::open);
@@ -76,8 +85,32 @@ PlaygroundPage& MainWindow::playground() {
                     paths_.clear();
                     show_run(RunData(*run));
                 });
+        connect(
+            playground_, &PlaygroundPage::comparison_wanted, this, &MainWindow::add_to_comparison);
     }
     return *playground_;
+}
+
+PlanningPage& MainWindow::planning() {
+    if (planning_ == nullptr) {
+        planning_ = new PlanningPage(this);
+        planning_->setObjectName(plan_page);
+        planning_->set_colors(palette_of(theme_));
+        pages_->addWidget(planning_);
+        connect(planning_,
+                &PlanningPage::run_wanted,
+                this,
+                [this](const std::shared_ptr<const RunData>& run) {
+                    paths_.clear();
+                    show_run(RunData(*run));
+                    show_view(QStringLiteral("what-if"));
+                });
+        connect(planning_,
+                &PlanningPage::comparison_wanted,
+                this,
+                [this](const std::shared_ptr<const RunData>& run) { compare(run); });
+    }
+    return *planning_;
 }
 
 SideBySidePage& MainWindow::side_by_side() {
@@ -86,6 +119,7 @@ SideBySidePage& MainWindow::side_by_side() {
         side_by_side_->setObjectName(side_by_side_page);
         side_by_side_->set_colors(palette_of(theme_));
         pages_->addWidget(side_by_side_);
+        connect(side_by_side_, &SideBySidePage::schedule_wanted, this, &MainWindow::add_schedule);
         connect(side_by_side_, &SideBySidePage::open_wanted, this, &MainWindow::choose_to_compare);
         connect(side_by_side_,
                 &SideBySidePage::example_wanted,
@@ -110,6 +144,8 @@ QString MainWindow::page() const {
 void MainWindow::show_page(const QString& name) {
     if (name == playground_page) {
         pages_->setCurrentWidget(&playground());
+    } else if (name == plan_page) {
+        pages_->setCurrentWidget(&planning());
     } else if (name == side_by_side_page) {
         pages_->setCurrentWidget(&side_by_side());
     } else if (name == run_page) {
@@ -124,18 +160,24 @@ void MainWindow::show_page(const QString& name) {
     banner_->setVisible(is_of_run && !banner_text_->text().isEmpty());
     statusBar()->setVisible(page() == start_page || page() == run_page);
     name_window();
+    enable_commands();
     if (!reading_.isRunning()) {  // else the status bar names what is being read
         show_step();
         show_range();
     }
 }
 
-/// The title names what the page shows.
+/// What the page shows; "" of the start page.
+QString MainWindow::window_name() const {
+    return page() == playground_page               ? tr("Playground")
+           : page() == plan_page                   ? tr("Plan")
+           : page() == side_by_side_page           ? tr("Comparison")
+           : page() == start_page || run_->empty() ? QString()
+                                                   : name_of_run();
+}
+
 void MainWindow::name_window() {
-    const QString name = page() == playground_page               ? tr("Playground")
-                         : page() == side_by_side_page           ? tr("Side by side")
-                         : page() == start_page || run_->empty() ? QString()
-                                                                 : name_of_run();
+    const QString name = window_name();
     setWindowTitle(name.isEmpty() ? tr("pipetwin") : tr("%1 - pipetwin").arg(name));
 }
 
@@ -156,13 +198,60 @@ void MainWindow::compare(std::shared_ptr<const RunData> run) {
     side_by_side().add(std::move(run));
 }
 
+/// What the page shows, under a name of its own; null where it shows no run.
+std::shared_ptr<const RunData> MainWindow::shown_run() {
+    if (page() == playground_page) {
+        return playground().step() == nullptr ? nullptr : playground().step()->run;
+    }
+    if (page() == plan_page) {
+        return planning().seen() == nullptr ? nullptr : planning().seen()->run;
+    }
+    if (run_->empty()) {
+        return nullptr;
+    }
+    if (!run_->is_what_if || !run_->title.empty()) {
+        return run_;
+    }
+    auto named = std::make_shared<RunData>(*run_);
+    named->title = fmt::format("{}, {}", name_of_run().toStdString(), plan_line(*run_));
+    return named;
+}
+
+void MainWindow::add_to_comparison() {
+    if (const std::shared_ptr<const RunData> run = shown_run()) {
+        compare(run);
+    }
+}
+
+void MainWindow::add_schedule(const QString& schedule) {
+    const PlaygroundStep step =
+        play(with_schedule(playground().controls().settings(), schedule.toStdString()));
+    if (step.run == nullptr) {
+        show_banner(QString::fromStdString(step.problem));
+        banner_->show();
+        return;
+    }
+    compare(step.run);
+}
+
+/// Two schedules of the playground's pipeline, where nothing is compared yet.
+void MainWindow::begin_comparison() {
+    show_page(side_by_side_page);
+    if (side_by_side().tiles().empty()) {
+        for (const std::string_view name : compared_schedules) {
+            add_schedule(QString::fromUtf8(name.data(), static_cast<int>(name.size())));
+        }
+    }
+}
+
 /// Buttons in the corner of the menu bar, where they take no room from the pictures.
 void MainWindow::build_corner() {
     auto* const corner = new QWidget(menuBar());
     auto* const row = new QHBoxLayout(corner);
     row->setContentsMargins(0, 0, 4, 0);
     row->setSpacing(2);
-    for (const char* const name : {"start_page", "open", "playground", "side_by_side"}) {
+    for (const char* const name :
+         {"start_page", "open", "plan_page", "playground", "side_by_side"}) {
         auto* const action = findChild<QAction*>(QString::fromLatin1(name));
         auto* const button = new QToolButton(corner);
         button->setAutoRaise(true);
@@ -176,21 +265,25 @@ void MainWindow::build_corner() {
 }
 
 void MainWindow::build_page_entries(QMenu* menu) {
-    add_action(menu, "start_page", tr("Start"), {Qt::CTRL | Qt::Key_Home}, [this] {
+    add_action(menu, "start_page", tr("Start"), {QKeySequence(Qt::CTRL | Qt::Key_Home)}, [this] {
         show_page(start_page);
     });
-    add_action(menu, "timeline_page", tr("Timeline"), {Qt::CTRL | Qt::Key_1}, [this] {
+    add_action(menu, "timeline_page", tr("Timeline"), {QKeySequence(Qt::CTRL | Qt::Key_1)}, [this] {
         show_page(run_page);
     });
-    add_action(menu, "playground", tr("Playground"), {Qt::CTRL | Qt::Key_2}, [this] {
+    add_action(menu, "plan_page", tr("Plan"), {QKeySequence(Qt::CTRL | Qt::Key_4)}, [this] {
+        show_page(plan_page);
+    });
+    add_action(menu, "playground", tr("Playground"), {QKeySequence(Qt::CTRL | Qt::Key_2)}, [this] {
         show_page(playground_page);
     });
-    add_action(menu, "side_by_side", tr("Side by side"), {Qt::CTRL | Qt::Key_3}, [this] {
-        show_page(side_by_side_page);
-        if (side_by_side().tiles().empty() && !run_->empty()) {
-            side_by_side().add(run_);  // to begin with
-        }
-    });
+    add_action(
+        menu, "side_by_side", tr("Comparison"), {QKeySequence(Qt::CTRL | Qt::Key_3)}, [this] {
+            show_page(side_by_side_page);
+            if (side_by_side().tiles().empty() && !run_->empty()) {
+                side_by_side().add(run_);  // to begin with
+            }
+        });
 }
 
 void MainWindow::build_examples_menu(QMenu* help_menu) {

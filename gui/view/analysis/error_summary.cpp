@@ -86,7 +86,7 @@ Outliers outliers_of(const Seen& seen, const Pair& medians) {
 
 class Collector {
   public:
-    explicit Collector(const RunData& run) : run_(run) {}
+    Collector(const RunData& run, const RangeFilter* range) : run_(run), range_(range) {}
 
     ErrorSummary collect() {
         result_.steps = static_cast<int>(run_.twin.measured.size());
@@ -117,7 +117,9 @@ class Collector {
         if (measured == nullptr || predicted == nullptr) {
             return;
         }
-        for (ref.cell = 0; ref.cell < measured->size(); ++ref.cell) {
+        const auto [first, end] =
+            range_ == nullptr ? std::pair(0, measured->size()) : range_->cells(*measured, ref);
+        for (ref.cell = first; ref.cell < end; ++ref.cell) {
             const Action action = measured->action(ref.cell);
             const auto twin = twin_of(run_.twin, ref);
             if (is_message(action.op) || !twin) {
@@ -227,6 +229,7 @@ class Collector {
     }
 
     const RunData& run_;
+    const RangeFilter* range_;
     ErrorSummary result_;
     std::map<std::pair<Op, int>, Seen> costs_;
     double bin_percent_ = 1;
@@ -234,8 +237,8 @@ class Collector {
 
 }  // namespace
 
-ErrorSummary error_summary(const RunData& run) {
-    return run.comparison ? Collector(run).collect() : ErrorSummary{};
+ErrorSummary error_summary(const RunData& run, const RangeFilter* range) {
+    return run.comparison ? Collector(run, range).collect() : ErrorSummary{};
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gui/view/run/run_data.h"
+#include "gui/view/timeline/range_filter.h"
 
 /// Errors of the predicted durations.
 namespace pipetwin::gui {
@@ -62,7 +63,8 @@ constexpr std::size_t most_worst = 50;
 
 /// Summary of the errors of all actions that are no messages, in all measured steps. Empty unless
 /// both sides are there and have the same rows. O(actions of all steps): call it on a worker.
-ErrorSummary error_summary(const RunData& run);
+/// With `range` only those of the actions that touch it.
+ErrorSummary error_summary(const RunData& run, const RangeFilter* range = nullptr);
 
 /// "Furthest off is the backward of stage 1: ..."; says what is missing where there is nothing.
 std::string sentence_of(const ErrorSummary& summary);

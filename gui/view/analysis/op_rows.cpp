@@ -43,6 +43,23 @@ std::optional<int> OpRows::row_of(const SpanRef& ref) const {
     return starts_[as_index(at->step * ranks_ + at->rank)] + at->cell;
 }
 
+std::vector<std::pair<int, int>> OpRows::runs_in(const RangeFilter* filter) const {
+    if (filter == nullptr) {
+        return {{0, size()}};
+    }
+    std::vector<std::pair<int, int>> runs;
+    for (int place = 0; place + 1 < static_cast<int>(starts_.size()); ++place) {
+        const SpanRef of_row{
+            .side = side_, .step = place / ranks_, .rank = place % ranks_, .cell = 0};
+        const RowIndex* const row = run_->twin.row(of_row);
+        const auto [first, last] = row == nullptr ? std::pair(0, 0) : filter->cells(*row, of_row);
+        if (last > first) {
+            runs.emplace_back(starts_[as_index(place)] + first, starts_[as_index(place)] + last);
+        }
+    }
+    return runs;
+}
+
 Action OpRows::action(int row) const {
     const SpanRef at = ref(row);
     return run_->twin.row(at)->action(at.cell);
@@ -297,12 +314,14 @@ std::vector<int> ordered_rows(const OpRows& rows,
     };
     const OpFilter for_rows = for_sides_of(filter, rows);
     std::vector<Keyed> keyed;
-    for (int row = 0; row < rows.size(); ++row) {
-        if (for_rows.matches(rows, row)) {
-            const double number = rows.number(row, column);
-            const double last = std::numeric_limits<double>::infinity();
-            keyed.push_back(
-                {.key = std::isnan(number) ? last : (descending ? -number : number), .row = row});
+    for (const auto& [first, end] : rows.runs_in(filter.range.get())) {
+        for (int row = first; row < end; ++row) {
+            if (for_rows.matches(rows, row)) {
+                const double number = rows.number(row, column);
+                const double last = std::numeric_limits<double>::infinity();
+                keyed.push_back({.key = std::isnan(number) ? last : (descending ? -number : number),
+                                 .row = row});
+            }
         }
     }
     std::ranges::stable_sort(keyed, {}, &Keyed::key);

@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gui/view/run/run_data.h"
+#include "gui/view/timeline/range_filter.h"
 #include "gui/view/timeline/search.h"
 
 /// The actions of all steps as the rows of a table.
@@ -51,6 +53,9 @@ class OpRows {
     /// The row of a span of either side; none where there is no such row.
     std::optional<int> row_of(const SpanRef& ref) const;
     Action action(int row) const;
+
+    /// The rows that a filter leaves, in runs from the first up to the second. O(steps x ranks).
+    std::vector<std::pair<int, int>> runs_in(const RangeFilter* filter) const;
 
     /// Number by which a column is sorted and filtered: nanoseconds, percent, numbers; `no_number`
     /// where the side or the micro-batch is missing; a message has no error. The critical path of
@@ -97,6 +102,7 @@ struct OpFilter {
     std::vector<Limit> limits{};
     std::optional<int> step{};
     bool critical = false;
+    RangeFilterPointer range{};  ///< null: all times and ranks
 
     /// True if the filter lets the row through.
     bool matches(const OpRows& rows, int row) const;

@@ -255,6 +255,7 @@ std::string headline_of(const PlaygroundSettings& settings,
 RunData run_of(const PlaygroundSettings& settings, const Plan& plan, const Timeline& timeline) {
     RunData run;
     run.schedule_name = settings.schedule;
+    run.title = words_of(settings);
     run.micro_batches = plan.micro_batches();
     run.own_plan = std::make_shared<const Plan>(plan);
     DrawnSide drawn = drawn_side(StepRows(timeline));
@@ -279,8 +280,43 @@ void add_ranks(PlaygroundStep& step,
 
 }  // namespace
 
+std::string words_of(const PlaygroundSettings& settings) {
+    std::string text = fmt::format("{}, {}, {}",
+                                   settings.schedule,
+                                   counted(settings.stages, "rank"),
+                                   counted(settings.micro_batches, "micro-batch"));
+    if (settings.chunks > 1) {
+        text += fmt::format(", {}", counted(settings.chunks, "chunk"));
+    }
+    const PlaygroundSettings usual;
+    const bool has_usual_times = settings.forward_ms == usual.forward_ms &&
+                                 settings.backward_input_ms == usual.backward_input_ms &&
+                                 settings.backward_weight_ms == usual.backward_weight_ms;
+    if (!has_usual_times) {
+        text += fmt::format(", F {:g} I {:g} W {:g} ms",
+                            settings.forward_ms,
+                            settings.backward_input_ms,
+                            settings.backward_weight_ms);
+    }
+    if (!settings.factors.empty()) {
+        text += fmt::format(", factors {:g}", fmt::join(settings.factors, " "));
+    }
+    if (settings.latency_ms > 0 || settings.transfer_ms > 0) {
+        text += fmt::format(", links {:g} + {:g} ms", settings.latency_ms, settings.transfer_ms);
+    }
+    return text;
+}
+
 int factor_count(const PlaygroundSettings& settings) {
     return settings.stages * settings.chunks;
+}
+
+PlaygroundSettings with_schedule(PlaygroundSettings settings, const std::string& schedule) {
+    settings.schedule = schedule;
+    if (schedule_traits(schedule).chunks == ChunkCounts::Several) {
+        settings.chunks = std::max(settings.chunks, 2);
+    }
+    return fitted(std::move(settings));
 }
 
 PlaygroundSettings fitted(PlaygroundSettings settings) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/schedule/generators/closed_form.h"
@@ -35,6 +37,10 @@ inline constexpr int most_playground_micro_batches = 256;
 /// Number of model stages that the factors are of: K v.
 int factor_count(const PlaygroundSettings& settings);
 
+/// The settings with another schedule, with two chunks where it takes several and there was one:
+/// with one it is another schedule's order.
+PlaygroundSettings with_schedule(PlaygroundSettings settings, const std::string& schedule);
+
 /// The settings with chunks and micro-batches that their schedule takes: of several numbers the
 /// nearest. Unchanged where no number does; then the step says why.
 PlaygroundSettings fitted(PlaygroundSettings settings);
@@ -46,6 +52,12 @@ struct PlaygroundRank {
     int stashed = 0;  ///< most pairs of a micro-batch and a stage that it keeps at once
     std::string why;  ///< one sentence on what it waits for
 };
+
+/// The schedules that a comparison begins with: the usual one, and one that halves its bubble.
+inline constexpr std::array<std::string_view, 2> compared_schedules{"1f1b", "interleaved-1f1b"};
+
+/// "1f1b, 4 ranks, 8 micro-batches", and what else differs from the first settings.
+std::string words_of(const PlaygroundSettings& settings);
 
 /// What the playground shows of its settings.
 struct PlaygroundStep {

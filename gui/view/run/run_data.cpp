@@ -558,6 +558,19 @@ RunData load_runs(const std::vector<fs::path>& paths, int replica) {
     return run;
 }
 
+RunData run_of_trace(std::shared_ptr<const PlannedRun> planned,
+                     const Trace& predicted,
+                     std::string title) {
+    RunData run;
+    run.title = std::move(title);
+    run.planned = std::move(planned);
+    take_groups(run);
+    if (take_side(run, predicted, Side::Predicted)) {
+        take_dispatch(run, predicted, *run.predicted);
+    }
+    return run;
+}
+
 Schedule form_of(const Schedule& schedule) {
     return {.micro_batches = schedule.micro_batches,
             .rank_of_stage = schedule.rank_of_stage,

@@ -19,6 +19,7 @@
 namespace pipetwin {
 
 class Plan;
+struct Trace;
 
 }  // namespace pipetwin
 
@@ -63,6 +64,7 @@ struct RunData {
     /// own, to be shown beside the others.
     bool hide_each_other = false;
     std::string schedule_name;
+    std::string title{};      ///< names what no file holds: a plan, a playground's step; else ""
     bool is_what_if = false;  ///< predicted only, not a run
     int micro_batches = 0;
     int replicas = 1;  ///< pipelines of the measured run, each with rows of its own
@@ -114,6 +116,11 @@ RunData load_run(const std::filesystem::path& path, int replica = 0);
 /// says so. Traces of PyTorch's profiler are merged by rank and brought into the rows of the
 /// prediction.
 RunData load_runs(const std::vector<std::filesystem::path>& paths, int replica = 0);
+
+/// The run of a plan that no file holds: `predicted` is its step, and `title` names it.
+RunData run_of_trace(std::shared_ptr<const PlannedRun> planned,
+                     const Trace& predicted,
+                     std::string title);
 
 /// The schedule without its rows: which rank has which stage, and which stages share weights.
 Schedule form_of(const Schedule& schedule);

@@ -124,7 +124,7 @@ TEST(CompareRunsPanelTest, OpensARunAgainByKeyAndMakesItTheBaseline) {
     table->setCurrentIndex(table->model()->index(1, 0));
     QTest::keyClick(table, Qt::Key_Return);
     ASSERT_EQ(wanted.count(), 1);
-    panel.make_current_baseline();
+    panel.make_baseline(run_at("b", 4));
     EXPECT_EQ(panel.model().baseline(), 1);
 }
 
@@ -135,20 +135,22 @@ TEST(CompareRunsPanelTest, ItsButtonsAreAboutTheChosenRun) {
     }
     panel.show();
     auto* const table = panel.findChild<QTableView*>();
-    QSignalSpy wanted(&panel, &CompareRunsPanel::open_wanted);
+    std::vector<std::string> wanted;
+    const auto take = [&](const RunHeadline& run) { wanted.push_back(run.paths.front().string()); };
+    QObject::connect(&panel, &CompareRunsPanel::baseline_wanted, take);
+    QObject::connect(&panel, &CompareRunsPanel::open_wanted, take);
+    QObject::connect(&panel, &CompareRunsPanel::remove_wanted, take);
     table->setCurrentIndex(table->model()->index(2, 0));
-    press(panel, "Make baseline");
-    EXPECT_EQ(panel.model().baseline(), 2);
-    press(panel, "Open");
-    ASSERT_EQ(wanted.count(), 1);
-    EXPECT_EQ(wanted[0][0].value<std::vector<std::filesystem::path>>(),
-              std::vector<std::filesystem::path>{"c"});
-    press(panel, "Remove");
+    for (const char* const text : {"Make baseline", "Open", "Remove"}) {
+        press(panel, text);
+    }
+    EXPECT_EQ(wanted, (std::vector<std::string>{"c", "c", "c"}));
+    panel.make_baseline(run_at("b", 3));
+    EXPECT_EQ(panel.model().baseline(), 1);
+    panel.make_baseline(run_at("elsewhere", 3));
+    EXPECT_EQ(panel.model().baseline(), 1);
+    panel.remove(run_at("c", 3));
     EXPECT_EQ(panel.model().rowCount(), 2);
-    panel.make_baseline({"b"});
-    EXPECT_EQ(panel.model().baseline(), 1);
-    panel.make_baseline({"elsewhere"});
-    EXPECT_EQ(panel.model().baseline(), 1);
 }
 
 /// Their headings left the names two letters.
@@ -206,7 +208,7 @@ TEST(CompareRuns, ButtonsNeedARun) {
     auto* const table = panel.findChild<QTableView*>();
     table->setCurrentIndex(table->model()->index(0, 0));
     EXPECT_TRUE(are_enabled());
-    press(panel, "Remove");
+    panel.remove(run_at("a", 3));
     EXPECT_FALSE(any_is_enabled());
 }
 

@@ -54,6 +54,40 @@ TEST_F(StartPageTest, EveryWayToBeginIsAButton) {
     }
 }
 
+TEST_F(StartPageTest, EachTaskIsOneClick) {
+    show();
+    for (const auto& [text, signal] :
+         {std::pair("Plan a cluster", &StartPage::plan_wanted),
+          std::pair("Compare schedules", &StartPage::comparison_wanted)}) {
+        QSignalSpy wanted(page_.get(), signal);
+        ASSERT_NE(button(text), nullptr) << text;
+        QTest::mouseClick(button(text), Qt::LeftButton);
+        EXPECT_EQ(wanted.count(), 1) << text;
+    }
+    std::filesystem::path wanted;
+    QObject::connect(
+        page_.get(), &StartPage::file_wanted, [&](const auto& file) { wanted = file; });
+    QTest::mouseClick(button("Look at a run"), Qt::LeftButton);
+    EXPECT_EQ(wanted.filename(), "gpt-text.toml");
+}
+
+TEST_F(StartPageTest, ARecentRunHasItsPicture) {
+    RecentFiles recent(&settings_);
+    recent.add("/runs/a");
+    QImage picture(64, 24, QImage::Format_RGB32);
+    picture.fill(Qt::red);
+    recent.set_picture("/runs/a", picture);
+    recent.set_picture("/runs/never-opened", picture);
+    EXPECT_EQ(recent.picture("/runs/a").pixelColor(3, 3), QColor(Qt::red));
+    EXPECT_TRUE(recent.picture("/runs/never-opened").isNull());
+    show();
+    const auto labels = page_->findChildren<QLabel*>();
+    EXPECT_TRUE(std::ranges::any_of(
+        labels, [](const QLabel* label) { return !label->pixmap(Qt::ReturnByValue).isNull(); }));
+    recent.remove("/runs/a");
+    EXPECT_TRUE(recent.picture("/runs/a").isNull());
+}
+
 TEST_F(StartPageTest, AClickOnAnExampleWantsItsFile) {
     show();
     std::filesystem::path wanted;

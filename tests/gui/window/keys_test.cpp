@@ -5,10 +5,12 @@
 #include <QAbstractItemView>
 #include <QAction>
 #include <QApplication>
+#include <QClipboard>
 #include <QDialog>
 #include <QDialogButtonBox>
 #include <QFile>
 #include <QFileDialog>
+#include <QFileInfo>
 #include <QKeySequenceEdit>
 #include <QLabel>
 #include <QLineEdit>
@@ -19,6 +21,7 @@
 #include <QSpinBox>
 #include <QSplitter>
 #include <QTabWidget>
+#include <QTableView>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTextBrowser>
@@ -29,9 +32,12 @@
 #include "core/artifacts/chrome_trace.h"
 #include "gui/base/finder.h"
 #include "gui/base/options.h"
+#include "gui/panels/op_table.h"
 #include "gui/run/run_list.h"
+#include "gui/side_by_side/side_by_side_page.h"
 #include "gui/timeline/selection.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/timeline/place_in_run.h"
 #include "gui/window/main_window.h"
 #include "tests/gui/canned.h"
 #include "tests/gui/planned.h"
@@ -470,11 +476,46 @@ TEST_F(KeysTest, ControlBMakesTheShownRunTheBaseline) {
         RunData run = canned_run();
         run.path = path;
         window_.show_run(std::move(run));
+        key(Qt::Key_B, Qt::ControlModifier | Qt::ShiftModifier);
     }
-    RunListModel& model = window_.findChild<CompareRunsPanel*>()->model();
+    const RunListModel& model = window_.side_by_side().table().model();
     EXPECT_EQ(model.baseline(), 0);
+    window_.show_view("timeline");
     key(Qt::Key_B, Qt::ControlModifier);
     EXPECT_EQ(model.baseline(), 1);
+    EXPECT_EQ(window_.side_by_side().tiles().front()->run()->path, "/runs/b");
+}
+
+TEST_F(KeysTest, ControlShiftCCopiesALinkThatLeadsBack) {
+    RunData run = canned_run({.steps = 3});
+    run.path = "/runs/it's";
+    window_.show_run(std::move(run));
+    const SpanRef action =
+        find(window_.run(), Side::Measured, {.op = Op::Forward, .stage = 1, .micro_batch = 2});
+    window_.selection().set_span(action);
+    key(Qt::Key_C, Qt::ControlModifier | Qt::ShiftModifier);
+    const QString link = QApplication::clipboard()->text();
+    EXPECT_TRUE(link.startsWith("pipetwin view '/runs/it'\\''s' --at step=")) << link.toStdString();
+    window_.selection().clear();
+    window_.go_to(parse_place(link.section(' ', -1).toStdString(), "--at"));
+    EXPECT_EQ(window_.selection().span(), action);
+}
+
+TEST_F(KeysTest, ASelectedRangeIsWhatThePanelsAreAbout) {
+    show_canned();
+    window_.wait_for_workers();
+    auto* const panel = window_.findChild<OpTablePanel*>();
+    auto* const list = panel->findChild<QTableView*>();
+    const int all = list->model()->rowCount();
+    // Rank 0 computes F1 in the second millisecond, rank 1 F0: each with its messages.
+    window_.selection().set_range(TimeRange{.begin = std::chrono::microseconds(1200),
+                                            .end = std::chrono::microseconds(1800)});
+    window_.wait_for_workers();
+    EXPECT_LT(list->model()->rowCount(), all);
+    EXPECT_GE(list->model()->rowCount(), 2);
+    window_.selection().set_range(std::nullopt);
+    window_.wait_for_workers();
+    EXPECT_EQ(list->model()->rowCount(), all);
 }
 
 TEST_F(KeysTest, ControlEWritesAPicture) {
@@ -483,6 +524,18 @@ TEST_F(KeysTest, ControlEWritesAPicture) {
     answer(file);
     key(Qt::Key_E, Qt::ControlModifier);
     EXPECT_TRUE(QFile::exists(file));
+    const auto labels = window_.findChildren<QLabel*>();
+    EXPECT_TRUE(std::ranges::any_of(labels, [&](const QLabel* label) {
+        return label->isVisible() && label->text().contains(file);
+    })) << "says where";
+    for (const auto& [page, name] : {std::pair("playground", "played.pdf"),
+                                     std::pair("side_by_side", "compared.svg"),
+                                     std::pair("plan_page", "planned.png")}) {
+        action(page)->trigger();
+        answer(folder_.filePath(name));
+        action("export")->trigger();
+        EXPECT_GT(QFileInfo(folder_.filePath(name)).size(), 1000) << page;
+    }
 }
 
 TEST_F(KeysTest, OpensFoldersAndFilesLaysOverAndReadsAgain) {

@@ -29,6 +29,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gui/playground/playground_controls.h"
 #include "gui/playground/playground_page.h"
 #include "gui/run/run_panel.h"
 #include "gui/side_by_side/run_tile.h"
@@ -150,7 +151,9 @@ TEST_F(PagesTest, TheToolButtonsLeadToThePages) {
     };
     press("Playground");
     EXPECT_EQ(window_.page(), "playground");
-    press("Side by side");
+    press("Plan");
+    EXPECT_EQ(window_.page(), "plan");
+    press("Comparison");
     EXPECT_EQ(window_.page(), "side-by-side");
     press("Start");
     EXPECT_EQ(window_.page(), "start");
@@ -235,6 +238,47 @@ TEST_F(PagesTest, AnExampleIsAddedToTheOthers) {
     EXPECT_THAT(page.tiles(), SizeIs(2));
 }
 
+/// A student's bar was three clicks; it is one.
+TEST_F(PagesTest, TwoSchedulesAndTheCauseOfTheirDifferenceAreOneClickAway) {
+    QPushButton* const compare = button(*window_.findChild<StartPage*>(), "Compare schedules");
+    ASSERT_NE(compare, nullptr);
+    QTest::mouseClick(compare, Qt::LeftButton);
+    EXPECT_EQ(window_.page(), "side-by-side");
+    SideBySidePage& page = window_.side_by_side();
+    QSignalSpy explained(&page, &SideBySidePage::explained);
+    ASSERT_TRUE(explained.wait(20'000));
+    ASSERT_THAT(page.tiles(), SizeIs(2));
+    window_.wait_for_workers();
+    EXPECT_TRUE(page.tiles()[0]->explanation().isEmpty()) << "the others are compared with it";
+    EXPECT_TRUE(page.tiles()[1]->explanation().contains("fill and drain"))
+        << page.tiles()[1]->explanation().toStdString();
+    // Another schedule is two clicks more: a menu and its entry.
+    const QPushButton* const add = button(page, "Add schedule");
+    ASSERT_NE(add, nullptr);
+    add->menu()->actions().front()->trigger();
+    EXPECT_THAT(page.tiles(), SizeIs(3));
+}
+
+TEST_F(PagesTest, WhatIsShownIsAddedToTheComparison) {
+    action("playground")->trigger();
+    QTest::mouseClick(button(window_.playground(), "Add to comparison"), Qt::LeftButton);
+    EXPECT_EQ(window_.page(), "side-by-side");
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(1));
+    action("playground")->trigger();
+    window_.playground().controls().set_settings(
+        with_schedule(window_.playground().controls().settings(), "gpipe"));
+    window_.playground().play_now();
+    action("add_to_comparison")->trigger();
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(2));
+    RunData run = canned_run();
+    run.path = "runs/seven";
+    window_.show_run(std::move(run));
+    action("add_to_comparison")->trigger();
+    EXPECT_THAT(window_.side_by_side().tiles(), SizeIs(3));
+    action("baseline")->trigger();
+    EXPECT_EQ(window_.side_by_side().tiles().front()->run()->path, "runs/seven");
+}
+
 /// Also in the next session.
 TEST_F(PagesTest, ADialogBeginsInTheFolderOfWhatWasOpenedLast) {
     QString folder;
@@ -265,7 +309,7 @@ TEST_F(PagesTest, ADialogBeginsInTheFolderOfWhatWasOpenedLast) {
 /// Alt and a letter leads to one thing only: of all that is on a page with the menu bar above it.
 TEST_F(PagesTest, AltAndALetterIsOneThing) {
     window_.show_run(canned_run());
-    for (const char* const page : {"what-if", "playground", "side-by-side", "start"}) {
+    for (const char* const page : {"what-if", "plan", "playground", "side-by-side", "start"}) {
         window_.show_view(page);
         QApplication::processEvents();
         std::map<QChar, QStringList> texts;
@@ -421,7 +465,8 @@ TEST_F(PagesTest, TheTitleAndTheStatusBarAreThoseOfThePage) {
     EXPECT_TRUE(status().contains("predicted"));
     for (const auto& [page, title] : {std::pair{"start_page", "pipetwin"},
                                       std::pair{"playground", "Playground - pipetwin"},
-                                      std::pair{"side_by_side", "Side by side - pipetwin"}}) {
+                                      std::pair{"plan_page", "Plan - pipetwin"},
+                                      std::pair{"side_by_side", "Comparison - pipetwin"}}) {
         action(page)->trigger();
         EXPECT_EQ(window_.windowTitle(), title);
         EXPECT_EQ(status(), "") << page;
