@@ -20,6 +20,7 @@
 #include "gui/base/number_box.h"
 #include "gui/base/panel_text.h"
 #include "gui/base/plain_text.h"
+#include "gui/view/planning/planning.h"
 
 namespace pipetwin::gui {
 

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include <QWidget>
-
-#include "gui/view/planning/planning.h"
 
 class QComboBox;
 class QFormLayout;
@@ -15,6 +14,8 @@ class QPushButton;
 class QSpinBox;
 
 namespace pipetwin::gui {
+
+struct PlanningQuestion;
 
 /// The fields that a planning question is asked with.
 class PlanningForm : public QWidget {

@@ -2,6 +2,8 @@
 #include "gui/planning/planning_page.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <utility>
 
 #include <QHBoxLayout>
@@ -28,6 +30,7 @@
 #include "gui/timeline/legend.h"
 #include "gui/timeline/selection.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/planning/planning.h"
 #include "gui/view/planning/planning_words.h"
 
 namespace pipetwin::gui {
@@ -62,6 +65,12 @@ TextTable::Content content_of(const std::shared_ptr<const TextRows>& texts, int 
 }
 
 }  // namespace
+
+struct PlanningPage::Talk {
+    std::mutex mutex;
+    PlanningProgress now;
+    std::atomic<bool> stopped = false;
+};
 
 PlanningPage::PlanningPage(QWidget* parent)
     : QWidget(parent),
@@ -182,6 +191,7 @@ QTabWidget* PlanningPage::build_panels() {
     auto* const picture_column = new QVBoxLayout(picture);
     picture_column->setContentsMargins(0, gap / 2, 0, 0);
     auto* const head = new QHBoxLayout;
+    head->setContentsMargins(0, 0, gap, 0);
     head->addStretch(1);
     head->addWidget(legend_);
     picture_column->addLayout(head);
@@ -265,6 +275,10 @@ void PlanningPage::show_panel(const QString& name) {
     }
 }
 
+std::shared_ptr<const RunData> PlanningPage::run() const {
+    return seen_ == nullptr ? nullptr : seen_->run;
+}
+
 void PlanningPage::ask() {
     if (worker_.isRunning()) {
         asks_again_ = true;
@@ -336,7 +350,7 @@ void PlanningPage::show_answer(AnswerPointer answer) {
         notes += text_of(note);
     }
     notes_->setText(notes.join(QStringLiteral("\n")));
-    fit_columns(view_, table_->text_columns());
+    fit_columns(view_);
     const bool has_plans = table_->rowCount() > 0;
     for (QWidget* const widget : std::initializer_list<QWidget*>{view_, panels_, open_, add_}) {
         widget->setVisible(has_plans);

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
-#include <mutex>
 
 #include <QFutureWatcher>
 #include <QTimer>
 #include <QWidget>
 
 #include "gui/base/palette.h"
-#include "gui/view/planning/planning.h"
 
 class QLabel;
 class QProgressBar;
@@ -27,6 +25,9 @@ class PlanTable;
 class Selection;
 class TextTable;
 class TimelineView;
+struct PlanInSight;
+struct PlanningAnswer;
+struct RunData;
 
 /// Plans a model on a cluster as `pipetwin plan` does: the question at the left; the plans in a
 /// table; below it the selected plan over time with its memory, the published runs that its
@@ -54,6 +55,8 @@ class PlanningPage : public QWidget {
     const std::shared_ptr<const PlanningAnswer>& answer() const { return answer_; }
     /// The plan of the selected row; null before it is simulated.
     const std::shared_ptr<const PlanInSight>& seen() const { return seen_; }
+    /// The run of that plan; null where there is none.
+    std::shared_ptr<const RunData> run() const;
 
     /// The answer, or what can be asked before the first.
     QWidget& answer_widget();
@@ -74,12 +77,7 @@ class PlanningPage : public QWidget {
     using AnswerPointer = std::shared_ptr<const PlanningAnswer>;
     using SeenPointer = std::shared_ptr<const PlanInSight>;
 
-    /// What the worker and the window say to each other.
-    struct Talk {
-        std::mutex mutex;
-        PlanningProgress now;
-        std::atomic<bool> stopped = false;
-    };
+    struct Talk;  ///< what the worker and the window say to each other
 
     QWidget* build_left();
     QWidget* build_known();

@@ -204,7 +204,7 @@ std::shared_ptr<const RunData> MainWindow::shown_run() {
         return playground().step() == nullptr ? nullptr : playground().step()->run;
     }
     if (page() == plan_page) {
-        return planning().seen() == nullptr ? nullptr : planning().seen()->run;
+        return planning().run();
     }
     if (run_->empty()) {
         return nullptr;
@@ -265,25 +265,23 @@ void MainWindow::build_corner() {
 }
 
 void MainWindow::build_page_entries(QMenu* menu) {
-    add_action(menu, "start_page", tr("Start"), {QKeySequence(Qt::CTRL | Qt::Key_Home)}, [this] {
+    add_action(menu, "start_page", tr("Start"), {Qt::CTRL | Qt::Key_Home}, [this] {
         show_page(start_page);
     });
-    add_action(menu, "timeline_page", tr("Timeline"), {QKeySequence(Qt::CTRL | Qt::Key_1)}, [this] {
+    add_action(menu, "timeline_page", tr("Timeline"), {Qt::CTRL | Qt::Key_1}, [this] {
         show_page(run_page);
     });
-    add_action(menu, "plan_page", tr("Plan"), {QKeySequence(Qt::CTRL | Qt::Key_4)}, [this] {
-        show_page(plan_page);
-    });
-    add_action(menu, "playground", tr("Playground"), {QKeySequence(Qt::CTRL | Qt::Key_2)}, [this] {
+    add_action(
+        menu, "plan_page", tr("Plan"), {Qt::CTRL | Qt::Key_4}, [this] { show_page(plan_page); });
+    add_action(menu, "playground", tr("Playground"), {Qt::CTRL | Qt::Key_2}, [this] {
         show_page(playground_page);
     });
-    add_action(
-        menu, "side_by_side", tr("Comparison"), {QKeySequence(Qt::CTRL | Qt::Key_3)}, [this] {
-            show_page(side_by_side_page);
-            if (side_by_side().tiles().empty() && !run_->empty()) {
-                side_by_side().add(run_);  // to begin with
-            }
-        });
+    add_action(menu, "side_by_side", tr("Comparison"), {Qt::CTRL | Qt::Key_3}, [this] {
+        show_page(side_by_side_page);
+        if (side_by_side().tiles().empty() && !run_->empty()) {
+            side_by_side().add(run_);  // to begin with
+        }
+    });
 }
 
 void MainWindow::build_examples_menu(QMenu* help_menu) {

@@ -314,7 +314,14 @@ TextRows known_clusters() {
         std::string devices;
         std::string memory;
         try {
-            const Scenario node = scenario_over(Scenario{}, name, {});
+            Scenario begun;
+            begun.file = name;
+            begun.model.kind = ModelKind::Profile;
+            begun.model.profile = std::filesystem::absolute("costs.profile.json");
+            begun.training.batch = 1;
+            begun.pipeline.each_searched(begun.pipeline,
+                                         [](const auto&, auto& member) { member.open(); });
+            const Scenario node = scenario_over(std::move(begun), name, {});
             const int count = std::max({1, node.cluster.count, node.cluster.per_node});
             devices = fmt::format("{} x {}", count, node.cluster.device);
             memory = format_bytes(find_device(node.cluster.device).memory.value);

@@ -16,6 +16,7 @@
 #include "gui/planning/plan_table.h"
 #include "gui/planning/planning_form.h"
 #include "gui/timeline/timeline_view.h"
+#include "gui/view/planning/planning.h"
 
 namespace pipetwin::gui {
 namespace planning_page_test {
