@@ -71,7 +71,7 @@ class SideBySidePage : public QWidget {
     void example_wanted(const std::filesystem::path& file);
     /// All runs that were asked for have been read.
     void settled();
-    /// It is said of every run why its step differs from that of the first.
+    /// Every run says why its step differs from that of the first.
     void explained();
 
   protected:

@@ -311,7 +311,7 @@ QWidget* StartPage::file_line(const QString& path) {
         show_recent();
     });
     constexpr int picture_width = 64;
-    auto* const picture = new QLabel(line);
+    QLabel* const picture = plain_label(line);
     picture->setFixedWidth(picture_width);
     if (const QImage image = recent_.picture(path); !image.isNull()) {
         picture->setPixmap(QPixmap::fromImage(image));

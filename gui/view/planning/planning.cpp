@@ -34,18 +34,6 @@ struct Asked {
     sim::NodesOfModel nodes{};
 };
 
-/// A note with the names of the page's fields in place of those of the command's options.
-std::string in_words_of_the_page(std::string note) {
-    for (const auto& [option, field] :
-         {std::pair<std::string, std::string>{"--sequence", "'Tokens per sample'"},
-          std::pair<std::string, std::string>{"--batch-tokens", "'Tokens per step'"}}) {
-        if (const std::size_t at = note.find(option); at != std::string::npos) {
-            note.replace(at, option.size(), field);
-        }
-    }
-    return note;
-}
-
 Asked asked(const PlanningQuestion& question, PlanningAnswer& answer) {
     if (question.is_scenario()) {
         Scenario scenario = read_scenario(question.model, {}, Unwritten::Auto);
@@ -62,9 +50,7 @@ Asked asked(const PlanningQuestion& question, PlanningAnswer& answer) {
                                                        .sequence = question.sequence,
                                                        .batch_tokens = question.batch_tokens,
                                                        .costs_file = costs});
-    for (const std::string& note : model.notes) {
-        answer.notes.push_back(in_words_of_the_page(note));
-    }
+    answer.notes = std::move(model.notes);
     return {.scenario = std::move(model.scenario),
             .found = std::move(model.found),
             .config = std::move(model.config),

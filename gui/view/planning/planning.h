@@ -62,7 +62,7 @@ struct PlanningAnswer {
     sim::ModelSizes sizes{};
     std::vector<std::string> notes{};  ///< what a reader should know, in sentences
     bool ended_early = false;          ///< the listener ended a part
-    /// Of a model the best plan of every shape, of a scenario that of every candidate; the fastest
+    /// The best plan of every shape of a model, or of every candidate of a scenario; the fastest
     /// first.
     std::vector<PlanRow> rows{};
 };

@@ -29,7 +29,7 @@ class PlanningPageTest : public ::testing::Test {
         page_.form().set_model("gpt2-124m");
         page_.form().set_cluster("8x-h100-sxm");
         line("Tokens per sample")->setText("512");
-        line("Tokens per step")->setText("32k");
+        line("Tokens per step")->setText("8k");
     }
 
     QLineEdit* line(const char* name) {

@@ -692,12 +692,8 @@ TEST_F(MainWindowTest, EveryModelKeepsTheRulesOfModels) {
         }
     }
     EXPECT_THAT(ours,
-                ::testing::UnorderedElementsAre("OpFilterProxy",
-                                                "OpTableModel",
-                                                "RunListModel",
-                                                "TextTable",
-                                                "TrackModel",
-                                                "WaitModel"));
+                ::testing::UnorderedElementsAre(
+                    "OpFilterProxy", "OpTableModel", "TextTable", "TrackModel", "WaitModel"));
     for (const int ranks : {2, 5, 2}) {
         window_.show_run(canned_run({.ranks = ranks, .jitter = 0.1, .steps = 2}));
         window_.wait_for_workers();

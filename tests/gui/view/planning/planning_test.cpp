@@ -33,7 +33,7 @@ PlanningQuestion small_question() {
     return {.model = "gpt2-124m",
             .cluster = "8x-h100-sxm",
             .sequence = 512,
-            .batch_tokens = 32e3,
+            .batch_tokens = 8e3,
             .tokens = 1e9,
             .price = 2.5};
 }
@@ -48,7 +48,7 @@ TEST(Planning, TheTableIsThatOfTheCommand) {
                                                    "--sequence",
                                                    "512",
                                                    "--batch-tokens",
-                                                   "32k",
+                                                   "8k",
                                                    "--tokens",
                                                    "1G",
                                                    "--price",
