@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/freed_memory.h"
 #include "core/base/number_text.h"
 #include "gui/view/run/planned_run.h"
 #include "sim/questions/found_profile.h"
@@ -118,6 +119,7 @@ void plan(PlanningAnswer& answer, const PlanningListener& listener) {
         answer.ended_early = answer.ended_early || !wanted;
         return wanted;
     };
+    keep_freed_memory();
     sim::SearchOptions options;
     options.progress = [&](const sim::SearchProgress& now) {
         return goes_on({.part = search_part, .share = now.share, .best = now.best});
