@@ -178,9 +178,10 @@ ParsedOptions parse_options(std::vector<std::string> arguments) {
     app.add_option(
            "--view",
            parsed_view,
-           fmt::format("page or panel to show, one of {}; runs is the table of the comparison, run is "
-                       "the panel Train",
-                       fmt::join(view_names(), ", ")))
+           fmt::format(
+               "page or panel to show, one of {}; runs is the table of the comparison, run is "
+               "the panel Train",
+               fmt::join(view_names(), ", ")))
         ->option_text("NAME")
         ->check(CLI::IsMember(view_names()));
     app.add_option("--replica", parsed_replica, "replica to show")
