@@ -258,6 +258,9 @@ void MainWindow::show_view(const QString& name) {
     for (QTabWidget* const tabs : {right_, below_}) {
         for (int i = 0; i < tabs->count(); ++i) {
             if (tabs->widget(i)->objectName() == name) {
+                if (!run_->empty()) {
+                    show_page(QStringLiteral("timeline"));
+                }
                 select_panel(tabs, i);
             }
         }

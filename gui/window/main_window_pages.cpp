@@ -117,6 +117,7 @@ SideBySidePage& MainWindow::side_by_side() {
     if (side_by_side_ == nullptr) {
         side_by_side_ = new SideBySidePage(this);
         side_by_side_->setObjectName(side_by_side_page);
+        side_by_side_->table().setObjectName(QStringLiteral("runs"));
         side_by_side_->set_colors(palette_of(theme_));
         pages_->addWidget(side_by_side_);
         connect(side_by_side_, &SideBySidePage::schedule_wanted, this, &MainWindow::add_schedule);

@@ -26,10 +26,10 @@ class PlanningPageTest : public ::testing::Test {
     PlanningPageTest() {
         page_.resize(1280, 680);
         page_.show();
-        page_.form().set_model("gpt2-124m");
+        page_.form().set_model("llama-3-8b");
         page_.form().set_cluster("8x-h100-sxm");
-        line("Tokens per sample")->setText("512");
-        line("Tokens per step")->setText("8k");
+        line("Tokens per sample")->setText("8192");
+        line("Tokens per step")->setText("32k");
     }
 
     QLineEdit* line(const char* name) {
@@ -75,7 +75,7 @@ TEST_F(PlanningPageTest, AnswersWithASortedTableAndOpensAPlan) {
     PlanTable& table = page_.table();
     ASSERT_GT(table.rowCount(), 1);
     EXPECT_EQ(table.plan_at(0), 0U) << "the fastest first";
-    EXPECT_TRUE(says("gpt2-124m on 8x-h100-sxm"));
+    EXPECT_TRUE(says("llama-3-8b on 8x-h100-sxm"));
     EXPECT_TRUE(says("Nearest published run"));
     int memory = -1;
     for (int column = 0; column < table.columnCount(); ++column) {
@@ -135,7 +135,7 @@ TEST_F(PlanningPageTest, ANumberThatIsNotUnderstoodIsNamed) {
 TEST_F(PlanningPageTest, AScenarioSaysTheRestItself) {
     page_.form().set_model("mine.toml");
     EXPECT_FALSE(line("Tokens per step")->isEnabled());
-    page_.form().set_model("gpt2-124m");
+    page_.form().set_model("llama-3-8b");
     EXPECT_TRUE(line("Tokens per step")->isEnabled());
 }
 

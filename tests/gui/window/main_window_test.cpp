@@ -20,6 +20,7 @@
 #include <QMenu>
 #include <QMimeData>
 #include <QScopeGuard>
+#include <QScrollArea>
 #include <QScrollBar>
 #include <QSettings>
 #include <QSignalSpy>
@@ -793,8 +794,11 @@ TEST_P(MainWindowInEveryTheme, EveryPanelHasItsGroundAndTextThatCanBeReadInItsPi
                                : window_.findChild<QWidget*>(QString::fromStdString(name));
         ASSERT_NE(panel, nullptr) << name;
         const auto* const scrolled = qobject_cast<const QAbstractScrollArea*>(panel);
-        const QColor ground =
-            ground_of(colours_of(part(scrolled == nullptr ? *panel : *scrolled->viewport())));
+        const auto* const page = name == "start" ? panel->findChild<QScrollArea*>() : nullptr;
+        const QWidget& shown = page != nullptr       ? *page->widget()
+                               : scrolled != nullptr ? *scrolled->viewport()
+                                                     : *panel;
+        const QColor ground = ground_of(colours_of(part(shown)));
         EXPECT_TRUE(ground == palette.window || ground == palette.background ||
                     ground == palette.row || ground == palette.idle_fill)
             << name << ": " << ground.name().toStdString();
