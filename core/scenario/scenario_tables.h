@@ -59,6 +59,9 @@ std::optional<SampleShape> read_image(const TomlTable& table, std::string_view k
 /// Prints the image that the model reads; nothing where it reads none.
 void print_image(const ScenarioKey& key, ScenarioWriter& writer, const Scenario& scenario);
 
+/// The keys of a kind of model that reads words and is written by its sizes; none for any other
+/// kind.
+std::span<const ScenarioKey> language_model_keys(ModelKind kind);
 /// The keys of a kind of model that is written by its sizes and an image; none for any other kind.
 std::span<const ScenarioKey> image_model_keys(ModelKind kind);
 /// The layers of such a model. Throws as the functions of core/model/image_models.h.

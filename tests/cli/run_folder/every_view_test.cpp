@@ -127,7 +127,7 @@ TEST_F(EveryView, OfTenRunsHasTheFiguresThatTheRunPrinted) {
         {"pipeline.schedule=gpipe", "pipeline.recompute=always"},
         {"pipeline.schedule=1f1b", "pipeline.recompute=except-last"},
         {"pipeline.schedule=1f1b", "pipeline.stages=3", "cluster.count=3"},
-        {"pipeline.schedule=naive", "pipeline.micro_batches=1"},
+        {"pipeline.schedule=gpipe", "pipeline.micro_batches=2"},
         {"pipeline.schedule=1f1b", "pipeline.stages=1"},
         {"pipeline.schedule=1f1b", "training.steps=6"}};
     for (std::size_t i = 0; i < ways.size(); ++i) {
