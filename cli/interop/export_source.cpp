@@ -256,8 +256,9 @@ ExportSource::Placed ExportSource::placed() const {
         throw Error(ErrorKind::Infeasible,
                     read.file.string(),
                     fmt::format("model.kind = \"{}\", but the stages of this format are those of a "
-                                "decoder-only transformer",
-                                to_string(read.model.kind)),
+                                "decoder-only transformer{}",
+                                to_string(read.model.kind),
+                                read.model.kind == ModelKind::Moe ? " without experts" : ""),
                     "export a scenario with model.kind = \"gpt\" or \"llama\", or \"profile\" with "
                     "what 'pipetwin import hf' wrote")
             .about("model.kind");

@@ -160,10 +160,10 @@ std::vector<HfModelKey> gpt_model_keys(const GptSizes& sizes) {
 }
 
 /// Turned positions: "rope_theta" and "rope_scaling", or "rope_parameters" with both.
-void read_rotary(const JsonObject& object, FurtherKeys& keys, Rotary& rotary) {
+void read_rotary(const JsonObject& object, FurtherKeys& keys, double base, Rotary& rotary) {
     constexpr string_view together = "rope_parameters";
     const string_view scaling = keys.has(together) ? together : "rope_scaling";
-    rotary.base = object.number_or("rope_theta", LlamaSizes{}.rotary.base);
+    rotary.base = object.number_or("rope_theta", base);
     if (!keys.has(scaling)) {
         return;
     }
@@ -186,7 +186,13 @@ void read_rotary(const JsonObject& object, FurtherKeys& keys, Rotary& rotary) {
     }
 }
 
-void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) {
+/// A Llama, or a family that is like it but for what it has where a file says nothing: what its
+/// norms add, and the base of its positions.
+void read_as_llama(const DecoderModel& sizes,
+                   const JsonObject& object,
+                   double epsilon,
+                   double rotary_base,
+                   HfTrainable& found) {
     LlamaSizes& llama = found.model.llama;
     llama = {.layers = sizes.blocks,
              .d_model = sizes.width,
@@ -197,7 +203,7 @@ void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable
              .vocabulary = sizes.vocabulary,
              .feed_forward = sizes.feed_forward,
              .tied = sizes.tied,
-             .epsilon = object.number_or("rms_norm_eps", 1e-6)};
+             .epsilon = object.number_or("rms_norm_eps", epsilon)};
     FurtherKeys keys(object, found);
     if (object.text_or("hidden_act", "silu") != "silu") {
         keys.lack("hidden_act", "\"silu\"");
@@ -207,7 +213,7 @@ void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable
     keys.expect("partial_rotary_factor", 1.0);
     keys.expect_none("sliding_window");
     keys.expect_none("quantization_config");
-    read_rotary(object, keys, llama.rotary);
+    read_rotary(object, keys, rotary_base, llama.rotary);
     if (object.number_or("attention_dropout", 0) > 0) {
         found.notes.push_back(
             fmt::format("attention_dropout is {}, but probabilities of attention are not dropped "
@@ -216,17 +222,19 @@ void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable
     }
 }
 
+void read_llama(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) {
+    read_as_llama(sizes, object, 1e-6, LlamaSizes{}.rotary.base, found);
+}
+
 void read_mixtral(const DecoderModel& sizes, const JsonObject& object, HfTrainable& found) {
-    read_llama(sizes, object, found);
+    read_as_llama(sizes, object, 1e-5, 1e6, found);
     LlamaSizes& llama = found.model.llama;
-    llama.epsilon = object.number_or("rms_norm_eps", 1e-5);
-    llama.rotary.base = object.number_or("rope_theta", 1e6);
     llama.feed_forward = 0;
     llama.expert_feed_forward = sizes.experts.width;
     llama.routing = {.experts = sizes.experts.count, .per_row = sizes.experts.per_token};
     FurtherKeys keys(object, found);
     keys.expect("router_jitter_noise", 0.0);
-    if ((object.has("output_router_logits") && object.flag("output_router_logits"))) {
+    if ((keys.has("output_router_logits") && object.flag("output_router_logits"))) {
         found.notes.push_back(
             "output_router_logits is true, but no loss of unequal loads is added: Hugging Face's "
             "is "

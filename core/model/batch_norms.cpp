@@ -40,10 +40,25 @@ std::vector<PlacedBatchNorm> batch_norms_of(const Layer& layer) {
     return found;
 }
 
+namespace {
+
+/// Experts whose choice has biases that move, inside a layer.
+std::int64_t biased_experts_of(const LayerSpec& layer) {
+    std::int64_t count = layer.type == LayerType::Experts && layer.routing.bias_update > 0
+                             ? layer.routing.experts
+                             : 0;
+    for (const LayerSpec& inner : layer.inner) {
+        count += biased_experts_of(inner);
+    }
+    return count;
+}
+
+}  // namespace
+
 std::int64_t running_bytes_of(const Layer& layer, std::int64_t number_bytes) {
     constexpr std::int64_t counter = 4;
     constexpr std::int64_t moment = 8;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = biased_experts_of(layer.spec) * (number_bytes + 2 * moment);
     for (const PlacedBatchNorm& norm : batch_norms_of(layer)) {
         const std::int64_t channels = norm.input.width;
         const std::int64_t running = 2 * channels * number_bytes + counter;

@@ -21,10 +21,11 @@ struct PlacedBatchNorm {
 /// The batch norms of a layer, itself or inside it, in their order.
 std::vector<PlacedBatchNorm> batch_norms_of(const Layer& layer);
 
-/// Bytes that the running statistics of a layer's batch norms take, as the executor has them, with
-/// what they follow within a step: mean and variance of each channel in numbers of `number_bytes`,
-/// and an int32 that counts updates; then the moments of the mini-batch, two fp64 numbers a
-/// channel, or, where not deferred, the running statistics once more.
+/// Bytes that what a layer keeps from step to step beside its weights takes, as the executor has
+/// it, with what that follows within a step: a bias of each expert, and their loads, in two fp64
+/// numbers; and of batch norms the running statistics: mean and variance of each channel in numbers
+/// of `number_bytes`, and an int32 that counts updates; then the moments of the mini-batch, two
+/// fp64 numbers a channel, or, where not deferred, the running statistics once more.
 std::int64_t running_bytes_of(const Layer& layer, std::int64_t number_bytes);
 
 }  // namespace pipetwin

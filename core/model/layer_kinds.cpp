@@ -2,6 +2,7 @@
 #include "core/model/layer_kinds.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -97,6 +98,17 @@ Placed place_experts(LayerPlacement&,
     expect_positive(name, "experts", routing.experts);
     expect_positive(name, "experts_per_token", routing.per_row);
     expect_positive(name, "feed_forward", spec.inner_width);
+    if (constexpr int widest = std::numeric_limits<int>::max() / 2; spec.inner_width > widest) {
+        refuse_layer(
+            name,
+            fmt::format("feed_forward = {}, expected at most {}", spec.inner_width, widest),
+            "gates and what they gate stand side by side: is there a digit too many?");
+    }
+    if (!(routing.scale > 0)) {
+        refuse_layer(name,
+                     fmt::format("router_scale = {}, expected a number above 0", routing.scale),
+                     "leave it out: then it is 1");
+    }
     expect_positive(name, "router_groups", routing.groups);
     expect_positive(name, "router_groups_per_token", routing.chosen_groups);
     if (routing.experts % routing.groups != 0) {

@@ -72,7 +72,7 @@ class Division {
             return part;
         }
         if ((part.type != LayerType::Residual && part.type != LayerType::Sequence) ||
-            has_branches(part)) {
+            (has_branches(part) && !has_experts(part))) {
             refuse(part.name);
         }
         for (std::size_t index = 0; index < part.inner.size();) {
@@ -117,6 +117,13 @@ class Division {
             attention(part.name, layer, width);
             return index + 1;
         }
+        if (layer.type == LayerType::Experts) {
+            layer.cut = cut();  // all experts, of the rows that a device has
+            return index + 1;
+        }
+        if (layer.type == LayerType::Add && has_experts(part)) {
+            return index + 1;
+        }
         if (layer.type == LayerType::Linear && layer.dropout == 0 && has_next) {
             LayerSpec& next = layers[index + 1];
             if (next.type == LayerType::CrossEntropy && next.label_smoothing == 0 && !layer.bias) {
@@ -150,6 +157,11 @@ class Division {
         layer.cut.sharers = std::max(1, devices_ / layer.key_value_heads);
         divide(name, "heads of keys and values", layer.key_value_heads);
         sizes_.back().may_be_shared = true;
+    }
+
+    static bool has_experts(const LayerSpec& unit) {
+        return std::ranges::any_of(
+            unit.inner, [](const LayerSpec& layer) { return layer.type == LayerType::Experts; });
     }
 
     TensorCut cut() const { return {.devices = devices_, .sequence = sequence_}; }

@@ -53,8 +53,41 @@ LayerSpec half_of_experts(const LlamaSizes& sizes, const LayerSpec& norm) {
 
 }  // namespace
 
+namespace {
+
+/// Throws Error(BadInput) where blocks with experts and those without do not add up.
+void expect_blocks_of_experts(const LlamaSizes& sizes) {
+    if (sizes.dense_layers >= sizes.layers) {
+        throw Error(ErrorKind::BadInput,
+                    KeyValue{"model.dense_layers", fmt::to_string(sizes.dense_layers)},
+                    fmt::format("leaves none of {} blocks with experts, expected at most {}",
+                                sizes.layers,
+                                sizes.layers - 1),
+                    "lower it, or set model.kind = \"llama\"");
+    }
+    if (sizes.dense_layers == 0 && sizes.feed_forward > 0) {
+        throw Error(ErrorKind::BadInput,
+                    KeyValue{"model.feed_forward", fmt::to_string(sizes.feed_forward)},
+                    "is the width of blocks without experts, and there are none",
+                    "the experts' width is model.expert_feed_forward; or set model.dense_layers");
+    }
+    if (sizes.dense_layers > 0 && sizes.feed_forward == 0) {
+        throw Error(ErrorKind::BadInput,
+                    KeyValue{"model.feed_forward"},
+                    fmt::format("is missing, and model.dense_layers = {} needs it: the inner width "
+                                "of these blocks",
+                                sizes.dense_layers),
+                    "set model.feed_forward, or leave model.dense_layers out");
+    }
+}
+
+}  // namespace
+
 Model llama_model(const LlamaSizes& sizes) {
     expect_blocks(sizes.layers);
+    if (sizes.routing.experts > 0) {
+        expect_blocks_of_experts(sizes);
+    }
     constexpr int widest = std::numeric_limits<int>::max() / 2;
     if (sizes.dense_blocks() > 0 && (sizes.feed_forward < 1 || sizes.feed_forward > widest)) {
         throw Error(ErrorKind::BadInput,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,6 +35,9 @@ AnyView rows_of(const AnyView& matrix, std::int64_t begin, std::int64_t count) {
 /// The copies of rows are sorted by expert, so that each expert has one product over all of its
 /// own. An expert without rows has a gradient of zeros, so that replicas sum the same numbers.
 ///
+/// Devices that divide the sequence have all experts and a part of the rows each: gradients are
+/// terms of sums over the devices, and loads are those of all rows.
+///
 /// With `bias_update` a step that has succeeded moves the biases of the choice by the copies of its
 /// whole mini-batch, in all replicas.
 ///
@@ -45,7 +49,12 @@ class Experts final : public ExecutableLayer {
         : ExecutableLayer(input, input, format),
           routing_(spec.routing),
           inner_(spec.inner_width),
+          devices_(spec.cut.sequence ? spec.cut.devices : 1),
           copies_(as_index(routing_.experts)),
+          loads_(copies_.size()),
+          own_loads_(copies_.size()),
+          loads_of_all_(as_index(devices_) * copies_.size()),
+          moments_(2 * copies_.size()),
           expert_(as_index(routing_.experts)) {}
 
     Bytes kept_bytes(int samples) const override {
@@ -77,6 +86,7 @@ class Experts final : public ExecutableLayer {
                 path + ".router.choice_bias", format().exact(), routing_.experts, 0);
             copies_of_batch_.values = maker.make_sums(2, routing_.experts);
         }
+        router_.is_partial = devices_ > 1;
         for (std::size_t e = 0; e < expert_.size(); ++e) {
             const std::string name = fmt::format("{}.{}", path, e);
             expert_[e].up = maker.make(name + ".gate_up.weight",
@@ -86,6 +96,7 @@ class Experts final : public ExecutableLayer {
                 name + ".down.weight",
                 PaddedMatrix{.rows = inner_, .columns = width},
                 {.role = ends_residual ? Role::ResidualWeight : Role::Weight, .inputs = inner_});
+            expert_[e].up.is_partial = expert_[e].down.is_partial = devices_ > 1;
         }
     }
     Bytes state_bytes() const override {
@@ -259,12 +270,26 @@ class Experts final : public ExecutableLayer {
     /// Adds the copies of a micro-batch to those of the mini-batch: as sums of squares around means
     /// of 0, which are added up exactly.
     void add_to_batch(const LayerCall& call, const Room& room, std::int64_t n) {
-        std::vector<double> moments(2 * copies_.size());
-        std::ranges::copy(copies_, moments.begin() + std::ssize(copies_));
-        call.kernels.upload(std::span<const double>(moments), room.moments);
+        find_loads(call);
+        std::ranges::copy(loads_, moments_.begin() + std::ssize(loads_));
+        call.kernels.upload(std::span<const double>(moments_), room.moments);
         call.kernels.columns().add_moments(
             {.rows = n, .values = room.moments}, copies_of_batch_.rows, copies_of_batch_.values);
         copies_of_batch_.rows += n;
+    }
+
+    /// Finds how many rows of all devices have chosen each expert.
+    void find_loads(const LayerCall& call) {
+        loads_ = copies_;
+        if (devices_ == 1) {
+            return;
+        }
+        std::ranges::copy(copies_, own_loads_.begin());
+        call.group.all_gather_on_host(own_loads_, loads_of_all_);
+        std::ranges::fill(loads_, 0);
+        for (std::size_t i = 0; i < loads_of_all_.size(); ++i) {
+            loads_[i % loads_.size()] += static_cast<std::int32_t>(loads_of_all_[i]);
+        }
     }
 
     /// Finds how many rows each expert has; none where nothing is computed.
@@ -303,11 +328,16 @@ class Experts final : public ExecutableLayer {
         experts.weigh_copies(weighed, own.places, own.weights, weighed);
         experts.weigh_copies(room.gradient, own.places, own.weights, room.gradient);
         call.kernels.swiglu_backward(own.gates, room.gradient, own.gates);
-        const double all_rows = static_cast<double>(call.batch_samples) * input().positions;
+        const double rows_of_batch =
+            static_cast<double>(call.batch_samples) * input().positions * devices_;
+        const double rows_of_call = static_cast<double>(dy.rows) * devices_;
         const double load_factor = routing_.auxiliary_loss * routing_.experts /
-                                   (routing_.per_row * static_cast<double>(dy.rows) * all_rows);
+                                   (routing_.per_row * rows_of_call * rows_of_batch);
+        if (load_factor > 0) {
+            find_loads(call);
+        }
         experts.route_backward(
-            routing_, own.logits, own.choice, room.weights, copies_, load_factor, own.logits);
+            routing_, own.logits, own.choice, room.weights, loads_, load_factor, own.logits);
     }
 
     /// dd += (p s(x u))^T dy
@@ -358,7 +388,12 @@ class Experts final : public ExecutableLayer {
 
     Routing routing_;
     int inner_;
+    int devices_;                       ///< that have a part of the rows each
     std::vector<std::int32_t> copies_;  ///< [expert] of the call at work
+    std::vector<std::int32_t> loads_;   ///< [expert] likewise, of all devices
+    std::vector<double> own_loads_;     ///< [expert] of this device, as the others are sent them
+    std::vector<double> loads_of_all_;  ///< [device][expert]
+    std::vector<double> moments_;       ///< 0, and then the loads
     Parameter router_;
     Parameter bias_;                ///< of the choice; empty without `bias_update`
     BatchMoments copies_of_batch_;  ///< by expert, in the second row

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -15,15 +16,26 @@
 namespace pipetwin::exec {
 namespace {
 
+/// Numbers of the calling thread, which keeps them: a step asks for no memory. Each use has its
+/// own.
+template <class Number, int use>
+std::span<Number> kept_room(std::size_t count) {
+    thread_local std::vector<Number> room;
+    if (room.size() < count) {
+        room.resize(count);
+    }
+    return std::span(room).first(count);
+}
+
 /// The router of one row at a time.
 template <class C>
 class Router {
   public:
     explicit Router(const Routing& rule)
         : rule_(rule),
-          scores_(as_index(rule.experts)),
-          keys_(scores_.size()),
-          group_keys_(as_index(rule.groups)) {}
+          scores_(kept_room<C, 0>(as_index(rule.experts))),
+          keys_(kept_room<C, 1>(scores_.size())),
+          group_keys_(kept_room<C, 2>(as_index(rule.groups))) {}
 
     /// Finds the scores of a row.
     template <class T>
@@ -48,11 +60,12 @@ class Router {
         }
     }
 
-    /// Chooses experts by their scores, and by `bias`, if there is one.
+    /// Chooses experts by their scores, and by `bias`, if there is one. What is no number comes
+    /// first, so that the row's result is none, too.
     void choose(const C* bias, std::int32_t* choice) {
-        keys_ = scores_;
-        for (std::size_t i = 0; bias != nullptr && i < keys_.size(); ++i) {
-            keys_[i] += bias[i];
+        for (std::size_t i = 0; i < keys_.size(); ++i) {
+            const C key = bias == nullptr ? scores_[i] : scores_[i] + bias[i];
+            keys_[i] = std::isnan(key) ? std::numeric_limits<C>::infinity() : key;
         }
         leave_best_groups();
         for (int chosen = 0; chosen < rule_.per_row; ++chosen) {
@@ -77,7 +90,7 @@ class Router {
                   std::span<const std::int32_t> copies,
                   C load_factor,
                   T* dlogits) {
-        std::vector<C>& dscores = keys_;
+        const std::span<C> dscores = keys_;
         load_gradient(copies, load_factor, dscores);
         const C factor = factor_of(choice);
         C common = 0;  // what each chosen score has lost to the sum
@@ -119,9 +132,8 @@ class Router {
         for (int i = 0; i < rule_.per_row; ++i) {
             sum += score_of(choice[i]);
         }
-        // Sigmoids may all be 0, where PyTorch's DeepSeek-V3 has the same number below the line.
-        constexpr C least = rule_least();
-        return scale / (sum + (rule_.scores == RouterScores::Sigmoid ? least : 0));
+        // All may be 0, where PyTorch's DeepSeek-V3 has the same number below the line.
+        return scale / (sum + rule_least());
     }
     static constexpr C rule_least() { return static_cast<C>(1e-20); }
 
@@ -151,7 +163,7 @@ class Router {
     }
 
     /// The gradient of `load_factor` * sum over experts of copies * (share of the row's scores).
-    void load_gradient(std::span<const std::int32_t> copies, C load_factor, std::vector<C>& to) {
+    void load_gradient(std::span<const std::int32_t> copies, C load_factor, std::span<C> to) {
         if (load_factor == 0) {
             std::ranges::fill(to, C{0});
             return;
@@ -168,9 +180,9 @@ class Router {
     }
 
     const Routing& rule_;
-    std::vector<C> scores_;
-    std::vector<C> keys_;
-    std::vector<C> group_keys_;
+    std::span<C> scores_;
+    std::span<C> keys_;
+    std::span<C> group_keys_;
 };
 
 /// The mathematics of experts on the CPU.
@@ -227,7 +239,7 @@ void CpuExpertKernels::count_copies(ConstView choice, std::span<std::int32_t> co
 void CpuExpertKernels::sort_copies(ConstView choice,
                                    std::span<const std::int32_t> copies,
                                    View places) const {
-    std::vector<std::int32_t> next(copies.size());
+    const std::span<std::int32_t> next = kept_room<std::int32_t, 0>(copies.size());
     std::exclusive_scan(copies.begin(), copies.end(), next.begin(), 0);
     for (std::int64_t i = 0; i < choice.size(); ++i) {
         places.as<std::int32_t>()[i] = next[as_index(choice.as<std::int32_t>()[i])]++;
@@ -250,7 +262,7 @@ void CpuExpertKernels::add_copies(ConstView x, ConstView places, ConstView skip,
         using T = decltype(zero);
         using C = Computed<T>;
         const std::size_t width = as_index(y.columns);
-        std::vector<C> sums(width);
+        const std::span<C> sums = kept_room<C, 3>(width);
         for (std::int64_t row = 0; row < y.rows; ++row) {
             const std::size_t begin = as_index(row) * width;
             for (std::size_t j = 0; j < width; ++j) {

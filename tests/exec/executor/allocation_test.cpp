@@ -147,6 +147,18 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TrainingStep, ::testing::ValuesIn(shapes()));
 TEST_P(TrainingStep, AllocatesNothingOnceItHasWhatItNeeds) {
     std::vector<Model> models{
         test::small_gpt(), test::small_mlp(), two_branches(), test::small_cells()};
+    models.push_back(llama_model({.layers = 1,
+                                  .d_model = 8,
+                                  .heads = 2,
+                                  .context = 6,
+                                  .vocabulary = 12,
+                                  .routing = {.experts = 4,
+                                              .per_row = 2,
+                                              .scores = RouterScores::Sigmoid,
+                                              .groups = 2,
+                                              .auxiliary_loss = 0.1,
+                                              .bias_update = 0.01},
+                                  .expert_feed_forward = 6}));
     if (GetParam().schedule != "chimera") {
         models.push_back(test::small_gpt_with(0.25, true));
     }

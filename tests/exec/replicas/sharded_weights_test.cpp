@@ -264,9 +264,6 @@ TEST_P(Sharded, IsWholeInACheckpoint) {
         {{2, 2, Shard::Weights}, {1, 2, Shard::Optimizer}},
         {{1, 2, Shard::Weights, 2}, {3, 4, Shard::Gradients}}};
     for (const auto& [before, after] : ways) {
-        if (before.devices > 1 && GetParam() == Kind::Experts) {
-            continue;  // devices do not divide them
-        }
         const tests::ScratchFolder folder;
         const Checkpoints checkpoints(folder.path());
         const auto first = make(before);
@@ -297,9 +294,6 @@ TEST_P(Sharded, GoesWithDevicesAndWithGroups) {
         groups.shard_group = 2;
         expect_near(trained(trained_model, groups), whole, 1e-12);
         for (const bool sequence : {false, true}) {
-            if (GetParam() == Kind::Experts) {
-                break;  // devices do not divide them
-            }
             Shape devices = shape;
             devices.shard = shard;
             devices.replicas = 2;

@@ -47,7 +47,10 @@ class DividedLayers : public ::testing::TestWithParam<Case> {
         shape.sequence_parallel = devices > 1 && GetParam().sequence;
         return shape;
     }
-    static Model model_of_case(double dropout = 0) { return model_of(GetParam().kind, dropout); }
+    static Model model_of_case(double dropout = 0) {
+        return GetParam().kind == Kind::Experts ? model_of_experts(dropout, dropout / 5)
+                                                : model_of(GetParam().kind, dropout);
+    }
 };
 
 /// Plain steps at a rate of 1: weights are off where gradients are.
@@ -327,7 +330,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            Case{Kind::SharedHeads},
                                            Case{Kind::Llama, true},
                                            Case{Kind::TiedLlama, true},
-                                           Case{Kind::SharedHeads, true}));
+                                           Case{Kind::SharedHeads, true},
+                                           Case{Kind::Experts},
+                                           Case{Kind::Experts, true}));
 
 /// 8 heads of queries in 2 groups, on 4 and 8 devices: two have the same heads of keys and values,
 /// and four. Norms count each once, whoever divides gradients and weights.
@@ -458,9 +463,6 @@ Drawn drawn_layout(std::mt19937_64& random) {
         shape.stages = std::max(shape.stages, 2);
         shape.replicas = std::max(shape.replicas, 2);
         shape.tensor_parallel = 2;
-    }
-    if (kind == Kind::Experts) {
-        shape.tensor_parallel = 1;
     }
     while (shape.stages * shape.replicas * shape.tensor_parallel > 16) {
         (shape.replicas > 2 ? shape.replicas : shape.tensor_parallel) = 2;

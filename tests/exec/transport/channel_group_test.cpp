@@ -252,8 +252,8 @@ TEST(ChannelGroup, ExchangesPartsOfAllWithAll) {
             }
         });
         std::size_t sent = 0;
-        for (const std::size_t size : sizes.front()) {
-            sent += size;
+        for (std::size_t other = 1; other < all; ++other) {
+            sent += sizes.front()[other];
         }
         EXPECT_EQ(threads.member(0).use().carried, Bytes{static_cast<std::int64_t>(3 * 8 * sent)});
     }
