@@ -121,7 +121,7 @@ std::string figure_bytes(const std::string& svg, FigureFormat format) {
         throw Error(ErrorKind::Usage,
                     std::string(format_words(format)),
                     fmt::format("the picture cannot be drawn: {}", problem),
-                    format == FigureFormat::Png ? "name a smaller --width, or write a PDF"
+                    format == FigureFormat::Png ? "write a PDF, which has no dots, or an SVG"
                                                 : "write an SVG");
     }
     return bytes;
@@ -164,9 +164,15 @@ void write_pictures(const PictureOptions& pictures,
         return;
     }
     const std::string svg = draw(pictures.look);
-    for (const AskedPicture& picture : asked_pictures(pictures)) {
-        write_output(picture.file, figure_bytes(svg, picture.format), console);
-        console.note(fmt::format("picture: {}", picture.file.string()));
+    const std::vector<AskedPicture> asked = asked_pictures(pictures);
+    std::vector<std::string> made;  // all of them before one is written
+    made.reserve(asked.size());
+    for (const AskedPicture& picture : asked) {
+        made.push_back(figure_bytes(svg, picture.format));
+    }
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        write_output(asked[i].file, made[i], console);
+        console.note(fmt::format("picture: {}", asked[i].file.string()));
     }
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _inputs
-from ._errors import FileError
+from ._errors import FileError, UsageError
 from ._inputs import Cluster, CommandLine, Model, PathLike, Scenario, Schedule
 from ._library import Answer, Progress, ask, library, library_path
 from ._results import Check, Comparison, Imported, Picture, Plan, Prediction, Result
@@ -220,6 +220,9 @@ def export(format: str, source: Any, *, profile: PathLike | Mapping[str, Any] | 
     >>> export("torch-csv", Schedule([["0F0", "0B0"]])).split(",")[0]
     '0F0'
     """
+    if format in ("pdf", "png"):
+        raise UsageError(f"a picture in {format} is no text", kind="usage", place="format",
+                         hint=f"write 'svg', or run 'pipetwin export {format} SOURCE --out FILE'", code=2)
     out = name or ("exported.svg" if format == "svg" else "exported")
     line = CommandLine("export")
     line.add(format)

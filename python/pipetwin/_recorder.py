@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -180,7 +181,7 @@ class Recorder:
                 return inner(*args, **options)
             begin = self._now()
             result = inner(*args, **options)
-            micro_batch = args[0] if args else next(options[key] for key in ("fwd_chunk_id", "bwd_chunk_id"))
+            micro_batch = args[0] if args else next(options[key] for key in ("fwd_chunk_id", "bwd_chunk_id") if key in options)
             self._spans.append((f"{stage}{kind(*args, **options)}{micro_batch}", begin, self._now()))
             return result
         return outer
@@ -257,7 +258,8 @@ class Recorder:
         samples = json.loads(self._predicted["predicted.trace.json"])["pipetwin"]["samples"]
         for name, text in {**self._predicted, "measured.trace.json": trace,
                            "metrics.jsonl": "".join(self._metric_lines(everyone, samples))}.items():
-            (self.folder / name).write_text(text, newline="")
+            with open(self.folder / name, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
         self.comparison = compare(os.fspath(self.folder))
         (self.folder / "report.json").write_text(self.comparison.text)
 
@@ -267,10 +269,12 @@ class Recorder:
             line = dict(same[0])
             for key in line:
                 line[key] = next((part[key] for part in same if part[key] is not None), None)
+            if line.get("loss") is not None and not math.isfinite(line["loss"]):
+                line["loss"] = None  # JSON has no word for it
             line["step_ms"] = max(part["step_ms"] for part in same)
             line["samples_per_second"] = 1e3 * samples / line["step_ms"] if samples and line["step_ms"] else None
             line["peak_bytes"] = peaks if None not in peaks else []
-            yield json.dumps(line) + "\n"
+            yield json.dumps(line, allow_nan=False) + "\n"
 
     def __enter__(self) -> Recorder:
         return self
@@ -317,17 +321,28 @@ class Recorder:
                 raise TypeError(f"{type(trainer).__name__} has no {name}, expected a Trainer of torchtitan")
         train_step, close = trainer.train_step, trainer.close
 
+        has_failed = False
+
         def recorded(*args: Any, **options: Any) -> Any:
-            with self.step():
-                result = train_step(*args, **options)
+            nonlocal has_failed
+            try:
+                with self.step():
+                    result = train_step(*args, **options)
+            except BaseException:
+                has_failed = True
+                raise
             if self._logged_loss is not None:  # within the step
                 self.log(loss=self._logged_loss)
                 self._logged_loss = None
             return result
 
         def closed(*args: Any, **options: Any) -> Any:
-            self.close()
-            return close(*args, **options)
+            try:
+                if not has_failed:  # else its error is what counts, and other ranks may not come
+                    self.close()
+            finally:
+                result = close(*args, **options)
+            return result
 
         trainer.train_step, trainer.close = recorded, closed
         metrics = getattr(trainer, "metrics_processor", None)

@@ -123,7 +123,8 @@ def schedule(plan: Plan | Schedule | PathLike, stages: Sequence[Any], *, loss_fn
     runtime = schedules._PipelineScheduleRuntime(own, rows.micro_batches, loss_fn=loss_fn, **options)
     with tempfile.TemporaryDirectory(prefix="pipetwin-") as folder:
         file = Path(folder) / "actions.csv"
-        file.write_text(text, newline="")
+        with open(file, "w", encoding="utf-8", newline="") as written:
+            written.write(text)
         runtime._load_csv(str(file), format="compute_comms" if with_messages else "compute_only")
     return runtime
 

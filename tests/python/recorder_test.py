@@ -84,14 +84,14 @@ def gatherer(ranks):
     return gather
 
 
-def record(folder, plan, steps=3, **options):
+def record(folder, plan, steps=3, losses=(4, 3, 2), **options):
     gather = gatherer(2)
     ranks = [Rank(plan, rank, folder, gather, **options) for rank in (0, 1)]
     for number in range(steps):
         for rank in ranks:
             with rank.recorder.step():
                 rank.compute()
-        ranks[1].recorder.log(loss=4 - number)
+        ranks[1].recorder.log(loss=losses[number % len(losses)])
     ranks[1].recorder.close()
     ranks[0].recorder.close()
     return ranks[0].recorder
@@ -167,6 +167,12 @@ class Recorder(unittest.TestCase):
         self.assertEqual(recorder._number, 0)  # such a step does not count
         with self.assertRaises(TypeError):
             recorder.torchtitan(object())
+
+    def test_a_loss_that_is_no_number_is_null(self):
+        recorder = record(self.folder, plan_of(), losses=(float("nan"), float("inf"), 2))
+        lines = [json.loads(line, parse_constant=self.fail) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        self.assertIn(None, [line["loss"] for line in lines])
+        self.assertIsNotNone(recorder.comparison)
 
     def test_lightning(self):
         with self.assertRaises(pipetwin.UnavailableError):
