@@ -36,7 +36,6 @@
 #include "cli/text/largest_text.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
-#include "cli/text/ranked_table.h"
 #include "cli/text/text_output.h"
 #include "core/artifacts/chrome_trace.h"
 #include "core/artifacts/plan_json.h"
@@ -54,6 +53,7 @@
 #include "sim/questions/model_on_cluster.h"
 #include "sim/questions/node_counts.h"
 #include "sim/questions/prediction.h"
+#include "sim/questions/whole_plan.h"
 #include "sim/search/every_shape.h"
 #include "sim/search/hybrid.h"
 #include "sim/search/largest_model.h"
@@ -188,18 +188,27 @@ std::vector<PlanExport> write_exports(RunFolder& folder, const Asked& question) 
     return exports;
 }
 
-sim::EveryShape shapes_with_progress(const Scenario& scenario,
-                                     const Planned& plan,
-                                     Console& console) {
+/// Completes the plan, whose search goes over to the result.
+sim::WholePlan whole_with_progress(const Scenario& scenario,
+                                   Planned& plan,
+                                   bool every_shape,
+                                   FlopsCount flops_count,
+                                   Console& console) {
+    sim::WholePlanOptions options{
+        .every_shape = every_shape, .memory_left = memory_left(), .flops_count = flops_count};
+    if (!every_shape) {
+        return sim::whole_plan(scenario, plan.model, plan.profile, std::move(plan.result), options);
+    }
     const StopWish stop(console);
     Progress progress(console, "every shape");
-    sim::EveryShape shapes = sim::best_of_every_shape(
-        scenario, plan.model, plan.profile, plan.result, most_ranked, [&](double share) {
-            progress.update(share, "");
-            return !stop.is_asked();
-        });
+    options.progress = [&](double share) {
+        progress.update(share, "");
+        return !stop.is_asked();
+    };
+    sim::WholePlan whole =
+        sim::whole_plan(scenario, plan.model, plan.profile, std::move(plan.result), options);
     stop.expect_wanted(true);
-    return shapes;
+    return whole;
 }
 
 /// Everything that a search has found, to be shown.
@@ -352,19 +361,13 @@ void execute_plan(const PlanOptions& options, Console& console) {
         question.nodes,
         options,
         console);
-    sim::EveryShape shapes;
-    if (question.is_model) {
-        shapes = shapes_with_progress(scenario, plan, console);
-        sim::add_simulated(shapes, plan.result);
-    }
-    const sim::Prediction prediction =
-        sim::predict(sim::with_plan(scenario, plan.best()),
-                     plan.model,
-                     plan.profile,
-                     memory_left(),
-                     options.flops_count.value_or(default_flops_count));
-    // Costs of other devices than the profile's are estimated, too.
-    plan.result.cost_source = prediction.plan->cost_source.value_or(plan.profile.source);
+    sim::WholePlan whole = whole_with_progress(scenario,
+                                               plan,
+                                               question.is_model,
+                                               options.flops_count.value_or(default_flops_count),
+                                               console);
+    plan.result = std::move(whole.search);
+    const sim::Prediction& prediction = whole.prediction;
     for (const std::string& note : prediction.plan->notes) {
         console.note(note);
     }
@@ -375,7 +378,7 @@ void execute_plan(const PlanOptions& options, Console& console) {
                    .calibration = std::move(calibration),
                    .hybrid = {},
                    .picture = {},
-                   .shapes = std::move(shapes)};
+                   .shapes = std::move(whole.shapes)};
     if (folder) {
         write_best(*folder, scenario, plan, prediction, console);
         if (question.is_model) {

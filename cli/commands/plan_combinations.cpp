@@ -22,11 +22,11 @@
 #include "cli/text/plan_table.h"
 #include "cli/text/plan_text.h"
 #include "cli/text/planning.h"
-#include "cli/text/ranked_table.h"
 #include "core/base/error.h"
 #include "core/base/freed_memory.h"
 #include "core/base/number_text.h"
 #include "sim/questions/measured_costs.h"
+#include "sim/questions/whole_plan.h"
 
 namespace pipetwin::cli {
 
@@ -67,19 +67,14 @@ PlanOptions options_of(const PlanOptions& options, const Combination& combinatio
 FoundRow found_row(const PlanOptions& options,
                    const Asked& question,
                    const Planned& plan,
+                   const sim::Prediction& prediction,
                    const sim::EveryShape& shapes,
                    const sim::FailureAssumptions& failures,
                    const Tell& tell) {
     const sim::FoundPlan& best = plan.best();
-    const sim::Prediction prediction =
-        sim::predict(sim::with_plan(question.scenario, best),
-                     plan.model,
-                     plan.profile,
-                     memory_left(),
-                     options.flops_count.value_or(default_flops_count));
     std::ranges::for_each(prediction.plan->notes, tell);
     const AnswerParts parts = answer_parts(options, question, plan, prediction, shapes);
-    const Answer answer = answer_of(parts);
+    const sim::Answer answer = answer_of(parts);
     const sim::BillQuestion bill{.step = best.step,
                                  .tokens_per_second = answer.tokens_per_second,
                                  .devices = answer.devices,
@@ -101,7 +96,7 @@ FoundRow found_row(const PlanOptions& options,
         .step = best.step,
         .tokens_per_second = answer.tokens_per_second,
         .headroom = answer.headroom(),
-        .bill = sim::training_bill(bill),
+        .bill = {.days = answer.days, .device_hours = answer.device_hours, .cost = answer.cost},
         .failures = sim::bill_with_failures(bill, failures),
         .outlook = prediction.outlook,
         .is_complete = plan.result.complete,
@@ -138,13 +133,18 @@ void fill_row(PlanRow& row,
         return;
     }
     const PartOfTask rest = part.between(of_search, 1);
-    const sim::EveryShape shapes = sim::best_of_every_shape(
-        scenario, model, profile, result, most_ranked, [&rest](double share) {
-            return rest.goes_on(share, "every shape");
-        });
-    sim::add_simulated(shapes, result);
-    const Planned plan{.profile = profile, .model = std::move(model), .result = std::move(result)};
-    row.found = found_row(options, question, plan, shapes, failures, tell);
+    Planned plan{.profile = profile, .model = std::move(model), .result = std::move(result)};
+    sim::WholePlan whole = sim::whole_plan(
+        scenario,
+        plan.model,
+        plan.profile,
+        std::move(plan.result),
+        {.every_shape = true,
+         .progress = [&rest](double share) { return rest.goes_on(share, "every shape"); },
+         .memory_left = memory_left(),
+         .flops_count = options.flops_count.value_or(default_flops_count)});
+    plan.result = std::move(whole.search);
+    row.found = found_row(options, question, plan, whole.prediction, whole.shapes, failures, tell);
     row.found->is_complete = row.found->is_complete && !part.stop.is_asked();
     const std::string own = fmt::format(
         "{} tokens per step ({} of {})",

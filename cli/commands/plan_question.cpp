@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/costs/devices/shipped_profiles.h"
 #include "sim/questions/model_on_cluster.h"
+#include "sim/questions/whole_plan.h"
 
 namespace pipetwin::cli {
 
@@ -110,7 +111,7 @@ AnswerParts answer_parts(const PlanOptions& options,
             .sequence = static_cast<int>(plan.profile.tokens_per_sample),
             .tokens = options.tokens,
             .price = options.price(),
-            .sizes = model_sizes(question.config, plan.profile),
+            .sizes = sim::model_sizes(question.config, plan.profile),
             .scenario = question.scenario,
             .profile = plan.profile,
             .best = prediction,

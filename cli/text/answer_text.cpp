@@ -16,14 +16,10 @@
 #include "cli/text/text_output.h"
 #include "core/base/number_text.h"
 #include "core/costs/estimate_error.h"
-#include "core/interop/hf_config.h"
-#include "core/model/decoder_model.h"
 #include "core/partition/model_blocks.h"
 #include "core/scenario/cluster.h"
 #include "core/scenario/cluster/network_notes.h"
-#include "core/scenario/rank_device.h"
 #include "sim/questions/prediction.h"
-#include "sim/questions/training_bill.h"
 
 namespace pipetwin::cli {
 
@@ -36,7 +32,7 @@ double ratio(Bytes part, Bytes whole) {
 }
 
 /// "64 x h100-sxm (8 nodes of 8x-h100-sxm)"; "8 of 16 x ..." where the plan leaves some unused.
-std::string devices_text(const AnswerParts& parts, const Answer& answer) {
+std::string devices_text(const AnswerParts& parts, const sim::Answer& answer) {
     const int all = parts.scenario.cluster.count;
     return fmt::format("{}{} x {} ({} of {})",
                        answer.devices,
@@ -65,7 +61,7 @@ std::vector<std::string> expert_warnings(const AnswerParts& parts) {
         "with expert parallelism a cluster can be much faster and need less memory"};
 }
 
-std::vector<std::string> throughput_lines(const AnswerParts& parts, const Answer& answer) {
+std::vector<std::string> throughput_lines(const AnswerParts& parts, const sim::Answer& answer) {
     std::vector<std::string> lines;
     std::string step = format_duration(parts.plan.step);
     if (const auto& error = parts.best.outlook.error) {
@@ -155,7 +151,7 @@ std::vector<std::string> network_lines(const AnswerParts& parts) {
     return network_notes(Cluster(settled, parts.profile, settled.pipeline.stages));
 }
 
-std::vector<std::string> memory_lines(const Answer& answer) {
+std::vector<std::string> memory_lines(const sim::Answer& answer) {
     const std::optional<double> headroom = answer.headroom();
     if (!headroom) {
         return {fmt::format("memory {} on the fullest device", format_bytes(answer.peak))};
@@ -167,7 +163,7 @@ std::vector<std::string> memory_lines(const Answer& answer) {
 }
 
 /// Warns where little memory is left.
-std::vector<std::string> memory_warnings(const AnswerParts& parts, const Answer& answer) {
+std::vector<std::string> memory_warnings(const AnswerParts& parts, const sim::Answer& answer) {
     if (answer.headroom().value_or(1) >= least_headroom) {
         return {};
     }
@@ -179,7 +175,7 @@ std::vector<std::string> memory_warnings(const AnswerParts& parts, const Answer&
                         roomier_text(parts, *answer.memory))};
 }
 
-std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answer) {
+std::vector<std::string> bill_lines(const AnswerParts& parts, const sim::Answer& answer) {
     if (!answer.days) {
         return {"--tokens N, such as 15T, adds days, device hours and, with --price, the cost"};
     }
@@ -206,7 +202,7 @@ std::vector<std::string> bill_lines(const AnswerParts& parts, const Answer& answ
 }
 
 /// Warns where the best plan leaves devices unused.
-std::vector<std::string> unused_warnings(const AnswerParts& parts, const Answer& answer) {
+std::vector<std::string> unused_warnings(const AnswerParts& parts, const sim::Answer& answer) {
     const int all = parts.scenario.cluster.count;
     if (answer.devices >= all) {
         return {};
@@ -298,42 +294,7 @@ std::string plan_name(const sim::FoundPlan& plan) {
     return shape_text(plan.candidate.shape) + (divides_sequence(plan) ? "s" : "");
 }
 
-std::optional<std::int64_t> known_parameters(const Profile& profile) {
-    std::int64_t sum = 0;
-    for (const LayerCost& layer : profile.layers) {
-        const bool is_last = &layer == &profile.layers.back();
-        const Bytes tied = is_last ? profile.tied_bytes : Bytes{};  // they count in the first layer
-        if (layer.parameter_count == 0 && layer.parameter_bytes > tied) {
-            return std::nullopt;
-        }
-        sum += layer.parameter_count;
-    }
-    return sum;
-}
-
-ModelSizes model_sizes(const std::string& config, const Profile& profile) {
-    ModelSizes sizes;
-    sizes.weights = -profile.tied_bytes;
-    std::vector<std::string> names;
-    for (const LayerCost& layer : profile.layers) {
-        sizes.weights += layer.parameter_bytes;
-        names.push_back(layer.name);
-    }
-    const std::optional<ModelBlocks> blocks = model_blocks(names);
-    sizes.layers = blocks ? blocks->count() : static_cast<int>(names.size());
-    if (config.empty()) {
-        sizes.parameters = known_parameters(profile);
-        return sizes;
-    }
-    const DecoderModel model = parse_hf_config(config, "config.json");
-    sizes.parameters = parameter_count(model);
-    sizes.layers = model.blocks + model.encoder_blocks;
-    sizes.heads = model.attention.heads;
-    sizes.key_value_heads = model.attention.key_value_heads;
-    return sizes;
-}
-
-std::string sizes_text(const ModelSizes& sizes) {
+std::string sizes_text(const sim::ModelSizes& sizes) {
     std::string text = sizes.parameters ? large_count(*sizes.parameters) + " parameters"
                                         : format_bytes(sizes.weights) + " of weights";
     text += ", " + counted(sizes.layers, "block");
@@ -346,38 +307,18 @@ std::string sizes_text(const ModelSizes& sizes) {
     return text;
 }
 
-std::optional<double> Answer::headroom() const {
-    return memory ? std::optional(1 - ratio(peak, *memory)) : std::nullopt;
-}
-
-Answer answer_of(const AnswerParts& parts) {
-    const SettledScenario settled = sim::with_plan(parts.scenario, parts.plan);
-    const sim::Shape& shape = parts.plan.candidate.shape;
-    const std::vector<RankDevice> devices = rank_devices(settled, parts.profile, shape.stages);
-    Answer answer{.devices = shape.devices(),
-                  .device = parts.scenario.cluster.device,
-                  .peak = parts.plan.peak};
-    if (devices.front().memory_limit) {
-        answer.memory = devices.front().memory_limit;
-    }
-    answer.seconds_per_step = to_seconds(parts.plan.step);
-    answer.tokens_per_step = double{1} * parts.scenario.training.batch * parts.sequence;
-    answer.tokens_per_second = answer.tokens_per_step / answer.seconds_per_step;
+sim::Answer answer_of(const AnswerParts& parts) {
+    sim::Answer answer =
+        sim::answer_of(parts.scenario,
+                       parts.profile,
+                       parts.plan,
+                       {.sequence = parts.sequence, .tokens = parts.tokens, .price = parts.price});
     answer.utilisation = parts.best.outlook.utilisation();
-    const sim::TrainingBill bill =
-        sim::training_bill({.step = parts.plan.step,
-                            .tokens_per_second = answer.tokens_per_second,
-                            .devices = answer.devices,
-                            .tokens = parts.tokens,
-                            .price = parts.price});
-    answer.days = bill.days;
-    answer.device_hours = bill.device_hours;
-    answer.cost = bill.cost;
     return answer;
 }
 
 std::string answer_text(const AnswerParts& parts, const Console& console) {
-    const Answer answer = answer_of(parts);
+    const sim::Answer answer = answer_of(parts);
     std::string text = fmt::format("{} on {}, {} tokens per step ({} of {})\n{}\n",
                                    parts.model,
                                    devices_text(parts, answer),
@@ -404,7 +345,7 @@ std::string answer_text(const AnswerParts& parts, const Console& console) {
 }
 
 Json answer_json(const AnswerParts& parts) {
-    const Answer answer = answer_of(parts);
+    const sim::Answer answer = answer_of(parts);
     Json warnings = Json::array();
     for (const auto& sentences :
          {expert_warnings(parts), unused_warnings(parts, answer), memory_warnings(parts, answer)}) {

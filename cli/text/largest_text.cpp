@@ -16,6 +16,7 @@
 #include "core/artifacts/plan_json.h"
 #include "core/base/as_index.h"
 #include "core/base/number_text.h"
+#include "sim/questions/whole_plan.h"
 
 namespace pipetwin::cli {
 
@@ -23,7 +24,8 @@ namespace {
 
 /// Number of the model's parameters; none where a layer's number is not known.
 std::optional<std::int64_t> parameters(const LargestAnswer& answer) {
-    return known_parameters(with_copies(answer.profile, answer.repeated, answer.largest.copies));
+    return sim::known_parameters(
+        with_copies(answer.profile, answer.repeated, answer.largest.copies));
 }
 
 int fullest_rank(const sim::LargestModel& largest) {

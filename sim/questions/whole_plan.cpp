@@ -8,6 +8,7 @@
 #include "core/model/decoder_model.h"
 #include "core/partition/model_blocks.h"
 #include "core/scenario/rank_device.h"
+#include "sim/questions/training_bill.h"
 
 namespace pipetwin::sim {
 
@@ -89,16 +90,14 @@ Answer answer_of(const Scenario& scenario,
     answer.seconds_per_step = to_seconds(plan.step);
     answer.tokens_per_step = double{1} * scenario.training.batch * training.sequence;
     answer.tokens_per_second = answer.tokens_per_step / answer.seconds_per_step;
-    if (training.tokens) {
-        constexpr double seconds_of_a_day = 86'400;
-        constexpr double seconds_of_an_hour = 3600;
-        const double seconds = *training.tokens / answer.tokens_per_second;
-        answer.days = seconds / seconds_of_a_day;
-        answer.device_hours = seconds / seconds_of_an_hour * answer.devices;
-        if (training.price) {
-            answer.cost = *answer.device_hours * *training.price;
-        }
-    }
+    const TrainingBill bill = training_bill({.step = plan.step,
+                                             .tokens_per_second = answer.tokens_per_second,
+                                             .devices = answer.devices,
+                                             .tokens = training.tokens,
+                                             .price = training.price});
+    answer.days = bill.days;
+    answer.device_hours = bill.device_hours;
+    answer.cost = bill.cost;
     return answer;
 }
 
