@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
@@ -35,7 +36,8 @@ std::optional<StepMetrics> metrics_of(const std::string& line) {
     };
     const auto number = [&](const char* key) { return written(key).value_or(0); };
     return StepMetrics{.step = static_cast<int>(number("step")),
-                       .loss = number("loss"),
+                       // null: a loss that was not finite, or not logged
+                       .loss = written("loss").value_or(std::numeric_limits<double>::quiet_NaN()),
                        .step_ms = number("step_ms"),
                        .accuracy = written("accuracy")};
 }

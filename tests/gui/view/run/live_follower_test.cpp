@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gui/view/run/live_follower.h"
 
+#include <cmath>
 #include <fstream>
 
 #include <QTemporaryDir>
@@ -88,6 +89,15 @@ TEST_F(LiveFollowerTest, ShowsStepsAsTheyComeBelowThePrediction) {
     const LiveUpdate second = follower.look();
     EXPECT_EQ(second.run->twin.step_count(), 3);
     EXPECT_THAT(second.metrics, SizeIs(2));
+}
+
+TEST_F(LiveFollowerTest, ALossThatIsNotThereIsNone) {
+    begin();
+    write("metrics.jsonl", "{\"step\":0,\"loss\":null,\"step_ms\":12.5}\n");
+    LiveFollower follower(folder());
+    const LiveUpdate update = follower.look();
+    ASSERT_THAT(update.metrics, SizeIs(1));
+    EXPECT_TRUE(std::isnan(update.metrics[0].loss));
 }
 
 TEST_F(LiveFollowerTest, KeepsTheLatestSteps) {
