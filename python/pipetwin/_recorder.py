@@ -84,9 +84,6 @@ def measured_trace(predicted: str, steps: list[dict[str, Any]], peaks: list[int 
     """
     about = json.loads(predicted)["pipetwin"]
     rows = Schedule.from_csv(about["rows"])
-    if any(isinstance(cell, tuple) for row in rows for cell in row):
-        raise _refuse("plan", "pairs of a forward and a backward are not recorded",
-                      "record a schedule without pairs, as 1f1b, zb-h1 or interleaved-1f1b")
     begins = [min(rank["begin"] for rank in step["ranks"]) for step in steps]
     origin = begins[0]
     events: list[dict[str, Any]] = []
@@ -144,9 +141,17 @@ class Recorder:
         self._closed = False
         self._logged_loss: float | None = None
         planned = Schedule.from_csv(json.loads(self._predicted["predicted.trace.json"])["pipetwin"]["rows"])
+        replicas = json.loads(self._predicted["plan.json"]).get("replicas", 1)
+        if replicas != 1:
+            raise _refuse("plan", f"replicas are not recorded, and the plan has {replicas}",
+                          "record a plan with pipeline.data_parallel = 1")
+        if any(isinstance(cell, tuple) for row in planned for cell in row):
+            raise _refuse("plan", "pairs of a forward and a backward are not recorded",
+                          "record a schedule without pairs, as 1f1b, zb-h1 or interleaved-1f1b")
         if planned.ranks != ranks:
             raise _refuse("plan", f"the plan has {planned.ranks} ranks, the process group {ranks}",
                           f"start {planned.ranks} processes")
+        self._row = planned[rank]
         if rank == 0:
             if (folder / "measured.trace.json").exists():
                 raise FileError("there is a run in this folder", kind="io", place=str(folder), code=6,
@@ -208,13 +213,14 @@ class Recorder:
         """The step has ended, with its optimizer."""
         if self._spans is None:
             raise _refuse("end_step", "no step has begun", "call begin_step first, or use 'with recorder.step():'")
-        end = self._now()
+        end, spans, self._spans = self._now(), self._spans, None
         if self._number >= self._skip:
-            self._steps.append({"number": self._number, "begin": self._began, "end": end, "spans": self._spans})
+            if not self._steps:  # a misfit shows before the training is over
+                cell_times(self._row, spans, self._began, end, self._rank)
+            self._steps.append({"number": self._number, "begin": self._began, "end": end, "spans": spans})
             del self._steps[:-self._kept]
         self._metrics.append({"step": self._number, "loss": None, "grad_norm": None, "learning_rate": None,
                               "validation_loss": None, "step_ms": (end - self._began) / 1e6})
-        self._spans = None
         self._number += 1
 
     @contextlib.contextmanager
@@ -248,6 +254,8 @@ class Recorder:
         if self._rank != 0:
             return
         everyone = sorted(everyone, key=lambda part: part["rank"])
+        samples = json.loads(self._predicted["predicted.trace.json"])["pipetwin"]["samples"]
+        self._write("metrics.jsonl", "".join(self._metric_lines(everyone, samples)))  # is there whatever fails below
         numbers = set.intersection(*({step["number"] for step in part["steps"]} for part in everyone))
         if not numbers:
             raise _refuse(str(self.folder), f"{self._number} steps were recorded, of which the first {self._skip} do not count",
@@ -255,13 +263,14 @@ class Recorder:
         by_number = [{step["number"]: step for step in part["steps"]} for part in everyone]
         steps = [{"number": number, "ranks": [steps[number] for steps in by_number]} for number in sorted(numbers)]
         trace = measured_trace(self._predicted["predicted.trace.json"], steps, [part["peak"] for part in everyone])
-        samples = json.loads(self._predicted["predicted.trace.json"])["pipetwin"]["samples"]
-        for name, text in {**self._predicted, "measured.trace.json": trace,
-                           "metrics.jsonl": "".join(self._metric_lines(everyone, samples))}.items():
-            with open(self.folder / name, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+        for name, text in {**self._predicted, "measured.trace.json": trace}.items():
+            self._write(name, text)
         self.comparison = compare(os.fspath(self.folder))
-        (self.folder / "report.json").write_text(self.comparison.text)
+        self._write("report.json", self.comparison.text)
+
+    def _write(self, name: str, text: str) -> None:
+        with open(self.folder / name, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
 
     def _metric_lines(self, everyone: list[dict[str, Any]], samples: int | None) -> Iterator[str]:
         peaks = [part["peak"] for part in everyone]
@@ -269,8 +278,8 @@ class Recorder:
             line = dict(same[0])
             for key in line:
                 line[key] = next((part[key] for part in same if part[key] is not None), None)
-            if line.get("loss") is not None and not math.isfinite(line["loss"]):
-                line["loss"] = None  # JSON has no word for it
+                if line[key] is not None and not math.isfinite(line[key]):
+                    line[key] = None  # JSON has no word for it
             line["step_ms"] = max(part["step_ms"] for part in same)
             line["samples_per_second"] = 1e3 * samples / line["step_ms"] if samples and line["step_ms"] else None
             line["peak_bytes"] = peaks if None not in peaks else []

@@ -91,7 +91,7 @@ def record(folder, plan, steps=3, losses=(4, 3, 2), **options):
         for rank in ranks:
             with rank.recorder.step():
                 rank.compute()
-        ranks[1].recorder.log(loss=losses[number % len(losses)])
+        ranks[1].recorder.log(loss=losses[number % len(losses)], grad_norm=losses[number % len(losses)])
     ranks[1].recorder.close()
     ranks[0].recorder.close()
     return ranks[0].recorder
@@ -142,18 +142,29 @@ class Recorder(unittest.TestCase):
     def test_another_order_is_refused(self):
         recorder = _recorder.Recorder(plan_of("gpipe"), self.folder, [stage := Stage(0, Clock())], rank=0, ranks=2,
                                       gather=lambda part: [part, {**part, "rank": 1}], skip=0)
-        with recorder.step():
+        with self.assertRaisesRegex(pipetwin.UsageError, "computed 0B0 where the plan has 0F1"), recorder.step():
             for micro_batch in range(4):
                 stage.forward_one_chunk(micro_batch)
-                stage.backward_one_chunk(micro_batch)
-        with self.assertRaisesRegex(pipetwin.UsageError, "computed 0B0 where the plan has 0F1"):
-            recorder.close()
+                stage.backward_one_chunk(bwd_chunk_id=micro_batch)
+
+    def test_plans_that_cannot_be_recorded_are_refused_before_the_training(self):
+        costs = {"costs.profile.json": COSTS}
+        shape = {"model": {"kind": "profile", "file": "costs.profile.json"}, "training": {"batch": 8}}
+        twice = {"stages": 2, "micro_batches": 4, "schedule": "1f1b", "data_parallel": 2}
+        with self.assertRaisesRegex(pipetwin.UsageError, "replicas are not recorded, and the plan has 2"):
+            _recorder.Recorder(pipetwin.Scenario({**shape, "pipeline": twice}, costs), self.folder, [], ranks=4)
+        pairs = {"stages": 2, "chunks": 2, "micro_batches": 4, "schedule": "dualpipe-v"}
+        costs = {"costs.profile.json": {**COSTS, "layers": [{**COSTS["layers"][0], "name": f"layer{i}"} for i in range(4)]}}
+        with self.assertRaisesRegex(pipetwin.UsageError, "pairs of a forward and a backward are not recorded"):
+            _recorder.Recorder(pipetwin.Scenario({**shape, "pipeline": pairs}, costs), self.folder, [], ranks=2)
+        self.assertFalse(self.folder.exists())
 
     def test_bad_input(self):
         with self.assertRaisesRegex(pipetwin.UsageError, "the plan has 2 ranks, the process group 4"):
             _recorder.Recorder(plan_of(), self.folder, [], ranks=4)
         with self.assertRaisesRegex(pipetwin.UsageError, "record more steps"):
             record(self.folder / "few", plan_of(), steps=1)
+        self.assertIn('"loss": 4.0', (self.folder / "few/metrics.jsonl").read_text())
         record(self.folder, plan_of())
         with self.assertRaisesRegex(pipetwin.FileError, "there is a run"):
             record(self.folder, plan_of())
@@ -171,7 +182,8 @@ class Recorder(unittest.TestCase):
     def test_a_loss_that_is_no_number_is_null(self):
         recorder = record(self.folder, plan_of(), losses=(float("nan"), float("inf"), 2))
         lines = [json.loads(line, parse_constant=self.fail) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
-        self.assertIn(None, [line["loss"] for line in lines])
+        for key in ("loss", "grad_norm"):
+            self.assertEqual([line[key] for line in lines], [None, None, 2])
         self.assertIsNotNone(recorder.comparison)
 
     def test_lightning(self):
@@ -226,6 +238,20 @@ class Recorder(unittest.TestCase):
         self.assertEqual(rank.recorder.comparison.step_error_percent, 0)
         lines = [json.loads(line)["loss"] for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual(lines, [8.0, 7.0, 6.0])
+
+    def test_a_trainer_whose_step_raised_is_closed(self):
+        rank = Rank(plan_of(), 0, self.folder, lambda part: [part, {**part, "rank": 1}])
+        closed = []
+
+        def train_step(data_iterator):
+            raise ZeroDivisionError
+
+        trainer = types.SimpleNamespace(train_step=train_step, close=lambda: closed.append(True))
+        rank.recorder.torchtitan(trainer)
+        with self.assertRaises(ZeroDivisionError):
+            trainer.train_step(iter(()))
+        trainer.close()
+        self.assertEqual(closed, [True])
 
     def test_threads_of_one_process_keep_apart(self):
         runs = [threading.Thread(target=record, args=(self.folder / str(number), plan_of())) for number in range(3)]

@@ -37,8 +37,11 @@ function(pipetwin_package group name)
     set(version ${PROJECT_VERSION})
     configure_file(${CMAKE_SOURCE_DIR}/tools/packaging/changelog.in ${folder}/changelog.Debian @ONLY)
     execute_process(COMMAND gzip -9nkf ${folder}/changelog.Debian RESULT_VARIABLE failed)
+    if(failed)
+        message(FATAL_ERROR "gzip does not pack ${folder}/changelog.Debian: ${failed}; install gzip")
+    endif()
     install(FILES ${CMAKE_SOURCE_DIR}/tools/packaging/copyright ${folder}/changelog.Debian.gz
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} COMPONENT ${texts} EXCLUDE_FROM_ALL OPTIONAL)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} COMPONENT ${texts} EXCLUDE_FROM_ALL)
     configure_file(${CMAKE_SOURCE_DIR}/tools/packaging/lintian-overrides.in ${folder}/lintian-overrides @ONLY)
     install(FILES ${folder}/lintian-overrides
         DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides RENAME ${name} COMPONENT ${texts} EXCLUDE_FROM_ALL)
