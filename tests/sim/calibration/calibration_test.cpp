@@ -99,7 +99,7 @@ class RunCalibrationTest : public ::testing::Test {
         return run;
     }
 
-    /// The same run with what timers would say of it.
+    /// A measured run, and beside it what timers of its ranks would have printed.
     SettledRun timed(const std::vector<Override>& keys, const Profile& truth) const {
         SettledRun run = measured(keys, truth);
         const Timeline timeline = simulate(make_settled_plan(run.scenario, model(), truth));
